@@ -1,0 +1,1 @@
+"""Drivers: partitions, produce, fetch, parking, flusher, shard runtime."""

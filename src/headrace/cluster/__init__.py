@@ -1,0 +1,1 @@
+"""Metadata image, configs, placement, election, reassignment. Pure."""

@@ -1,0 +1,1 @@
+"""Membership, leadership, metadata: the port and its adapters."""

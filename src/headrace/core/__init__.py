@@ -1,0 +1,1 @@
+"""Kernel: ids, errors, limits, units, plans and the ports every other package stands on. Pure."""

@@ -1,0 +1,59 @@
+"""Kernel: the names things go by."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+ZERO_UUID = bytes(16)
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why `name` can't be a topic (X24), or None when it can."""
+    if name in (".", ".."):
+        return f'a topic can not be called "{name}"'
+    if not _TOPIC_NAME.fullmatch(name):
+        return "a topic name is 1 to 249 characters out of a-z A-Z 0-9 . _ -"
+    return None
+
+
+def collision_key(name: str) -> str:
+    """Topics whose names differ only in `.` and `_` collide in metric names, so only one may exist."""
+    return name.replace(".", "_")
+
+
+def is_internal(name: str) -> bool:
+    return name.startswith("__")
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode, which Kafka uses to place groups and transactional ids."""
+    value = 0
+    for unit in _utf16_units(text):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def _utf16_units(text: str) -> list[int]:
+    raw = text.encode("utf-16-be", "surrogatepass")
+    return [(raw[i] << 8) | raw[i + 1] for i in range(0, len(raw), 2)]
+
+
+def shard_for(identifier: str, shard_count: int) -> int:
+    """Which internal-topic partition owns this group or transactional id."""
+    return abs_like_kafka(java_string_hash(identifier)) % shard_count
+
+
+def abs_like_kafka(value: int) -> int:
+    # Integer.MIN_VALUE has no positive twin in Java; Kafka maps it to zero.
+    return 0 if value == -(1 << 31) else abs(value)

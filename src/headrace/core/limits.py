@@ -1,0 +1,33 @@
+"""Kernel: a bound for everything that could grow (X8-X13, style rule 11)."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+MAX_FRAME_BYTES = 100 * MIB
+"""Largest request frame after authentication; Kafka's socket.request.max.bytes (X8)."""
+
+MAX_FRAME_BYTES_BEFORE_AUTH = 64 * KIB
+MAX_INFLIGHT_REQUEST_BYTES = 256 * MIB
+"""All request bytes held at once; above it sockets are not read (X9)."""
+
+MAX_PARKED_REQUESTS_PER_CONNECTION = 1_000
+MAX_CONNECTIONS = 10_000
+MAX_CONNECTIONS_PER_IP = 5_000
+IDLE_CONNECTION_MS = 10 * 60 * 1000
+PARTIAL_FRAME_MS = 30 * 1000
+WRITE_STALL_MS = 30 * 1000
+MAX_WRITE_BUFFER_BYTES = 64 * MIB
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+MAX_DECOMPRESSED_BYTES = 128 * MIB
+"""Absolute cap on what one batch may inflate to (X11)."""
+
+MAX_DECOMPRESSION_RATIO = 1_000
+MAX_FETCH_BYTES = 55 * MIB
+MAX_OFFSET_METADATA_BYTES = 4096
+MAX_GROUP_MEMBERS = 10_000
+MAX_TAGGED_FIELDS = 1_000
+MAX_FETCH_SESSIONS = 1_000

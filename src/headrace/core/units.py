@@ -1,0 +1,60 @@
+"""Kernel: durations and sizes as people write them (`7d`, `1MiB`)."""
+
+from __future__ import annotations
+
+import re
+
+_DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SIZE = {
+    "": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 1000**2, "mb": 1000**2, "mib": 1 << 20,
+    "g": 1000**3, "gb": 1000**3, "gib": 1 << 30, "t": 1000**4, "tb": 1000**4, "tib": 1 << 40,
+}  # fmt: skip
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
+
+
+def parse_duration_ms(text: str) -> int:
+    """`1h30m` -> 5400000. A bare number is milliseconds; `-1` means for ever."""
+    text = text.strip()
+    if re.fullmatch(r"-1|\d+", text):
+        return int(text)
+    parts = list(_PART.finditer(text))
+    if not parts or "".join(part.group(0) for part in parts).replace(" ", "") != text.replace(" ", ""):
+        raise ValueError(f'"{text}" is not a duration; write 500ms, 30s, 15m, 12h or 7d')
+    total = 0.0
+    for part in parts:
+        unit = part.group(2).lower()
+        if unit not in _DURATION_MS:
+            raise ValueError(f'"{unit}" is not a unit of time; use ms, s, m, h, d or w')
+        total += float(part.group(1)) * _DURATION_MS[unit]
+    return round(total)
+
+
+def parse_size(text: str) -> int:
+    """`1MiB` -> 1048576. A bare number is bytes; `-1` means no limit."""
+    text = text.strip()
+    if re.fullmatch(r"-1|\d+", text):
+        return int(text)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text)
+    if match is None or match.group(2).lower() not in _SIZE:
+        raise ValueError(f'"{text}" is not a size; write 512KiB, 1MiB, 10GB')
+    return round(float(match.group(1)) * _SIZE[match.group(2).lower()])
+
+
+def format_duration_ms(ms: int) -> str:
+    if ms < 0:
+        return "for ever"
+    for unit in ("d", "h", "m", "s"):
+        if ms and ms % _DURATION_MS[unit] == 0:
+            return f"{ms // _DURATION_MS[unit]}{unit}"
+    return f"{ms}ms"
+
+
+def format_size(size: int) -> str:
+    if size < 0:
+        return "unlimited"
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"

@@ -1,0 +1,1 @@
+"""Settings, wiring, start and stop of one broker."""

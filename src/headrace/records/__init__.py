@@ -1,0 +1,1 @@
+"""Record batch v2: header, builder, reader, compression, columns. Pure."""

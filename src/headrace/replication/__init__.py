@@ -1,0 +1,1 @@
+"""Leader and follower of one partition: ISR and high watermark. Pure."""

@@ -1,0 +1,1 @@
+"""Public: embedded broker, virtual clock, simulated network and disk, checkers."""

@@ -1,0 +1,1 @@
+"""Kafka protocol codec: primitives, schema notation, messages, API table. Pure."""
