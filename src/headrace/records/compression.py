@@ -152,6 +152,8 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
     while position < len(data):
         if data[position : position + 8] == _XERIAL_MAGIC:  # streams may follow each other
             position += len(_XERIAL_HEADER)
+            if position > len(data):
+                raise CorruptBatch("a snappy header is cut short")
             continue
         length = int.from_bytes(data[position : position + 4], "big")
         position += 4
