@@ -1,0 +1,38 @@
+"""Codec: Alter Configs (API key 33)."""
+
+from __future__ import annotations
+
+from headrace.wire.schema import array, boolean, int8, int16, int32, message, string, struct
+
+
+@struct
+class AlterableConfig:
+    name: str = string()
+    value: str | None = string(nullable=0)
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+@message(key=33, versions=(0, 2), flexible=2)
+class AlterConfigsRequest:
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+@message(key=33, versions=(0, 2), flexible=2)
+class AlterConfigsResponse:
+    throttle_time_ms: int = int32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

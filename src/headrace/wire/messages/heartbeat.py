@@ -1,0 +1,19 @@
+"""Codec: Heartbeat (API key 12)."""
+
+from __future__ import annotations
+
+from headrace.wire.schema import int16, int32, message, string
+
+
+@message(key=12, versions=(0, 4), flexible=4)
+class HeartbeatRequest:
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string(None, since=3, nullable=3)
+
+
+@message(key=12, versions=(0, 4), flexible=4)
+class HeartbeatResponse:
+    throttle_time_ms: int = int32(since=1)
+    error_code: int = int16()

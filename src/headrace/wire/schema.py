@@ -1,0 +1,242 @@
+"""Codec: our notation for Kafka messages.
+
+A message is a slots dataclass whose fields say how they travel:
+
+    @message(key=12, versions=(0, 4), flexible=4)
+    class HeartbeatRequest:
+        group_id: str = string()
+        generation_id: int = int32()
+        group_instance_id: str | None = string(None, since=3, nullable=3)
+
+`since` and `until` bound the versions that carry the field, `nullable` is the first version that may say null, `tag`
+makes it a tagged field. A version that does not carry a field drops it when encoding and yields its default when
+decoding, so that a handler fills one value for every version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+from headrace.core.ids import ZERO_UUID
+from headrace.core.ports import Buffer
+
+T = TypeVar("T")
+
+ANY_VERSION = 1 << 15
+
+
+class Kind(Enum):
+    """The value is the `struct` code of a fixed-size type; the others are handled one by one."""
+
+    BOOL = "?"
+    INT8 = "b"
+    INT16 = "h"
+    UINT16 = "H"
+    INT32 = "i"
+    INT64 = "q"
+    FLOAT64 = "d"
+    UUID = "16s"
+    STRING = "string"
+    BYTES = "bytes"
+    RECORDS = "records"
+    STRUCT = "struct"
+    ARRAY = "array"
+
+
+class Element(NamedTuple):
+    """What an array holds: a primitive, or `struct`s."""
+
+    kind: Kind
+    struct: type[Any] | None = None
+
+
+class FieldSpec(NamedTuple):
+    name: str
+    kind: Kind
+    struct: type[Any] | None
+    element: Element | None
+    since: int
+    until: int
+    nullable: int
+    """First version in which null can be said; ANY_VERSION when none."""
+    tag: int | None
+    default: Any
+    """The default value; `list` or the struct class when a fresh one is made each time."""
+
+    def carried_by(self, version: int) -> bool:
+        return self.since <= version <= self.until
+
+
+class MessageSpec(NamedTuple):
+    key: int
+    first: int
+    last: int
+    flexible: int
+    """First version with compact types and tagged fields; ANY_VERSION when none."""
+
+
+STRUCTS: dict[type[Any], tuple[FieldSpec, ...]] = {}
+MESSAGES: dict[type[Any], MessageSpec] = {}
+
+HAND_WRITTEN: dict[
+    type[Any], tuple[Callable[[Buffer, int, int], Any], Callable[[Any, int], list[Buffer]]]
+] = {}
+"""Messages with their own `decode(buf, pos, version)` and `encode(value, version)`: the hot ones."""
+
+
+def _field(
+    kind: Kind,
+    default: Any,
+    since: int,
+    until: int | None,
+    nullable: int | None,
+    tag: int | None,
+    struct: type[Any] | None = None,
+    element: Element | None = None,
+) -> Any:
+    spec = FieldSpec(
+        "",
+        kind,
+        struct,
+        element,
+        since,
+        ANY_VERSION if until is None else until,
+        ANY_VERSION if nullable is None else nullable,
+        tag,
+        default,
+    )
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata={"spec": spec})
+    return dataclasses.field(default=default, metadata={"spec": spec})
+
+
+def boolean(
+    default: bool = False, *, since: int = 0, until: int | None = None, tag: int | None = None
+) -> Any:
+    return _field(Kind.BOOL, default, since, until, None, tag)
+
+
+def int8(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
+    return _field(Kind.INT8, default, since, until, None, tag)
+
+
+def int16(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
+    return _field(Kind.INT16, default, since, until, None, tag)
+
+
+def uint16(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
+    return _field(Kind.UINT16, default, since, until, None, tag)
+
+
+def int32(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
+    return _field(Kind.INT32, default, since, until, None, tag)
+
+
+def int64(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
+    return _field(Kind.INT64, default, since, until, None, tag)
+
+
+def float64(default: float = 0.0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
+    return _field(Kind.FLOAT64, default, since, until, None, tag)
+
+
+def uuid(
+    default: bytes = ZERO_UUID, *, since: int = 0, until: int | None = None, tag: int | None = None
+) -> Any:
+    return _field(Kind.UUID, default, since, until, None, tag)
+
+
+def string(
+    default: str | None = "",
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable: int | None = None,
+    tag: int | None = None,
+) -> Any:
+    return _field(Kind.STRING, default, since, until, nullable, tag)
+
+
+def octets(
+    default: bytes | None = b"",
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable: int | None = None,
+    tag: int | None = None,
+) -> Any:
+    return _field(Kind.BYTES, default, since, until, nullable, tag)
+
+
+def record_data(default: bytes | None = None, *, since: int = 0, nullable: int | None = None) -> Any:
+    """Record batches: any buffer when encoding, a slice of the frame (not a copy) when decoded."""
+    return _field(Kind.RECORDS, default, since, None, nullable, None)
+
+
+def nested(
+    struct: type[Any],
+    default: Any = ...,
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable: int | None = None,
+    tag: int | None = None,
+) -> Any:
+    """A struct inside; a nullable one is announced by a byte (KIP-893)."""
+    return _field(
+        Kind.STRUCT, struct if default is ... else default, since, until, nullable, tag, struct=struct
+    )
+
+
+def array(
+    of: type[Any] | Callable[..., Any],
+    default: Any = list,
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable: int | None = None,
+    tag: int | None = None,
+) -> Any:
+    """A list of structs (`array(Topic)`) or of primitives (`array(int32)`)."""
+    element = Element(Kind.STRUCT, of) if of in STRUCTS else Element(of().metadata["spec"].kind)
+    return _field(Kind.ARRAY, default, since, until, nullable, tag, element=element)
+
+
+def _equal(self: Any, other: Any) -> bool:
+    return other.__class__ is self.__class__ and all(
+        getattr(self, name) == getattr(other, name) for name in self.__slots__
+    )
+
+
+def _show(self: Any) -> str:
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+    return f"{self.__class__.__name__}({values})"
+
+
+@dataclass_transform()
+def struct(cls: type[T]) -> type[T]:
+    """A dataclass with slots. Equality and repr are shared functions: compiling them for each of some 300 classes
+    would be most of the import time."""
+    made: Any = dataclasses.dataclass(slots=True, eq=False, repr=False, match_args=False)(cls)
+    made.__eq__, made.__hash__, made.__repr__ = _equal, None, _show
+    STRUCTS[made] = tuple(
+        field.metadata["spec"]._replace(name=field.name) for field in dataclasses.fields(made)
+    )
+    return made  # type: ignore[no-any-return]
+
+
+@dataclass_transform()
+def message(
+    *, key: int, versions: tuple[int, int], flexible: int | None = None
+) -> Callable[[type[T]], type[T]]:
+    """The outermost struct of an API. `key` -1 is for structs that travel inside others' byte fields."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        made = struct(cls)
+        MESSAGES[made] = MessageSpec(key, *versions, ANY_VERSION if flexible is None else flexible)
+        return made
+
+    return decorate
