@@ -1,0 +1,74 @@
+"""Door: is this broker alive, and is it ready.
+
+/livez says the event loop answers; restart the process when it does not. /readyz says requests will be served; send
+them elsewhere when it does not. A check looks at state that others keep: it never waits and touches no disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from headrace.core.errors import HeadraceError
+from headrace.http.messages import TEXT, Request, Response
+from headrace.http.problem import problem
+from headrace.http.router import Router
+
+HealthCheck = Callable[[], str | None]
+"""None when well, else what is wrong in a few words."""
+
+
+class HealthDoor:
+    def __init__(
+        self, *, live: Mapping[str, HealthCheck] | None = None, ready: Mapping[str, HealthCheck] | None = None
+    ) -> None:
+        self._live = dict(live or {})
+        self._ready = dict(ready or {})
+
+    def add_ready_check(self, name: str, check: HealthCheck) -> None:
+        self._ready[name] = check
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/livez", self._answer_live)
+        for path in ("/readyz", "/healthz", "/health"):  # /health is what ElasticMQ's users probe
+            router.add("GET", path, self._answer_ready)
+
+    def _answer_live(self, request: Request) -> Response:
+        return _answer(request, self._live, "alive")
+
+    def _answer_ready(self, request: Request) -> Response:
+        return _answer(request, {**self._live, **self._ready}, "ready")
+
+
+def _answer(request: Request, checks: Mapping[str, HealthCheck], state: str) -> Response:
+    results = {name: _outcome(check) for name, check in checks.items()}
+    failed = {name: trouble for name, trouble in results.items() if trouble is not None}
+    is_verbose = any(name == "verbose" for name, _ in request.query_pairs)
+    no_store = (("cache-control", "no-store"),)
+    if failed:
+        return problem(
+            503,
+            "NOT_" + state.upper(),
+            f"not {state}: " + "; ".join(f"{name}: {trouble}" for name, trouble in failed.items()),
+            hint="`headrace doctor` looks at each of these in depth.",
+            request_id=request.request_id,
+            instance=request.path,
+            headers=no_store,
+            extra={
+                "checks": {name: trouble or "ok" for name, trouble in results.items()}
+                if is_verbose
+                else failed
+            },
+        )
+    if not is_verbose:
+        return Response(b"ok\n", 200, TEXT, no_store)
+    lines = [f"[+]{name} ok" for name in results] + [f"{state} check passed", ""]
+    return Response("\n".join(lines).encode(), 200, TEXT, no_store)
+
+
+def _outcome(check: HealthCheck) -> str | None:
+    try:
+        return check()
+    except HeadraceError as error:
+        return error.detail
+    except Exception as error:  # a broken check must read as "not ready", not as a 500
+        return f"the check itself failed: {type(error).__name__}"

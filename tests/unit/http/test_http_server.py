@@ -1,0 +1,484 @@
+"""The HTTP server on real loopback sockets: order, keep-alive, continue, streams, caps, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.messages import TEXT, Request, Response, StreamingResponse
+from headrace.http.router import Router
+from headrace.http.server import HttpServer, HttpSettings
+from headrace.http.sse import encode_event, event_stream
+
+
+class TestClock:
+    __test__ = False
+
+    def now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class Door:
+    """Routes of every kind, and gates that let a test decide when a slow one goes on."""
+
+    def __init__(self) -> None:
+        self.router = Router()
+        self.gate = asyncio.Event()
+        self.entered = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self.stream_closed = asyncio.Event()
+        self.router.add("GET", "/now", lambda request: Response(b"now", content_type=TEXT))
+        self.router.add("POST", "/echo", lambda request: Response(request.body, content_type=TEXT))
+        self.router.add("GET", "/later", self.later)
+        self.router.add("GET", "/stream", self.stream)
+        self.router.add("GET", "/events", self.events)
+        self.router.add("GET", "/bug", self.bug)
+        self.router.add("GET", "/refuse", self.refuse)
+        self.router.add("GET", "/inject", self.inject)
+        self.router.add("GET", "/big", lambda request: Response(b"x" * (8 << 20), content_type=TEXT))
+        self.router.add("GET", "/peer/{name}", self.peer)
+
+    async def later(self, _request: Request) -> Response:
+        self.entered.set()
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return Response(b"later", content_type=TEXT)
+
+    async def stream(self, _request: Request) -> StreamingResponse:
+        return StreamingResponse(self._pieces(), content_type=TEXT)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        try:
+            for piece in (b"one", b"", b"two"):
+                yield piece
+            self.entered.set()
+            await self.gate.wait()
+        finally:
+            self.stream_closed.set()
+
+    def events(self, _request: Request) -> StreamingResponse:
+        async def source() -> AsyncIterator[bytes]:
+            yield encode_event("a\nb", event="tick", event_id="1", retry_ms=5)
+            await self.gate.wait()
+
+        return event_stream(source(), heartbeat_ms=1)
+
+    def bug(self, _request: Request) -> Response:
+        raise ZeroDivisionError
+
+    async def refuse(self, _request: Request) -> Response:
+        raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, 'topic "x" does not exist')
+
+    def inject(self, _request: Request) -> Response:
+        return Response(b"", headers=(("x", "a\r\nset-cookie: b"),))
+
+    def peer(self, request: Request) -> Response:
+        text = (
+            f"{request.peer.host} {request.params['name']} {request.query.get('q')} {request.deadline_ms > 0}"
+        )
+        return Response(text.encode(), content_type=TEXT)
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def get(self, path: str, *headers: str) -> None:
+        lines = "".join(f"{header}\r\n" for header in headers)
+        self.send(f"GET {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n".encode())
+
+    async def response(self, *, head_only: bool = False) -> tuple[int, dict[str, str], bytes]:
+        async with asyncio.timeout(5):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            status_line, *lines = head.split("\r\n")
+            headers = dict(line.split(": ", 1) for line in lines if line)
+            body = b""
+            if not head_only and "content-length" in headers:
+                body = await self.reader.readexactly(int(headers["content-length"]))
+            return int(status_line.split()[1]), headers, body
+
+    async def rest(self) -> bytes:
+        async with asyncio.timeout(5):
+            return await self.reader.read()
+
+
+class World:
+    def __init__(self, door: Door, server: HttpServer, port: int) -> None:
+        self.door = door
+        self.server = server
+        self.port = port
+        self._clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        await self.server.stop(grace_ms=0)
+        for client in self._clients:
+            client.writer.close()
+
+
+@pytest.fixture
+async def make_world() -> AsyncIterator[object]:
+    worlds: list[World] = []
+
+    async def make(**settings: int) -> World:
+        door = Door()
+        server = HttpServer(door.router, TestClock(), HttpSettings(**settings), request_id_prefix="r")
+        _, port = await server.start("127.0.0.1", 0)
+        worlds.append(World(door, server, port))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        await world.close()
+
+
+async def test_keep_alive_and_fixed_headers(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    for _ in range(3):
+        client.get("/now")
+        status, headers, body = await client.response()
+        assert (status, body) == (200, b"now")
+        assert headers["date"] == "Tue, 14 Nov 2023 22:13:20 GMT"
+        assert "connection" not in headers
+    client.get("/now", "Connection: close")
+    _, headers, _ = await client.response()
+    assert headers["connection"] == "close"
+    assert await client.rest() == b""
+
+
+async def test_http_1_0_closes(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.send(b"GET /now HTTP/1.0\r\n\r\n")
+    assert (await client.response())[2] == b"now"
+    assert await client.rest() == b""
+
+
+async def test_pipelined_answers_keep_their_order_behind_a_slow_one(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    client.get("/now")
+    client.get("/later")
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+    client.get("/now")
+    assert (await client.response())[2] == b"now"
+    await world.door.entered.wait()
+    world.door.gate.set()
+    assert [(await client.response())[2] for _ in range(3)] == [b"later", b"hi", b"now"]
+
+
+async def test_more_pipelined_requests_than_are_taken_at_once_are_all_answered(make_world) -> None:
+    world = await make_world(max_pipelined=4)
+    client = await world.connect()
+    client.get("/later")
+    one = b"GET /now HTTP/1.1\r\nHost: a\r\n\r\n"
+    client.send(one * 3000)  # more than one slice, more than one read
+    await world.door.entered.wait()
+    world.door.gate.set()
+    assert (await client.response())[2] == b"later"
+    for _ in range(3000):
+        assert (await client.response())[2] == b"now"
+
+
+async def test_expect_continue_is_sent_before_the_body(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+    assert (await client.response(head_only=True))[0] == 100
+    client.send(b"hi")
+    assert (await client.response())[2] == b"hi"
+
+
+async def test_expect_continue_waits_for_the_answer_before_it(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    client.get("/later")
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+    await world.door.entered.wait()
+    world.door.gate.set()
+    assert (await client.response())[2] == b"later"
+    assert (await client.response(head_only=True))[0] == 100
+    client.send(b"hi")
+    assert (await client.response())[2] == b"hi"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /nope HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", 404),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n", 413),
+    ],
+)
+async def test_expect_continue_is_refused_without_asking_for_the_body(make_world, head, status) -> None:
+    client = await (await make_world()).connect()
+    client.send(head)
+    assert (await client.response())[0] == status
+    assert await client.rest() == b""
+
+
+async def test_too_large_body_gets_its_answer_although_it_is_still_being_sent(make_world) -> None:
+    client = await (await make_world(max_body_bytes=1000)).connect()
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n" + b"x" * 500000)
+    status, headers, body = await client.response()
+    assert status == 413
+    assert headers["content-type"] == "application/problem+json"
+    assert json.loads(body)["code"] == "PAYLOAD_TOO_LARGE"
+
+
+async def test_head_has_the_length_and_no_body(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.send(b"HEAD /now HTTP/1.1\r\nHost: a\r\n\r\n")
+    status, headers, _ = await client.response(head_only=True)
+    assert (status, headers["content-length"]) == (200, "3")
+    client.get("/now")
+    assert (await client.response())[2] == b"now"
+
+
+async def test_not_found_and_method_not_allowed_are_problems_and_keep_the_connection(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.send(b"POST /nope HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nContent-Length: 2\r\n\r\nhi")
+    status, headers, body = await client.response()
+    problem = json.loads(body)
+    assert (status, headers["content-type"]) == (404, "application/problem+json")
+    assert (problem["status"], problem["request_id"], problem["instance"]) == (404, "mine", "/nope")
+    client.send(b"DELETE /now HTTP/1.1\r\nHost: a\r\n\r\n")
+    status, headers, _ = await client.response()
+    assert (status, headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    client.send(b"OPTIONS /now HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (await client.response())[0] == 204
+
+
+async def test_refusal_of_a_handler_is_a_problem_with_a_hint(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.get("/refuse")
+    status, headers, body = await client.response()
+    problem = json.loads(body)
+    assert status == 404
+    assert problem["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert problem["kafka_error"] == 3
+    assert "headrace topic create" in problem["hint"]
+    assert problem["request_id"] == headers["x-request-id"] == "r1"
+
+
+async def test_a_bug_in_a_handler_is_a_500_and_the_connection_lives(make_world, caplog) -> None:
+    client = await (await make_world()).connect()
+    client.get("/bug")
+    status, _, body = await client.response()
+    assert status == 500
+    assert b"ZeroDivision" not in body
+    assert "ZeroDivisionError" in caplog.text
+    client.get("/now")
+    assert (await client.response())[2] == b"now"
+
+
+async def test_x28_a_header_value_cannot_split_the_response(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.get("/inject")
+    status, headers, _ = await client.response()
+    assert status == 500
+    assert "set-cookie" not in headers
+
+
+async def test_request_id_is_echoed_only_when_it_is_harmless(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.get("/now", "X-Request-Id: abc")
+    assert (await client.response())[1]["x-request-id"] == "abc"
+    client.get("/now", "X-Request-Id: " + "a" * 200)
+    assert "x-request-id" not in (await client.response())[1]
+
+
+async def test_path_values_query_and_peer_reach_the_handler(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.get("/peer/a%20b?q=%C3%A9")
+    assert (await client.response())[2].decode() == "127.0.0.1 a b é True"
+    client.get("/peer/x?q=1&q=2")
+    assert (await client.response())[0] == 400
+
+
+async def test_stream_is_chunked_and_the_connection_goes_on(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    world.door.gate.set()
+    client.get("/stream")
+    _, headers, _ = await client.response(head_only=True)
+    assert headers["transfer-encoding"] == "chunked"
+    assert (
+        await client.reader.readexactly(len(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"))
+        == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+    )
+    client.get("/now")
+    assert (await client.response())[2] == b"now"
+
+
+async def test_stream_to_http_1_0_ends_with_the_connection(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    world.door.gate.set()
+    client.send(b"GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    _, headers, _ = await client.response(head_only=True)
+    assert headers["connection"] == "close"
+    assert await client.rest() == b"onetwo"
+
+
+async def test_server_sent_events_with_heartbeats(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    client.get("/events")
+    _, headers, _ = await client.response(head_only=True)
+    assert headers["content-type"].startswith("text/event-stream")
+    async with asyncio.timeout(5):
+        assert b"event: tick\nid: 1\nretry: 5\ndata: a\ndata: b\n\n" in await client.reader.readuntil(
+            b"\n\n\r\n"
+        )
+        assert b": keep-alive\n\n" in await client.reader.readuntil(b"\n\n\r\n")
+        world.door.gate.set()
+        await client.reader.readuntil(b"0\r\n\r\n")
+
+
+async def test_a_client_that_leaves_cancels_its_request(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    client.get("/later")
+    await world.door.entered.wait()
+    client.writer.close()
+    async with asyncio.timeout(5):
+        await world.door.cancelled.wait()
+
+
+async def test_a_client_that_leaves_ends_its_stream(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    client.get("/stream")
+    await world.door.entered.wait()
+    client.writer.close()
+    async with asyncio.timeout(5):
+        await world.door.stream_closed.wait()
+
+
+async def test_x14_connection_cap(make_world) -> None:
+    world = await make_world(max_connections=2, connections_reserved_for_loopback=0)
+    clients = [await world.connect() for _ in range(2)]
+    for client in clients:
+        client.get("/now")
+        await client.response()
+    third = await world.connect()
+    assert (await third.response())[0] == 503
+    assert await third.rest() == b""
+    clients[0].get("/now", "Connection: close")
+    await clients[0].response()
+    await clients[0].rest()
+    fourth = await world.connect()
+    fourth.get("/now")
+    assert (await fourth.response())[0] == 200
+
+
+async def test_x9_bodies_wait_for_their_turn(make_world) -> None:
+    world = await make_world(max_inflight_body_bytes=1000)
+    first, second = await world.connect(), await world.connect()
+    head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n"
+    first.send(head)
+    assert (await first.response(head_only=True))[0] == 100
+    second.send(head)
+    first.send(b"x" * 899)
+    with pytest.raises(TimeoutError):  # the second is not asked for its body while the first holds the budget
+        async with asyncio.timeout(0.05):
+            await second.reader.read(1)
+    first.send(b"x")
+    assert len((await first.response())[2]) == 900
+    assert (await second.response(head_only=True))[0] == 100
+    second.send(b"x" * 900)
+    assert len((await second.response())[2]) == 900
+    assert world.server.body_budget.used_bytes == 0
+
+
+async def test_a_lost_connection_gives_its_bytes_back(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n")
+    await client.response(head_only=True)
+    assert world.server.body_budget.used_bytes == 900
+    client.writer.close()
+    async with asyncio.timeout(5):
+        while world.server.connection_count:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert world.server.body_budget.used_bytes == 0
+
+
+async def test_keep_alive_cap(make_world) -> None:
+    client = await (await make_world(max_requests_per_connection=2)).connect()
+    client.get("/now")
+    client.get("/now")
+    assert "connection" not in (await client.response())[1]
+    assert (await client.response())[1]["connection"] == "close"
+    assert await client.rest() == b""
+
+
+async def test_drain_answers_what_runs_and_closes_what_idles(make_world) -> None:
+    world = await make_world()
+    busy, idle, streaming = [await world.connect() for _ in range(3)]
+    idle.get("/now")
+    await idle.response()
+    streaming.get("/stream")
+    await streaming.response(head_only=True)
+    await world.door.entered.wait()
+    world.door.entered.clear()
+    busy.get("/later")
+    await world.door.entered.wait()
+    stopping = asyncio.ensure_future(world.server.stop(grace_ms=5000))
+    assert await idle.rest() == b""
+    assert (await streaming.rest()).endswith(b"0\r\n\r\n")
+    world.door.gate.set()
+    _, headers, body = await busy.response()
+    assert (headers["connection"], body) == ("close", b"later")
+    await stopping
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", world.port)
+
+
+async def test_drain_gives_up_after_its_grace(make_world) -> None:
+    world = await make_world()
+    client = await world.connect()
+    client.get("/later")
+    await world.door.entered.wait()
+    await world.server.stop(grace_ms=1)
+    assert world.server.connection_count == 0
+
+
+async def test_big_response_is_whole(make_world) -> None:
+    client = await (await make_world()).connect()
+    client.get("/big")
+    assert len((await client.response())[2]) == 8 << 20
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+async def test_curl(make_world) -> None:
+    world = await make_world()
+    world.door.gate.set()
+    base = f"http://127.0.0.1:{world.port}"
+    process = await asyncio.create_subprocess_exec(
+        "curl", "-sS", "--max-time", "10", "-H", "Expect: 100-continue", "--data-binary", "hello", f"{base}/echo",
+        "--next", "-sS", "-H", "Transfer-Encoding: chunked", "-d", "chunky", f"{base}/echo",
+        "--next", "-sS", "--http2", f"{base}/now",
+        "--next", "-sS", f"{base}/stream",
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert (process.returncode, out) == (0, b"hellochunkynowonetwo")
