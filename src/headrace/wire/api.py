@@ -205,15 +205,8 @@ class ApiSpec(NamedTuple):
 
 
 def _api(key: ApiKey, request: type[Any], response: type[Any], low: int, high: int) -> ApiSpec:
-    return ApiSpec(
-        key,
-        request.__name__.removesuffix("Request"),
-        request,
-        response,
-        low,
-        high,
-        MESSAGES[request].flexible,
-    )
+    name = request.__name__.removesuffix("Request")
+    return ApiSpec(key, name, request, response, low, high, MESSAGES[request].flexible)
 
 
 API: dict[int, ApiSpec] = {
@@ -256,44 +249,14 @@ API: dict[int, ApiSpec] = {
         _api(ApiKey.CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse, 0, 3),
         _api(ApiKey.DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse, 0, 2),
         _api(ApiKey.ELECT_LEADERS, ElectLeadersRequest, ElectLeadersResponse, 0, 2),
-        _api(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            IncrementalAlterConfigsRequest,
-            IncrementalAlterConfigsResponse,
-            0,
-            1,
-        ),
-        _api(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-            AlterPartitionReassignmentsRequest,
-            AlterPartitionReassignmentsResponse,
-            0,
-            0,
-        ),
-        _api(
-            ApiKey.LIST_PARTITION_REASSIGNMENTS,
-            ListPartitionReassignmentsRequest,
-            ListPartitionReassignmentsResponse,
-            0,
-            0,
-        ),
+        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 0, 1),
+        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, 0, 0),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, 0, 0),
         _api(ApiKey.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse, 0, 0),
         _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, DescribeClientQuotasResponse, 0, 1),
         _api(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, AlterClientQuotasResponse, 0, 1),
-        _api(
-            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-            DescribeUserScramCredentialsRequest,
-            DescribeUserScramCredentialsResponse,
-            0,
-            0,
-        ),
-        _api(
-            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-            AlterUserScramCredentialsRequest,
-            AlterUserScramCredentialsResponse,
-            0,
-            0,
-        ),
+        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, 0, 0),
+        _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, 0, 0),
         _api(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest, DescribeQuorumResponse, 0, 2),
         _api(ApiKey.UPDATE_FEATURES, UpdateFeaturesRequest, UpdateFeaturesResponse, 0, 2),
         _api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 0, 2),
@@ -301,51 +264,19 @@ API: dict[int, ApiSpec] = {
         _api(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest, UnregisterBrokerResponse, 0, 0),
         _api(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest, DescribeTransactionsResponse, 0, 0),
         _api(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse, 0, 1),
-        _api(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT,
-            ConsumerGroupHeartbeatRequest,
-            ConsumerGroupHeartbeatResponse,
-            0,
-            1,
-        ),
-        _api(
-            ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, 0, 1
-        ),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, 0, 1),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, 0, 1 ),
         _api(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesRequest, ListConfigResourcesResponse, 0, 1),
-        _api(
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-            DescribeTopicPartitionsRequest,
-            DescribeTopicPartitionsResponse,
-            0,
-            0,
-        ),
+        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, 0, 0),
         _api(ApiKey.SHARE_GROUP_HEARTBEAT, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, 1, 1),
         _api(ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, ShareGroupDescribeResponse, 1, 1),
         _api(ApiKey.SHARE_FETCH, ShareFetchRequest, ShareFetchResponse, 1, 2),
         _api(ApiKey.SHARE_ACKNOWLEDGE, ShareAcknowledgeRequest, ShareAcknowledgeResponse, 1, 2),
-        _api(
-            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-            DescribeShareGroupOffsetsRequest,
-            DescribeShareGroupOffsetsResponse,
-            0,
-            1,
-        ),
-        _api(
-            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
-            AlterShareGroupOffsetsRequest,
-            AlterShareGroupOffsetsResponse,
-            0,
-            0,
-        ),
-        _api(
-            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
-            DeleteShareGroupOffsetsRequest,
-            DeleteShareGroupOffsetsResponse,
-            0,
-            0,
-        ),
+        _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse, 0, 1),
+        _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, 0, 0),
+        _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse, 0, 0),
     )
-}
+}  # fmt: skip
 
 
 def request_header_version(key: int, version: int) -> int:

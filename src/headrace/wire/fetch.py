@@ -25,8 +25,10 @@ from headrace.wire.primitives import (
 )
 from headrace.wire.schema import HAND_WRITTEN, MESSAGES, MessageSpec
 
+FIRST = 4
 FLEXIBLE = 12
 TOPIC_IDS = 13
+LAST = 18
 UNKNOWN_HIGH_WATERMARK = 2**63 - 1
 
 
@@ -85,10 +87,19 @@ _partition_v4 = Struct(">iqi").unpack_from
 _id_count = Struct(">16sB").unpack_from
 _replica_state = Struct(">iqx")
 _int64 = Struct(">q")
+_int16 = Struct(">h").unpack_from
+_int32 = Struct(">i").unpack_from
+# Nothing forgotten, no rack, no tags: almost every request ends like this.
+_PLAIN_TAIL = [
+    memoryview(b"" if v < 7 else bytes(4) if v < 11 else bytes(6) if v < 12 else b"\1\1\0")
+    for v in range(LAST + 1)
+]
 _UNTAGGED = (ZERO_UUID, UNKNOWN_HIGH_WATERMARK)
 
 
 def decode_fetch_request(view: Buffer, pos: int, version: int) -> FetchRequest:
+    if not FIRST <= version <= LAST:
+        raise ProtocolError(f"Fetch v{version} is not served")
     view = memoryview(view)
     try:
         if version >= FLEXIBLE:
@@ -120,10 +131,16 @@ def _decode_flexible(view: memoryview, pos: int, version: int) -> FetchRequest:
             pos += 17
         else:
             topic_id = ZERO_UUID
-            reader = Reader(view, pos)
-            name = reader.string()
-            count = view[reader.pos]
-            pos = reader.pos + 1
+            size = view[pos]
+            pos += 1
+            if size > 127:
+                size, pos = read_uvarint(view, pos - 1)
+            stop = pos + size - 1
+            if stop >= end or size < 1:
+                fail("a topic name is null or longer than the request")
+            name = str(view[pos:stop], "utf-8")
+            count = view[stop]
+            pos = stop + 1
         if count > 127:
             count, pos = read_uvarint(view, pos - 1)
         if count < 1 or (count - 1) * 33 > end - pos:
@@ -138,11 +155,15 @@ def _decode_flexible(view: memoryview, pos: int, version: int) -> FetchRequest:
         topics.append(_new(FetchTopic, (name, topic_id, partitions)))
         pos = skip_tags(view, pos) if view[pos] else pos + 1
     head = (max_wait, min_bytes, max_bytes, isolation, session, epoch, topics)
-    if pos + 3 == end and bytes(view[pos:]) == b"\x01\x01\x00":
-        # Nothing forgotten, no rack, no tags: almost every request ends like this.
+    return _finish(view, pos, version, replica_id, head)
+
+
+def _finish(view: memoryview, pos: int, version: int, replica_id: int, head: tuple[Any, ...]) -> FetchRequest:
+    if view[pos:] == _PLAIN_TAIL[version]:
         request: FetchRequest = _new(FetchRequest, (replica_id, -1, *head, (), "", None))
         return request
-    return _decode_tail(Reader(view, pos), version, replica_id, head)
+    reader = Reader(view, pos, flexible=version >= FLEXIBLE)
+    return _decode_tail(reader, version, replica_id, head)
 
 
 def _tagged_partition(
@@ -199,12 +220,23 @@ def _decode_classic(view: memoryview, pos: int, version: int) -> FetchRequest:
         replica_id, max_wait, min_bytes, max_bytes, isolation = _head_v4(view, pos)
         pos += 17
     size = 28 if version >= 9 else 24 if version >= 5 else 16
-    reader = Reader(view, pos, flexible=False)
+    end = len(view)
+    (count,) = _int32(view, pos)
+    pos += 4
+    if count < 0 or count * 6 > end - pos:
+        fail(f"{count} topics are claimed, {end - pos} bytes are there")
     topics: list[FetchTopic] = []
-    for _ in range(_filled(reader.count(6))):
-        name = reader.string()
-        count = _filled(reader.count(size))
-        pos = reader.pos
+    for _ in range(count):
+        (length,) = _int16(view, pos)
+        pos += 2
+        stop = pos + length
+        if length < 0 or stop > end:
+            fail("a topic name is null or longer than the request")
+        name = str(view[pos:stop], "utf-8")
+        (count,) = _int32(view, stop)
+        pos = stop + 4
+        if count < 0 or count * size > end - pos:
+            fail(f"{count} partitions are claimed, {end - pos} bytes are there")
         partitions: list[FetchPartition] = []
         for _ in range(count):
             leader_epoch = start = -1
@@ -217,16 +249,9 @@ def _decode_classic(view: memoryview, pos: int, version: int) -> FetchRequest:
             pos += size
             row = (partition, leader_epoch, offset, -1, start, limit, *_UNTAGGED)
             partitions.append(_new(FetchPartition, row))
-        reader.pos = pos
         topics.append(_new(FetchTopic, (name, ZERO_UUID, partitions)))
     head = (max_wait, min_bytes, max_bytes, isolation, session, epoch, topics)
-    return _decode_tail(reader, version, replica_id, head)
-
-
-def _filled(count: int) -> int:
-    if count < 0:
-        fail("an array is null")
-    return count
+    return _finish(view, pos, version, replica_id, head)
 
 
 def encode_fetch_request(request: FetchRequest, version: int) -> bytes:
@@ -293,7 +318,7 @@ def _write_partition(writer: Writer, partition: FetchPartition, version: int) ->
     writer.tags(tagged)
 
 
-MESSAGES[FetchRequest] = MessageSpec(1, 4, 18, FLEXIBLE)
+MESSAGES[FetchRequest] = MessageSpec(1, FIRST, LAST, FLEXIBLE)
 HAND_WRITTEN[FetchRequest] = (
     decode_fetch_request,
     lambda value, version: [encode_fetch_request(value, version)],

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.core.ids import ZERO_UUID
 from headrace.core.ports import Buffer
-from headrace.wire.fetch import FLEXIBLE, TOPIC_IDS
+from headrace.wire.fetch import FIRST, FLEXIBLE, LAST, TOPIC_IDS
 from headrace.wire.leader_hint import (
     LEADER,
     NO_LEADER,
@@ -267,5 +267,5 @@ def _read_aborted(reader: Reader) -> AbortedTransaction:
     return aborted
 
 
-MESSAGES[FetchResponse] = MessageSpec(1, 4, 18, FLEXIBLE)
+MESSAGES[FetchResponse] = MessageSpec(1, FIRST, LAST, FLEXIBLE)
 HAND_WRITTEN[FetchResponse] = (decode_fetch_response, encode_fetch_response)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.core.ports import Buffer
 from headrace.wire.api import API, request_header_version, response_header_version
@@ -23,6 +23,7 @@ _RESPONSE_WITH_TAGS = Struct(">iix")
 _CORRELATION = Struct(">i")
 _FIRST_FLEXIBLE = {key: spec.flexible_from for key, spec in API.items()}
 _NEVER = 1 << 16
+_new: Any = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -54,7 +55,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
                 pos += 1
     except MALFORMED as error:
         raise ProtocolError(f"request header: {error}") from None
-    return RequestHeader(key, version, correlation_id, client_id), pos
+    return _new(RequestHeader, (key, version, correlation_id, client_id)), pos
 
 
 def encode_request(header: RequestHeader, body: Buffer) -> bytes:

@@ -34,8 +34,10 @@ from headrace.wire.primitives import (
 )
 from headrace.wire.schema import HAND_WRITTEN, MESSAGES, MessageSpec
 
+FIRST = 3
 FLEXIBLE = 9
 TOPIC_IDS = 13
+LAST = 13
 
 
 class ProducePartition(NamedTuple):
@@ -91,6 +93,7 @@ _new: Any = tuple.__new__
 
 _acks_timeout_count = Struct(">hiB").unpack_from
 _acks_timeout_count32 = Struct(">hii").unpack_from
+_no_id_acks_timeout_count32 = Struct(">hhii").unpack_from
 _id_count = Struct(">16sB").unpack_from
 _index_size = Struct(">iB").unpack_from
 _index_size32 = Struct(">ii").unpack_from
@@ -99,6 +102,8 @@ _int32 = Struct(">i").unpack_from
 
 
 def decode_produce_request(view: Buffer, pos: int, version: int) -> ProduceRequest:
+    if not FIRST <= version <= LAST:
+        raise ProtocolError(f"Produce v{version} is not served")
     view = memoryview(view)
     try:
         if version >= FLEXIBLE:
@@ -150,7 +155,7 @@ def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
             index, size = _index_size(view, pos)
             pos += 5
             if size > 127:
-                size, pos = read_uvarint(view, pos - 1)
+                size, pos = _long_size(view, pos, size)
             if size:
                 stop = pos + size - 1
                 if stop >= end:
@@ -169,13 +174,28 @@ def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
     return request
 
 
+def _long_size(view: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """A varint of more than one byte whose `first` is before `pos`: batches of 128 B to 2 MiB have two or three."""
+    second = view[pos]
+    if second < 128:
+        return first + (second - 1 << 7), pos + 1
+    third = view[pos + 1]
+    if third < 128:
+        return first - 128 + (second - 128 << 7) + (third << 14), pos + 2
+    return read_uvarint(view, pos - 1)
+
+
 def _decode_classic(view: memoryview, pos: int) -> ProduceRequest:
     end = len(view)
-    reader = Reader(view, pos, flexible=False)
-    transactional_id = reader.nullable_string()
-    pos = reader.pos
-    acks, timeout_ms, count = _acks_timeout_count32(view, pos)
-    pos += 10
+    transactional_id: str | None = None
+    size, acks, timeout_ms, count = _no_id_acks_timeout_count32(view, pos)
+    if size == -1:
+        pos += 12
+    else:
+        reader = Reader(view, pos, flexible=False)
+        transactional_id = reader.nullable_string()
+        acks, timeout_ms, count = _acks_timeout_count32(view, reader.pos)
+        pos = reader.pos + 10
     if count < 0 or count * 6 > end - pos:
         fail(f"{count} topics are claimed, {end - pos} bytes are there")
     topics: list[ProduceTopic] = []
@@ -343,7 +363,7 @@ def _read_record_error(reader: Reader) -> RecordError:
     return error
 
 
-MESSAGES[ProduceRequest] = MESSAGES[ProduceResponse] = MessageSpec(0, 3, 13, FLEXIBLE)
+MESSAGES[ProduceRequest] = MESSAGES[ProduceResponse] = MessageSpec(0, FIRST, LAST, FLEXIBLE)
 HAND_WRITTEN[ProduceRequest] = (decode_produce_request, encode_produce_request)
 HAND_WRITTEN[ProduceResponse] = (
     decode_produce_response,

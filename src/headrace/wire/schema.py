@@ -216,12 +216,37 @@ def _show(self: Any) -> str:
     return f"{self.__class__.__name__}({values})"
 
 
+_FRESH = object()
+"""Stands for a default that is made anew for each value: a list or a struct."""
+
+
+def _make_init(cls: Any) -> Callable[..., None]:
+    head, body, names = ["self"], [], {"_FRESH": _FRESH}
+    for spec in STRUCTS[cls]:
+        fresh = callable(spec.default)
+        names["d_" + spec.name] = spec.default
+        head.append(f"{spec.name}={'_FRESH' if fresh else 'd_' + spec.name}")
+        value = f"d_{spec.name}() if {spec.name} is _FRESH else {spec.name}" if fresh else spec.name
+        body.append(f"    self.{spec.name} = {value}")
+    exec("\n".join([f"def __init__({', '.join(head)}):", *(body or ["    pass"])]), names)  # noqa: S102 (our own source)
+    return names["__init__"]  # type: ignore[return-value]
+
+
+def _lazy_init(cls: Any) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **values: Any) -> None:
+        cls.__init__ = _make_init(cls)
+        cls.__init__(self, *args, **values)
+
+    return __init__
+
+
 @dataclass_transform()
 def struct(cls: type[T]) -> type[T]:
-    """A dataclass with slots. Equality and repr are shared functions: compiling them for each of some 300 classes
-    would be most of the import time."""
-    made: Any = dataclasses.dataclass(slots=True, eq=False, repr=False, match_args=False)(cls)
-    made.__eq__, made.__hash__, made.__repr__ = _equal, None, _show
+    """A dataclass with slots. Its __init__ is compiled at first use and equality and repr are shared: doing it for some
+    300 classes up front would cost a tenth of a second at every start."""
+    cls.__doc__ = cls.__doc__ or cls.__name__
+    made: Any = dataclasses.dataclass(init=False, slots=True, eq=False, repr=False, match_args=False)(cls)
+    made.__init__, made.__eq__, made.__hash__, made.__repr__ = _lazy_init(made), _equal, None, _show
     STRUCTS[made] = tuple(
         field.metadata["spec"]._replace(name=field.name) for field in dataclasses.fields(made)
     )
