@@ -1,0 +1,288 @@
+"""Machine: what groups can be asked, and what they answer.
+
+A command is one request with everything that is not state inside it: who asks, what its API version implies (as
+facts, not as a number), and ids drawn by the driver. `waiter` is the driver's handle for the answer; a join or a
+sync may be answered in a much later plan, but every waiter is answered exactly once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.core.errors import ErrorKind
+
+
+class Protocol(NamedTuple):
+    """A way to assign that a member supports. `metadata` is opaque: KIP-429, Connect and Streams live in it."""
+
+    name: str
+    metadata: bytes
+
+
+class OffsetToCommit(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+class MemberIdentity(NamedTuple):
+    """One entry of LeaveGroup's list; an empty member id with an instance id is an administrator's removal."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    waiter: int
+    group_id: str
+    member_id: str
+    new_member_id: str
+    """What the member will be called if it came without an id: client id or instance id, dash, uuid."""
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """Version 0 has none: pass the session timeout."""
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    member_id_required: bool = True
+    """Version 4 and up: a dynamic member must come twice, so that a lost answer leaves no ghost (KIP-394)."""
+    supports_skip_assignment: bool = True
+    """Version 9 and up (KIP-814)."""
+    reason: str | None = None
+    """Why the client joins (KIP-800); for the log only."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    waiter: int
+    group_id: str
+    member_id: str
+    generation: int
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    """Version 5 and up; None is not checked."""
+    protocol_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    waiter: int
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    waiter: int
+    group_id: str
+    members: tuple[MemberIdentity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    waiter: int
+    group_id: str
+    offsets: tuple[OffsetToCommit, ...]
+    member_id: str = ""
+    generation: int = -1
+    """The member epoch when `member_epoch_known`."""
+    instance_id: str | None = None
+    member_epoch_known: bool = True
+    """Version 9 and up: the client knows what a member epoch is (KIP-848)."""
+    retention_ms: int | None = None
+    """Versions 2 to 4 could ask for their own retention."""
+
+
+@dataclass(frozen=True, slots=True)
+class TxnCommitOffsets:
+    waiter: int
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[OffsetToCommit, ...]
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TxnMarker:
+    """A commit or abort marker that is committed in this partition. The driver wrote it; nothing is journaled."""
+
+    waiter: int
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    waiter: int
+    group_id: str
+    topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+    """None asks for everything the group has committed."""
+    require_stable: bool = False
+    member_id: str | None = None
+    member_epoch: int = -1
+    """Version 9 and up; checked only when the group is a consumer group and one of them is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    waiter: int
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroups:
+    waiter: int
+    group_ids: tuple[str, ...]
+    missing_is_error: bool = True
+    """Version 6 and up; before, an unknown group is answered as a dead one without an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    waiter: int
+    states: frozenset[str] = frozenset()
+    """Empty lists all. Compared without regard to case."""
+    types: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    waiter: int
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic is gone, and with it every offset committed for it: a topic of the same name starts anew."""
+
+    waiter: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """How far the wall clock is ahead of the monotonic one. Retention outlives a process, so it is kept in wall
+    time; tell the shard now and then, so that a step of the wall clock does not go unnoticed."""
+
+    waiter: int
+    wall_ms: int
+
+
+# --- answers -------------------------------------------------------------------------------------------------
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    error: ErrorKind
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    member_id: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+class SyncResult(NamedTuple):
+    error: ErrorKind
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatResult(NamedTuple):
+    error: ErrorKind
+
+
+class LeftMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    error: ErrorKind
+
+
+class LeaveResult(NamedTuple):
+    error: ErrorKind
+    members: tuple[LeftMember, ...] = ()
+
+
+class PartitionOutcome(NamedTuple):
+    topic: str
+    partition: int
+    error: ErrorKind
+
+
+class CommitResult(NamedTuple):
+    """`error` is what every partition shares; older protocol versions repeat it per partition."""
+
+    error: ErrorKind
+    partitions: tuple[PartitionOutcome, ...] = ()
+
+
+class FetchedOffset(NamedTuple):
+    topic: str
+    partition: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: ErrorKind = ErrorKind.NONE
+
+
+class FetchOffsetsResult(NamedTuple):
+    error: ErrorKind
+    partitions: tuple[FetchedOffset, ...] = ()
+
+
+class DeleteOffsetsResult(NamedTuple):
+    error: ErrorKind
+    partitions: tuple[PartitionOutcome, ...] = ()
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    error: ErrorKind
+    group_id: str
+    state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    message: str | None = None
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+class DeletedGroup(NamedTuple):
+    group_id: str
+    error: ErrorKind

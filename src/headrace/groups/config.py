@@ -1,0 +1,30 @@
+"""Machine: the settings that rule groups, with Kafka's names in the field docs and Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.core.limits import MAX_GROUP_MEMBERS, MAX_OFFSET_METADATA_BYTES
+
+_MINUTE_MS = 60_000
+_DAY_MS = 24 * 60 * _MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    min_session_timeout_ms: int = 6_000
+    """group.min.session.timeout.ms"""
+    max_session_timeout_ms: int = 30 * _MINUTE_MS
+    """group.max.session.timeout.ms"""
+    initial_rebalance_delay_ms: int = 3_000
+    """group.initial.rebalance.delay.ms: how long the first generation waits for more members."""
+    new_member_join_timeout_ms: int = 5 * _MINUTE_MS
+    """A member that never finished a join is forgotten after this long, however long its session timeout is."""
+    max_size: int = MAX_GROUP_MEMBERS
+    """group.max.size; also bounds the member ids that were reserved and not used yet (KIP-394)."""
+    offsets_retention_ms: int = 7 * _DAY_MS
+    """offsets.retention.minutes, counted from the moment the group became empty."""
+    cleanup_interval_ms: int = 10 * _MINUTE_MS
+    """offsets.retention.check.interval.ms: an empty group without offsets is forgotten after this long."""
+    max_offset_metadata_bytes: int = MAX_OFFSET_METADATA_BYTES
+    """offset.metadata.max.bytes"""

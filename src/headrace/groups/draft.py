@@ -1,0 +1,77 @@
+"""Machine: a plan in the making.
+
+decide() must not change state, yet one request can cause a chain (a member leaves, so all others have joined, so a
+generation starts). A Draft lets verbs look ahead: each fact is also applied, with the very same code, to a private
+copy of the group. The copy is made only when somebody looks, so a verb that just parks a waiter costs nothing extra.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Fact, Plan, Reply
+from headrace.groups.commands import JoinResult, SyncResult
+from headrace.groups.config import GroupConfig
+from headrace.groups.facts import MemberJoining, MemberRemoved
+from headrace.groups.state import ClassicGroup, Member
+
+
+class Draft:
+    __slots__ = ("_facts", "_group", "_is_copy", "_replies", "_unseen", "config", "now_ms", "wall_ms")
+
+    def __init__(self, group: ClassicGroup, config: GroupConfig, now_ms: int, wall_ms: int) -> None:
+        self._group = group
+        self._is_copy = False
+        self._unseen: list[Any] = []
+        self._facts: list[Fact] = []
+        self._replies: list[Reply] = []
+        self.config = config
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
+
+    @property
+    def group(self) -> ClassicGroup:
+        """The group as it will be after every fact so far. Read only."""
+        if self._unseen:
+            if not self._is_copy:
+                self._group, self._is_copy = self._group.copy(), True
+            for fact in self._unseen:
+                self._group.apply(fact)
+            self._unseen.clear()
+        return self._group
+
+    def do(self, fact: Fact) -> None:
+        self._facts.append(fact)
+        self._unseen.append(fact)
+
+    def reply(self, waiter: int, value: Any) -> None:
+        self._replies.append(Reply(waiter, value))
+
+    def plan(self) -> Plan:
+        return Plan(tuple(self._facts), tuple(self._replies))
+
+    # --- steps that more than one verb takes -----------------------------------------------------------------
+
+    def park_join(self, protocol_type: str, member: Member) -> None:
+        """Add or update a member with its parked join, and send away an earlier join of its own that is still parked
+        (a client that gave up and came back): every waiter is answered once."""
+        present = self.group.members.get(member.member_id)
+        if present is not None and present.join_waiter is not None:
+            again = JoinResult(ErrorKind.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+            self.reply(present.join_waiter, again)
+        until_ms = self.now_ms + self.config.new_member_join_timeout_ms if member.is_new else None
+        self.do(MemberJoining(self.group.group_id, protocol_type, member, until_ms))
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or a reserved id; what it waits for is answered, because nobody else will."""
+        member = self.group.members.get(member_id)
+        if member is not None:
+            self.dismiss(member, ErrorKind.UNKNOWN_MEMBER_ID)
+        self.do(MemberRemoved(self.group.group_id, member_id))
+
+    def dismiss(self, member: Member, error: ErrorKind) -> None:
+        if member.join_waiter is not None:
+            self.reply(member.join_waiter, JoinResult(error))
+        if member.sync_waiter is not None:
+            self.reply(member.sync_waiter, SyncResult(error))

@@ -1,0 +1,112 @@
+"""Machine: what happens when a deadline passes: sessions, join and sync phases, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.core.plan import Fact, Plan, Reply
+from headrace.groups.deadlines import Deadline
+from headrace.groups.draft import Draft
+from headrace.groups.facts import (
+    CleanupScheduled,
+    GroupDeleted,
+    OffsetsDropped,
+    RebalanceStarted,
+    SessionExtended,
+)
+from headrace.groups.offsets import expiry
+from headrace.groups.rebalance import after_removal, join_phase_over, sync_phase_over
+from headrace.groups.state import ClassicGroup, GroupState
+from headrace.groups.table import CLEANUP, PHASE, SESSION, GroupTable
+
+
+def expire(table: GroupTable, now_ms: int) -> Plan:
+    facts: list[Fact] = []
+    replies: list[Reply] = []
+    by_group: dict[str, list[Deadline]] = {}
+    for key in table.deadlines.due(now_ms):
+        by_group.setdefault(key.group_id, []).append(key)
+    for group_id, keys in by_group.items():
+        plan = _expire_group(table, group_id, keys, now_ms)
+        facts.extend(plan.facts)
+        replies.extend(plan.replies)
+    return Plan(tuple(facts), tuple(replies))
+
+
+def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms: int) -> Plan:
+    plan = Plan()
+    group = table.groups.get(group_id)
+    if group is not None and any(key.kind != CLEANUP for key in keys):
+        plan = _expire_classic(table, group, keys, now_ms)
+    if any(key.kind == CLEANUP for key in keys):
+        # Judged by the group as it is now; if this very plan changes it, the next look is soon enough.
+        changed = bool(plan.facts)
+        return Plan((*plan.facts, *_clean_up(table, group_id, now_ms, changed)), plan.replies)
+    return plan
+
+
+def _expire_classic(table: GroupTable, group: ClassicGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
+    draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
+    silent = [key.member_id for key in keys if key.kind == SESSION]
+    for member_id in silent:
+        draft.remove(member_id)
+    if silent:
+        after_removal(draft, f"no heartbeat from {', '.join(silent)}")
+    until_ms = draft.group.phase_until_ms
+    if until_ms is not None and until_ms <= now_ms and any(key.kind == PHASE for key in keys):
+        if draft.group.state is GroupState.PREPARING:
+            join_phase_over(draft)
+        else:
+            sync_phase_over(draft)
+    return draft.plan()
+
+
+def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> list[Fact]:
+    soon_ms = now_ms + table.config.cleanup_interval_ms
+    group = table.groups.get(group_id)
+    kept_topics: frozenset[str] | None = frozenset()
+    empty_since_wall_ms: int | None = None
+    if group is not None:
+        kept_topics, empty_since_wall_ms = group.retention()
+    if changed or kept_topics is None:
+        return [CleanupScheduled(group_id, soon_ms)]
+    wall_ms = table.wall_ms(now_ms)
+    result = expiry(
+        table.offsets,
+        group_id,
+        empty_since_wall_ms=empty_since_wall_ms,
+        kept_topics=kept_topics,
+        retention_ms=table.config.offsets_retention_ms,
+        wall_ms=wall_ms,
+    )
+    facts: list[Fact] = []
+    if result.due:
+        facts.append(OffsetsDropped(group_id, tuple(result.due)))
+    left = len(table.offsets.keys_of_group(group_id)) - len(result.due)
+    if left == 0 and group is not None and group.is_empty and not group.reserved:
+        facts.append(GroupDeleted(group_id))
+    elif left or group is not None:
+        wait_ms = 0 if result.next_wall_ms is None else result.next_wall_ms - wall_ms
+        facts.append(CleanupScheduled(group_id, max(now_ms + wait_ms, soon_ms)))
+    return facts
+
+
+def restart(table: GroupTable, now_ms: int) -> Plan:
+    """After replay: every member has its whole session before it, and offsets are as old as the wall clock says."""
+    facts: list[Fact] = []
+    for group_id, group in table.groups.items():
+        draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
+        for member in group.members.values():
+            draft.do(SessionExtended(group_id, member.member_id, now_ms + member.session_timeout_ms))
+        if group.state is GroupState.PREPARING:
+            # Its generation was announced and never assigned. The number is used up; all come again (R54).
+            until_ms = now_ms + group.rebalance_timeout_ms
+            draft.do(RebalanceStarted(group_id, until_ms, None, "the coordinator moved during a rebalance"))
+        facts.extend(draft.plan().facts)
+    # Nothing is so urgent that all groups should be looked through in the same moment.
+    group_ids = sorted(table.groups.keys() | table.offsets.committed.keys())
+    interval_ms = table.config.cleanup_interval_ms
+    for index, group_id in enumerate(group_ids):
+        at_ms = now_ms + interval_ms + index * interval_ms // len(group_ids)
+        facts.append(CleanupScheduled(group_id, at_ms))
+    return Plan(tuple(facts))

@@ -1,0 +1,41 @@
+"""Machine: LeaveGroup for classic groups: a list of members (KIP-345), each with its own answer."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Plan, Reply
+from headrace.groups.commands import LeaveGroup, LeaveResult, LeftMember, MemberIdentity
+from headrace.groups.config import GroupConfig
+from headrace.groups.draft import Draft
+from headrace.groups.rebalance import after_removal
+from headrace.groups.state import ClassicGroup
+
+
+def leave(group: ClassicGroup, command: LeaveGroup, config: GroupConfig, now_ms: int, wall_ms: int) -> Plan:
+    draft = Draft(group, config, now_ms, wall_ms)
+    outcomes: list[LeftMember] = []
+    gone: list[str] = []
+    for identity in command.members:
+        member_id, error = _find(draft.group, identity)
+        if error is ErrorKind.NONE:
+            draft.remove(member_id)
+            gone.append(f"{member_id} left: {identity.reason or 'no reason given'}")
+        outcomes.append(LeftMember(identity.member_id, identity.instance_id, error))
+    if gone:
+        after_removal(draft, "; ".join(gone))
+    draft.reply(command.waiter, LeaveResult(ErrorKind.NONE, tuple(outcomes)))
+    return draft.plan()
+
+
+def refuse(command: LeaveGroup, error: ErrorKind) -> Plan:
+    outcomes = tuple(LeftMember(m.member_id, m.instance_id, error) for m in command.members)
+    return Plan(replies=(Reply(command.waiter, LeaveResult(ErrorKind.NONE, outcomes)),))
+
+
+def _find(group: ClassicGroup, identity: MemberIdentity) -> tuple[str, ErrorKind]:
+    if not identity.member_id:
+        member_id = group.statics.get(identity.instance_id or "")
+        return (member_id, ErrorKind.NONE) if member_id is not None else ("", ErrorKind.UNKNOWN_MEMBER_ID)
+    if identity.member_id in group.reserved:
+        return identity.member_id, ErrorKind.NONE
+    return identity.member_id, group.refusal(identity.member_id, identity.instance_id)

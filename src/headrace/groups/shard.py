@@ -1,0 +1,258 @@
+"""Machine: the groups and offsets that live in one partition of `__consumer_offsets`.
+
+`decide` finds the group a command is about and calls its verb; it changes nothing. The driver applies the facts at
+once, all facts of a plan together, journals the durable ones (those with a `producer` in a transactional batch of
+that producer) and lets the answers go when they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Fact, JournalRecord, Plan, Reply
+from headrace.groups import (
+    describe,
+    expire,
+    facts,
+    heartbeat,
+    join,
+    journal,
+    leave,
+    offsets,
+    sync,
+    txn_offsets,
+)
+from headrace.groups.commands import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+    DeleteOffsetsResult,
+    DescribeGroups,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    SyncGroup,
+    TopicDeleted,
+    TxnCommitOffsets,
+    TxnMarker,
+    WallClock,
+)
+from headrace.groups.config import GroupConfig
+from headrace.groups.state import GroupState
+from headrace.groups.table import GroupTable
+
+
+class GroupShard:
+    __slots__ = ("table",)
+
+    def __init__(self, config: GroupConfig | None = None, *, wall_minus_now_ms: int = 0) -> None:
+        self.table = GroupTable(config or GroupConfig(), wall_minus_now_ms)
+
+    # --- Machine ---------------------------------------------------------------------------------------------
+
+    def decide(self, command: Any, now_ms: int) -> Plan:
+        return _VERBS[type(command)](self.table, command, now_ms)
+
+    def apply(self, fact: Any, now_ms: int) -> None:
+        self.table.apply(fact, now_ms)
+
+    def encode(self, fact: Any) -> Sequence[JournalRecord]:
+        return _ENCODERS[type(fact)](fact)
+
+    def replay(self, record: JournalRecord, now_ms: int) -> None:
+        decoded = journal.decode(record)
+        if decoded is None:
+            return
+        if isinstance(decoded, journal.GroupRecord):
+            if decoded.value is None:
+                self.apply(facts.GroupDeleted(decoded.group_id), now_ms)
+            else:
+                self.apply(facts.GroupLoaded(decoded.group_id, decoded.value), now_ms)
+            return
+        group_id, topic, partition, value = decoded
+        if value is None:
+            self.apply(facts.OffsetsDropped(group_id, ((topic, partition),)), now_ms)
+        else:
+            self.apply(
+                facts.OffsetsCommitted(group_id, (facts.OffsetEntry(topic, partition, value),)), now_ms
+            )
+
+    def replay_transactional(self, record: JournalRecord, producer_id: int, now_ms: int) -> None:
+        """A record of a transactional batch: pending until `replay_marker` (R50)."""
+        decoded = journal.decode(record)
+        if isinstance(decoded, journal.OffsetRecord) and decoded.value is not None:
+            entry = facts.OffsetEntry(decoded.topic, decoded.partition, decoded.value)
+            self.apply(facts.TxnOffsetsPending(decoded.group_id, (entry,), (producer_id, -1)), now_ms)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, commit: bool, now_ms: int) -> None:
+        self.apply(facts.TxnFinished(producer_id, commit), now_ms)
+
+    def loaded(self, now_ms: int) -> Plan:
+        return expire.restart(self.table, now_ms)
+
+    def next_deadline(self) -> int | None:
+        return self.table.deadlines.next_ms()
+
+    def expire(self, now_ms: int) -> Plan:
+        return expire.expire(self.table, now_ms)
+
+    def invariants(self) -> None:
+        """Holds whenever all facts of a plan are applied; tests call it after each."""
+        self.table.invariants()
+
+
+# --- verbs ---------------------------------------------------------------------------------------------------
+
+
+def _join(table: GroupTable, command: JoinGroup, now_ms: int) -> Plan:
+    error = join.malformed(command, table.config)
+    if error is not ErrorKind.NONE:
+        return join.refuse(command, error)
+    group = table.groups.get(command.group_id)
+    return join.join(group, command, table.config, now_ms, table.wall_ms(now_ms))
+
+
+def _sync(table: GroupTable, command: SyncGroup, now_ms: int) -> Plan:
+    group = table.groups.get(command.group_id)
+    if group is None:
+        return sync.refuse(command, _unknown(command.group_id))
+    return sync.sync(group, command, table.config, now_ms, table.wall_ms(now_ms))
+
+
+def _heartbeat(table: GroupTable, command: Heartbeat, now_ms: int) -> Plan:
+    group = table.groups.get(command.group_id)
+    if group is None:
+        return heartbeat.refuse(command, _unknown(command.group_id))
+    return heartbeat.heartbeat(group, command, now_ms)
+
+
+def _leave(table: GroupTable, command: LeaveGroup, now_ms: int) -> Plan:
+    group = table.groups.get(command.group_id)
+    if group is None:
+        return leave.refuse(command, _unknown(command.group_id))
+    return leave.leave(group, command, table.config, now_ms, table.wall_ms(now_ms))
+
+
+def _unknown(group_id: str) -> ErrorKind:
+    return ErrorKind.UNKNOWN_MEMBER_ID if group_id else ErrorKind.INVALID_GROUP_ID
+
+
+def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> Plan:
+    group = table.groups.get(command.group_id)
+    refusal = offsets.classic_refusal(
+        group, command.member_id, command.generation, command.instance_id, transactional=False
+    )
+    if refusal is ErrorKind.ILLEGAL_GENERATION and group is None and command.member_epoch_known:
+        refusal = ErrorKind.GROUP_ID_NOT_FOUND
+    life: tuple[Fact, ...] = ()
+    if refusal is ErrorKind.NONE and group is not None and command.member_id in group.members:
+        life = heartbeat.extend_session(group, command.member_id, now_ms)
+    return offsets.commit(command, refusal, life, table.config, table.wall_ms(now_ms))
+
+
+def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> Plan:
+    refusal = offsets.classic_refusal(
+        table.groups.get(command.group_id),
+        command.member_id,
+        command.generation,
+        command.instance_id,
+        transactional=True,
+    )
+    return txn_offsets.commit(command, refusal, table.config, table.wall_ms(now_ms))
+
+
+def _marker(table: GroupTable, command: TxnMarker, now_ms: int) -> Plan:
+    return txn_offsets.marker(table.offsets, command)
+
+
+def _fetch(table: GroupTable, command: FetchOffsets, now_ms: int) -> Plan:
+    return offsets.fetch(table.offsets, command, ErrorKind.NONE)
+
+
+def _delete_offsets(table: GroupTable, command: DeleteOffsets, now_ms: int) -> Plan:
+    group = describe.find_classic(table, command.group_id)
+    error = ErrorKind.NONE
+    subscribed: frozenset[str] | None = frozenset()
+    if group is None:
+        error = ErrorKind.GROUP_ID_NOT_FOUND
+    elif group.state is not GroupState.EMPTY:
+        if not group.uses_consumer_protocol:
+            error = ErrorKind.NON_EMPTY_GROUP
+        subscribed = group.topics_subscribed()
+    if error is not ErrorKind.NONE:
+        return Plan(replies=(Reply(command.waiter, DeleteOffsetsResult(error)),))
+    return offsets.delete(table.offsets, command, subscribed)
+
+
+def _topic_deleted(table: GroupTable, command: TopicDeleted, now_ms: int) -> Plan:
+    return offsets.topic_deleted(table.offsets, command)
+
+
+def _describe(table: GroupTable, command: DescribeGroups, now_ms: int) -> Plan:
+    return describe.describe(table, command)
+
+
+def _list(table: GroupTable, command: ListGroups, now_ms: int) -> Plan:
+    return describe.list_groups(table, command)
+
+
+def _delete_groups(table: GroupTable, command: DeleteGroups, now_ms: int) -> Plan:
+    return describe.delete_groups(table, command)
+
+
+def _wall_clock(table: GroupTable, command: WallClock, now_ms: int) -> Plan:
+    fact = facts.WallClockSet(command.wall_ms - now_ms)
+    return Plan((fact,), (Reply(command.waiter, ErrorKind.NONE),))
+
+
+_VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
+    JoinGroup: _join,
+    SyncGroup: _sync,
+    Heartbeat: _heartbeat,
+    LeaveGroup: _leave,
+    CommitOffsets: _commit,
+    TxnCommitOffsets: _txn_commit,
+    TxnMarker: _marker,
+    FetchOffsets: _fetch,
+    DeleteOffsets: _delete_offsets,
+    TopicDeleted: _topic_deleted,
+    DescribeGroups: _describe,
+    ListGroups: _list,
+    DeleteGroups: _delete_groups,
+    WallClock: _wall_clock,
+}
+
+
+# --- journal -------------------------------------------------------------------------------------------------
+
+
+def _encode_group(fact: Any) -> Sequence[JournalRecord]:
+    return (journal.group_record(fact.group_id, fact.snapshot),)
+
+
+def _encode_deleted(fact: facts.GroupDeleted) -> Sequence[JournalRecord]:
+    return (journal.group_record(fact.group_id, None),)
+
+
+def _encode_offsets(fact: facts.OffsetsCommitted | facts.TxnOffsetsPending) -> Sequence[JournalRecord]:
+    return tuple(journal.offset_record(fact.group_id, e.topic, e.partition, e.value) for e in fact.entries)
+
+
+def _encode_dropped(fact: facts.OffsetsDropped) -> Sequence[JournalRecord]:
+    return tuple(journal.offset_record(fact.group_id, topic, p, None) for topic, p in fact.partitions)
+
+
+_ENCODERS: dict[type, Callable[[Any], Sequence[JournalRecord]]] = {
+    facts.GroupOpened: _encode_group,
+    facts.GenerationStarted: _encode_group,
+    facts.Assigned: _encode_group,
+    facts.GroupEmptied: _encode_group,
+    facts.GroupDeleted: _encode_deleted,
+    facts.OffsetsCommitted: _encode_offsets,
+    facts.TxnOffsetsPending: _encode_offsets,
+    facts.OffsetsDropped: _encode_dropped,
+}
