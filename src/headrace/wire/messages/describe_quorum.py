@@ -43,6 +43,12 @@ class DescribeQuorumResponsePartitionData:
 
 
 @struct
+class DescribeQuorumResponseTopicData:
+    topic_name: str = string()
+    partitions: list[DescribeQuorumResponsePartitionData] = array(DescribeQuorumResponsePartitionData)
+
+
+@struct
 class Listener:
     name: str = string()
     host: str = string()
@@ -59,5 +65,5 @@ class Node:
 class DescribeQuorumResponse:
     error_code: int = int16()
     error_message: str | None = string(since=2, nullable=2)
-    topics: list[TopicData] = array(TopicData)
+    topics: list[DescribeQuorumResponseTopicData] = array(DescribeQuorumResponseTopicData)
     nodes: list[Node] = array(Node, since=2)
