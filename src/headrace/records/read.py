@@ -31,6 +31,7 @@ from headrace.records.varint import read_varint, read_varlong
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 _MIN_HEADER_BYTES = 2
+_new_tuple = tuple.__new__
 
 
 class RecordSpan(NamedTuple):
@@ -119,8 +120,9 @@ def read_span(body: bytes, position: int) -> RecordSpan:
         timestamp_delta, cursor = read_varlong(body, after_length + 1)
         offset_delta, cursor = read_varint(body, cursor)
         key_length, key_start = read_varint(body, cursor)
-        value_length, value_start = read_varint(body, key_start + max(key_length, 0))
-        headers_start = value_start + max(value_length, 0)
+        cursor = key_start + key_length if key_length > 0 else key_start
+        value_length, value_start = read_varint(body, cursor)
+        headers_start = value_start + value_length if value_length > 0 else value_start
         header_count, cursor = read_varint(body, headers_start)
     except IndexError:
         raise CorruptBatch("a record is cut short") from None
@@ -132,16 +134,19 @@ def read_span(body: bytes, position: int) -> RecordSpan:
         or (header_count == 0 and cursor != end)
     ):
         raise CorruptBatch(f"{header_count} headers with {end - cursor} bytes left")
-    return RecordSpan(
-        position,
-        end,
-        offset_delta,
-        timestamp_delta,
-        key_start,
-        key_length,
-        value_start,
-        value_length,
-        headers_start,
+    return _new_tuple(
+        RecordSpan,
+        (
+            position,
+            end,
+            offset_delta,
+            timestamp_delta,
+            key_start,
+            key_length,
+            value_start,
+            value_length,
+            headers_start,
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Codec: what compaction writes: a batch with some of its own records left out, everything else in its place.
+"""Codec: a batch written again: some of its records left out (compaction), or with another codec.
 
 Invariant: base offset, last offset, producer, sequences and codec stay, so that nothing a reader or the producer table
 relies on moves. A batch may lose all its records and still stand for its offsets and its producer's last sequence.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.records.batch import DELETE_HORIZON_BIT, BatchHeader
+from headrace.core.ports import Buffer
+from headrace.records.batch import CODEC_MASK, DELETE_HORIZON_BIT, BatchHeader
 from headrace.records.build import assemble
 from headrace.records.compression import compress
-from headrace.records.read import RecordSpan
+from headrace.records.read import RecordSpan, plain_body
 from headrace.records.varint import append_varint, read_varint, read_varlong
 
 
@@ -53,3 +54,12 @@ def _moved_record(body: bytes, span: RecordSpan, shift: int) -> bytes:
     record = bytearray()
     append_varint(record, len(fields))
     return bytes(record + fields)
+
+
+def recompress(buffer: Buffer, header: BatchHeader, codec: int, *, max_bytes: int) -> bytearray:
+    """The same batch stored with another codec, for topics that fix their own (compression.type)."""
+    plain = plain_body(buffer, 0, header, max_bytes=max_bytes)
+    attributes = (header.attributes & ~CODEC_MASK) | codec
+    return bytearray(
+        assemble(header._replace(attributes=attributes), compress(codec, plain) if codec else plain)
+    )
