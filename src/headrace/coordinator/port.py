@@ -27,6 +27,9 @@ MAX_TXN_OPERATIONS = 128
 MAX_TXN_BYTES = 1024 * 1024
 """All keys and values of one transaction; etcd refuses requests above 1.5 MiB."""
 
+RESERVED_LEAF = "~heartbeat"
+"""How the keys end that an adapter writes for itself; callers' keys may not, and never see one."""
+
 
 class CoordinatorError(Exception):
     """The coordinator did not answer as asked. Brokers live on under R36; they never exit because of it."""
@@ -200,7 +203,9 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def grant(self, ttl_ms: int) -> Lease: ...
+    async def grant(self, ttl_ms: int) -> Lease:
+        """Raises CoordinatorUnavailable; a lease whose grant got lost expires by itself."""
+        ...
 
     async def keep_alive(self, lease_id: int) -> int:
         """Renew in full; the remaining milliseconds, or 0 when the lease is gone. Raises CoordinatorUnavailable."""
@@ -217,8 +222,8 @@ class Coordinator(Protocol):
 
 def check_key(key: str) -> None:
     """Raise ValueError for a key not every adapter can hold: empty, too long, control characters or surrogates."""
-    if not key or not key.isprintable() or len(key.encode("utf-8", "surrogateescape")) > MAX_KEY_BYTES:
-        raise ValueError(f"bad coordinator key {key[:80]!r}: 1..{MAX_KEY_BYTES} printable bytes")
+    if not key.isprintable() or not 1 <= len(key.encode()) <= MAX_KEY_BYTES or key.endswith(RESERVED_LEAF):
+        raise ValueError(f"bad coordinator key {key[:80]!r}: 1..{MAX_KEY_BYTES} bytes of printable text")
 
 
 def check_txn(compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
