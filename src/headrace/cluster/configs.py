@@ -1,0 +1,354 @@
+"""Machine: which value of a config counts and why, and how configs are altered.
+
+A topic's value is looked for in this order: the topic itself, then for each broker synonym the broker's dynamic config,
+the cluster's dynamic default, the settings at start, and last the built-in default. Invariant: what is stored has
+been validated; what is found stored but does not parse (X27) is passed over as if it were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from headrace.cluster.broker_configs import BROKER_CONFIGS
+from headrace.cluster.config_keys import (
+    ConfigKey,
+    ConfigType,
+    Importance,
+    Scope,
+    Source,
+    Synonym,
+    Value,
+    split_list,
+)
+from headrace.cluster.topic_configs import TOPIC_CONFIG_ALIASES, TOPIC_CONFIGS, TopicConfig, field_name
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Rejected
+
+__all__ = [
+    "BROKER_CONFIGS",
+    "TOPIC_CONFIGS",
+    "AlterOp",
+    "Alteration",
+    "BrokerLayers",
+    "ConfigEntry",
+    "ConfigKey",
+    "ConfigType",
+    "Importance",
+    "Scope",
+    "Source",
+    "TopicConfig",
+    "alter_broker",
+    "alter_topic",
+    "broker_value",
+    "describe_broker",
+    "describe_topic",
+    "resolve_topic",
+    "validated_topic_configs",
+]
+
+NO_CONFIGS: Mapping[str, str] = {}
+
+
+class BrokerLayers(NamedTuple):
+    """What a broker has to say about configs, strongest first."""
+
+    dynamic: Mapping[str, str] = NO_CONFIGS
+    dynamic_default: Mapping[str, str] = NO_CONFIGS
+    static: Mapping[str, str] = NO_CONFIGS
+
+
+NO_LAYERS = BrokerLayers()
+
+
+class SynonymValue(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+
+
+class ConfigEntry(NamedTuple):
+    """One line of DescribeConfigs. `value` is None when unset or sensitive (X25)."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    type: ConfigType
+    documentation: str
+    synonyms: tuple[SynonymValue, ...]
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is Source.DEFAULT
+
+
+# -- effective values -----------------------------------------------------------------------------------------------
+
+
+def resolve_topic(overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS) -> TopicConfig:
+    """The typed configs of a topic. Computed once per change and handed to everyone who asks."""
+    values: dict[str, Any] = {}
+    for name, key in TOPIC_CONFIGS.items():
+        for candidate in _topic_candidates(key, overrides, layers):
+            values[field_name(name)] = _parsed(key, candidate.value)
+            break
+    return TopicConfig(**values)
+
+
+def describe_topic(
+    overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS, names: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """Every topic config, or the named ones that exist, as DescribeConfigs wants them (K12)."""
+    wanted = TOPIC_CONFIGS if names is None else [name for name in names if name in TOPIC_CONFIGS]
+    return [
+        _entry(
+            TOPIC_CONFIGS[name],
+            list(_topic_candidates(TOPIC_CONFIGS[name], overrides, layers)),
+            read_only=TOPIC_CONFIGS[name].fixed,
+        )
+        for name in wanted
+    ]
+
+
+def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+    wanted = BROKER_CONFIGS if names is None else [name for name in names if name in BROKER_CONFIGS]
+    return [
+        _entry(key, list(_broker_candidates(key, key, layers)), read_only=key.scope is Scope.READ_ONLY)
+        for key in (BROKER_CONFIGS[name] for name in wanted)
+    ]
+
+
+def broker_value(name: str, layers: BrokerLayers) -> Value:
+    """The parsed effective value of a broker config."""
+    key = BROKER_CONFIGS[name]
+    for candidate in _broker_candidates(key, key, layers):
+        return _parsed(key, candidate.value)
+    return None
+
+
+def _entry(key: ConfigKey, candidates: list[SynonymValue], *, read_only: bool) -> ConfigEntry:
+    found = candidates[0] if candidates else SynonymValue(key.name, key.default, Source.DEFAULT)
+    if key.sensitive:
+        candidates = [candidate._replace(value=None) for candidate in candidates]
+    return ConfigEntry(
+        key.name,
+        None if key.sensitive else found.value,
+        found.source,
+        read_only,
+        key.sensitive,
+        key.type,
+        key.documentation,
+        tuple(candidates),
+    )
+
+
+def _topic_candidates(
+    key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLayers
+) -> Iterator[SynonymValue]:
+    """Every place that gives this topic config a value, strongest first; the first one counts."""
+    override = overrides.get(key.name)
+    if override is not None and not key.fixed and _is_valid(key, override):
+        yield SynonymValue(key.name, override, Source.DYNAMIC_TOPIC)
+    given = [candidate for synonym in key.synonyms for candidate in _broker_given(key, synonym, layers)]
+    yield from given
+    yield SynonymValue(key.synonyms[0].name if key.synonyms else key.name, key.default, Source.DEFAULT)
+
+
+def _broker_candidates(key: ConfigKey, unit: ConfigKey, layers: BrokerLayers) -> Iterator[SynonymValue]:
+    own = (Synonym(key.name), *key.synonyms)
+    for synonym in own:
+        yield from _broker_given(unit, synonym, layers)
+    for synonym in own:
+        source_key = BROKER_CONFIGS[synonym.name]
+        if source_key.default is not None:
+            yield SynonymValue(synonym.name, _scaled(source_key.default, synonym.scale), Source.DEFAULT)
+
+
+def _broker_given(key: ConfigKey, synonym: Synonym, layers: BrokerLayers) -> Iterator[SynonymValue]:
+    places = (
+        (layers.dynamic, Source.DYNAMIC_BROKER),
+        (layers.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+        (layers.static, Source.STATIC_BROKER),
+    )
+    for configs, source in places:
+        text = configs.get(synonym.name)
+        if (
+            text is not None
+            and (scaled := _scaled(text, synonym.scale)) is not None
+            and _is_valid(key, scaled)
+        ):
+            yield SynonymValue(synonym.name, scaled, source)
+
+
+def _scaled(text: str, scale: int) -> str | None:
+    """Hours or minutes as milliseconds; -1 stays for ever."""
+    if scale == 1:
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return str(number if number < 0 else number * scale)
+
+
+def _is_valid(key: ConfigKey, text: str) -> bool:
+    try:
+        key.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(key: ConfigKey, text: str | None) -> Value:
+    return None if text is None else key.parse(text)
+
+
+# -- changes --------------------------------------------------------------------------------------------------------
+
+
+class AlterOp(IntEnum):
+    """Numbers as in IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    name: str
+    op: AlterOp
+    value: str | None
+
+
+def canonical_topic_config(name: str) -> str:
+    return TOPIC_CONFIG_ALIASES.get(name, name)
+
+
+def validated_topic_configs(
+    configs: Mapping[str, str | None], layers: BrokerLayers = NO_LAYERS
+) -> dict[str, str] | Rejected:
+    """The overrides of a topic that is created or replaced whole; a None value means the default."""
+    return alter_topic(
+        {},
+        [Alteration(name, AlterOp.SET, value) for name, value in configs.items() if value is not None],
+        layers,
+    )
+
+
+def alter_topic(
+    overrides: Mapping[str, str], alterations: Iterable[Alteration], layers: BrokerLayers = NO_LAYERS
+) -> dict[str, str] | Rejected:
+    """The topic's overrides after the alterations, all or nothing."""
+
+    def current(key: ConfigKey) -> str:
+        for candidate in _topic_candidates(key, overrides, layers):
+            return candidate.value or ""
+        return ""
+
+    canonical = [
+        alteration._replace(name=canonical_topic_config(alteration.name)) for alteration in alterations
+    ]
+    for alteration in canonical:
+        key = TOPIC_CONFIGS.get(alteration.name)
+        if key is None:
+            return Rejected(ErrorKind.INVALID_CONFIG, f"there is no topic config called {alteration.name!r}")
+        if (
+            key.fixed
+            and alteration.op is not AlterOp.DELETE
+            and (alteration.value or "").strip().lower() != key.default
+        ):
+            return Rejected(
+                ErrorKind.INVALID_CONFIG, f"{key.name}: {key.documentation} It can only be {key.default}."
+            )
+    altered = _altered(TOPIC_CONFIGS, overrides, canonical, current)
+    if isinstance(altered, Rejected):
+        return altered
+    problem = _topic_problem(resolve_topic(altered, layers))
+    return Rejected(ErrorKind.INVALID_CONFIG, problem) if problem else altered
+
+
+def alter_broker(
+    overrides: Mapping[str, str],
+    alterations: Iterable[Alteration],
+    *,
+    broker_id: int | None,
+    layers: BrokerLayers = NO_LAYERS,
+) -> dict[str, str] | Rejected:
+    """The dynamic configs of one broker, or of all when broker_id is None, after the alterations."""
+
+    def current(key: ConfigKey) -> str:
+        for candidate in _broker_candidates(key, key, layers):
+            return candidate.value or ""
+        return ""
+
+    alterations = list(alterations)
+    for alteration in alterations:
+        key = BROKER_CONFIGS.get(alteration.name)
+        if key is None:
+            return Rejected(ErrorKind.INVALID_CONFIG, f"there is no broker config called {alteration.name!r}")
+        if key.scope is Scope.READ_ONLY:
+            return Rejected(
+                ErrorKind.INVALID_CONFIG,
+                f"{key.name} comes from the broker's settings; change it there and restart",
+            )
+        if key.scope is Scope.CLUSTER and broker_id is not None:
+            return Rejected(
+                ErrorKind.INVALID_CONFIG,
+                f"{key.name} must be the same on all brokers; set it as the cluster default (empty broker name)",
+            )
+    return _altered(BROKER_CONFIGS, overrides, alterations, current)
+
+
+def _altered(
+    table: Mapping[str, ConfigKey],
+    overrides: Mapping[str, str],
+    alterations: Iterable[Alteration],
+    current: Callable[[ConfigKey], str],
+) -> dict[str, str] | Rejected:
+    result = dict(overrides)
+    seen: set[str] = set()
+    for name, op, value in alterations:
+        key = table[name]
+        if name in seen:
+            return Rejected(ErrorKind.INVALID_REQUEST, f"{name} is altered twice in one request")
+        seen.add(name)
+        if op is AlterOp.DELETE:
+            result.pop(name, None)
+            continue
+        if value is None:
+            return Rejected(ErrorKind.INVALID_CONFIG, f"{name} needs a value")
+        if op is not AlterOp.SET:
+            if key.type is not ConfigType.LIST:
+                return Rejected(
+                    ErrorKind.INVALID_CONFIG, f"{name} is not a list, so {op.name} does not apply to it"
+                )
+            value = _list_altered(result.get(name, current(key)), op, value)
+        try:
+            key.parse(value)
+        except ValueError as problem:
+            return Rejected(ErrorKind.INVALID_CONFIG, str(problem))
+        result[name] = value
+    return result
+
+
+def _list_altered(held: str, op: AlterOp, value: str) -> str:
+    members = list(split_list(held))
+    change = split_list(value)
+    if op is AlterOp.APPEND:
+        members.extend(member for member in change if member not in members)
+    else:
+        members = [member for member in members if member not in change]
+    return ",".join(members)
+
+
+def _topic_problem(config: TopicConfig) -> str | None:
+    """What is wrong with configs that are each fine alone."""
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        return "min.compaction.lag.ms must not be larger than max.compaction.lag.ms"
+    if config.is_compacted and config.retention == "delivered":
+        return "headrace.retention=delivered drops old records by delivery, which a compacted topic can't do"
+    return None

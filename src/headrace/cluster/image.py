@@ -1,0 +1,549 @@
+"""Machine: what this broker knows of the cluster, built from the coordinator's keys.
+
+Invariant (R3): a key only ever moves forward. An event is applied only when its revision is above the one held for its
+key, deletions included, so lost, repeated and late watch events can do no harm. The held revisions are what
+compare-and-swap compares with (R1). A value that does not decode is reported and the last good one kept (X27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from headrace.cluster import keys
+from headrace.cluster.configs import NO_CONFIGS, BrokerLayers, TopicConfig, resolve_topic
+from headrace.cluster.keys import KeyRef, Kind
+from headrace.cluster.state import (
+    BrokerConfigs,
+    ClusterState,
+    ControllerState,
+    Features,
+    Fence,
+    InvalidState,
+    Life,
+    PartitionState,
+    ProducerIdBlock,
+    Registration,
+    TopicState,
+    decode,
+)
+from headrace.core.ids import collision_key, is_internal
+
+
+class Item(Protocol):
+    """A key as the coordinator hands it out: an event, or an entry of a snapshot. A value of None is a deletion."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def mod_revision(self) -> int: ...
+
+
+class Broker(NamedTuple):
+    id: int
+    epoch: int
+    registration: Registration
+    fence: Fence | None = None
+
+    @property
+    def live(self) -> bool:
+        """May lead and join an ISR."""
+        return self.fence is None
+
+    @property
+    def rack(self) -> str | None:
+        return self.registration.rack
+
+
+class Controller(NamedTuple):
+    broker_id: int
+    epoch: int
+    """Create revision of the controller key: what a controller's transactions compare (R1)."""
+
+
+class Topic:
+    """A topic as it is now. `state` and `config` are replaced on change; hold on to them, not to this, across awaits."""
+
+    __slots__ = ("config", "id", "internal", "name", "partitions", "state")
+
+    def __init__(self, name: str, state: TopicState, config: TopicConfig) -> None:
+        self.name = name
+        self.id = state.topic_id
+        self.internal = is_internal(name)
+        self.state = state
+        self.config = config
+        self.partitions: list[PartitionState | None] = [None] * state.partitions
+        """By number; None for one whose key has not arrived yet."""
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        return self.state.configs
+
+
+# -- what changed -----------------------------------------------------------------------------------------------------
+
+
+class TopicCreated(NamedTuple):
+    topic: Topic
+
+
+class TopicDeleted(NamedTuple):
+    name: str
+    topic_id: bytes
+    partition_count: int
+
+
+class PartitionChanged(NamedTuple):
+    """`old` is None for a partition seen for the first time."""
+
+    topic: Topic
+    partition: int
+    old: PartitionState | None
+    new: PartitionState
+    revision: int
+
+
+class BrokerUp(NamedTuple):
+    """A broker may now lead, or came back under a new epoch, or changed its address."""
+
+    broker: Broker
+
+
+class BrokerDown(NamedTuple):
+    """A broker that could lead no longer can: its registration ended or it was fenced."""
+
+    broker_id: int
+    epoch: int
+    fenced: bool
+
+
+class BrokerRegistered(NamedTuple):
+    """A registration or its fence changed without making the broker live: the controller has work to do (R4)."""
+
+    broker: Broker
+
+
+class TopicConfigChanged(NamedTuple):
+    topic: Topic
+    old: TopicConfig
+
+
+class BrokerConfigChanged(NamedTuple):
+    """broker_id None is the cluster-wide default."""
+
+    broker_id: int | None
+
+
+class ControllerChanged(NamedTuple):
+    controller: Controller | None
+
+
+class OpaqueChanged(NamedTuple):
+    """A key of a higher package: queues/…, subscriptions/…; value None when it was deleted."""
+
+    key: str
+    value: bytes | None
+
+
+class Undecodable(NamedTuple):
+    """A value that is not what its key promises (X27). The last good value stays in force."""
+
+    key: str
+    problem: str
+
+
+Delta = (
+    TopicCreated
+    | TopicDeleted
+    | PartitionChanged
+    | BrokerUp
+    | BrokerDown
+    | BrokerRegistered
+    | TopicConfigChanged
+    | BrokerConfigChanged
+    | ControllerChanged
+    | OpaqueChanged
+    | Undecodable
+)
+
+
+class ClusterImage:
+    def __init__(self, broker_id: int = -1, static_configs: Mapping[str, str] = NO_CONFIGS) -> None:
+        """`broker_id` and `static_configs` are this broker's own: they are a layer of every effective config."""
+        self.broker_id = broker_id
+        self.version = 0
+        """Grows with every change, so that answers built from the image can be cached."""
+        self.revision = 0
+        """The newest coordinator revision seen."""
+        self.cluster: ClusterState | None = None
+        self.features: Features | None = None
+        self.controller: Controller | None = None
+        self.producer_ids: ProducerIdBlock | None = None
+        self.topics: dict[str, Topic] = {}
+        self.brokers: dict[int, Broker] = {}
+        """Every registered broker, fenced ones included."""
+        self._static = static_configs
+        self._broker_configs: dict[int | None, Mapping[str, str]] = {}
+        self._fences: dict[int, Fence] = {}
+        self._lives: dict[int, Life] = {}
+        self._topics_by_id: dict[bytes, Topic] = {}
+        self._hidden_topics: dict[str, TopicState] = {}
+        self._collisions: dict[str, str] = {}
+        self._partitions: dict[str, dict[int, PartitionState]] = {}
+        self._opaque: dict[str, bytes] = {}
+        self._revisions: dict[str, int] = {}
+        self._tombstones: dict[str, int] = {}
+        self._floor = 0
+
+    # -- lookups ------------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        return self._topics_by_id.get(topic_id)
+
+    def partition(self, topic: str, number: int) -> PartitionState | None:
+        found = self.topics.get(topic)
+        if found is None or not 0 <= number < len(found.partitions):
+            return None
+        return found.partitions[number]
+
+    def has_partition(self, topic: str, number: int) -> bool:
+        """Whether the topic has this partition, even if its state has not arrived yet."""
+        found = self.topics.get(topic)
+        return found is not None and 0 <= number < len(found.partitions)
+
+    def broker(self, broker_id: int) -> Broker | None:
+        return self.brokers.get(broker_id)
+
+    def is_live(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.fence is None
+
+    def live_brokers(self) -> list[Broker]:
+        return [
+            self.brokers[broker_id]
+            for broker_id in sorted(self.brokers)
+            if self.brokers[broker_id].fence is None
+        ]
+
+    def leader(self, topic: str, number: int) -> Broker | None:
+        """The leader of a partition if there is one and it is registered."""
+        partition = self.partition(topic, number)
+        return None if partition is None else self.brokers.get(partition.leader)
+
+    def leads_in_this_life(self, topic: Topic, number: int, broker_id: int, broker_epoch: int) -> bool:
+        """Whether `broker_id` may act as leader. A leadership older than its registration belongs to an earlier life of
+        the broker, which may have known more (R4, R29): the controller takes it away before it lifts the fence.
+        """
+        partition = topic.partitions[number]
+        return (
+            partition is not None
+            and partition.leader == broker_id
+            and self.mod_revision(keys.partition(topic.id, number)) > broker_epoch
+        )
+
+    def all_partitions(self) -> Iterator[tuple[Topic, int, PartitionState]]:
+        for topic in self.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                if partition is not None:
+                    yield topic, number, partition
+
+    def colliding_topic(self, name: str) -> str | None:
+        """The topic whose name differs from `name` only in `.` and `_` (X24)."""
+        return self._collisions.get(collision_key(name))
+
+    def hidden_topic(self, name: str) -> TopicState | None:
+        """A topic whose creation is still under way or was cut short."""
+        return self._hidden_topics.get(name)
+
+    def hidden_topics(self) -> Mapping[str, TopicState]:
+        return self._hidden_topics
+
+    def fence(self, broker_id: int) -> Fence | None:
+        """A fence can outlive its broker's registration."""
+        return self._fences.get(broker_id)
+
+    def life(self, broker_id: int) -> Life | None:
+        return self._lives.get(broker_id)
+
+    def orphan_partitions(self) -> Iterator[str]:
+        """Keys of partitions whose topic is gone: left over from a deletion that was cut short."""
+        known = {topic.state.id for topic in self.topics.values()}
+        known.update(state.id for state in self._hidden_topics.values())
+        for topic_id, held in self._partitions.items():
+            if topic_id not in known:
+                yield from (f"{keys.PARTITIONS}{topic_id}/{number}" for number in sorted(held))
+
+    def opaque(self, space: str) -> dict[str, bytes]:
+        """name -> value of one of keys.OPAQUE_SPACES."""
+        prefix = f"{space}/"
+        return {key[len(prefix) :]: value for key, value in self._opaque.items() if key.startswith(prefix)}
+
+    def mod_revision(self, key: str) -> int:
+        """The revision held for a key, 0 when it does not exist: what a compare expects (R1)."""
+        return self._revisions.get(key, 0)
+
+    def layers(self, broker_id: int | None = None) -> BrokerLayers:
+        """Config layers of this broker; of another one without its settings, which only it knows."""
+        own = broker_id is None or broker_id == self.broker_id
+        dynamic = self._broker_configs.get(self.broker_id if broker_id is None else broker_id, NO_CONFIGS)
+        return BrokerLayers(dynamic, self.dynamic_configs(None), self._static if own else NO_CONFIGS)
+
+    def dynamic_configs(self, broker_id: int | None) -> Mapping[str, str]:
+        """What was set at run time for one broker, or for all when broker_id is None."""
+        return self._broker_configs.get(broker_id, NO_CONFIGS)
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def apply(self, item: Item) -> list[Delta]:
+        """Take one event. Nothing happens when it is not news (R3)."""
+        key, revision = item.key, item.mod_revision
+        if revision <= self._held(key):
+            return []
+        self.revision = max(self.revision, revision)
+        return self._take(key, item.value, revision)
+
+    def resync(self, items: Iterable[Item], revision: int) -> list[Delta]:
+        """Take a full snapshot at `revision`: keys it lacks are gone, unless something newer is held (R3).
+
+        A snapshot older than one already taken is a stale read (R2) and is ignored.
+        """
+        if revision < self._floor:
+            return []
+        deltas: list[Delta] = []
+        present: set[str] = set()
+        for item in sorted(items, key=lambda item: (_order(item.key), item.key)):
+            present.add(item.key)
+            deltas += self.apply(item)
+        for key, held in list(self._revisions.items()):
+            if held <= revision and key not in present:
+                deltas += self._take(key, None, revision)
+        self._floor = revision
+        self.revision = max(self.revision, revision)
+        # The floor now answers for every deletion up to here.
+        self._tombstones = {key: held for key, held in self._tombstones.items() if held > revision}
+        return deltas
+
+    def _held(self, key: str) -> int:
+        held = self._revisions.get(key)
+        if held is not None:
+            return held
+        return max(self._tombstones.get(key, 0), self._floor)
+
+    def _take(self, key: str, value: bytes | None, revision: int) -> list[Delta]:
+        ref = keys.parse(key)
+        if ref is None:
+            return []
+        if value is None:
+            known = self._revisions.pop(key, None)
+            self._tombstones[key] = revision
+            deltas = [] if known is None else self._remove(ref, key, revision)
+        else:
+            try:
+                deltas = self._put(ref, key, value, revision)
+            except InvalidState as problem:
+                # The revision is not recorded: the good value stays what compare-and-swap refers to, so no decision
+                # made from it can overwrite the value we could not read.
+                return [Undecodable(key, str(problem))]
+            self._tombstones.pop(key, None)
+        if deltas or ref.kind in _SILENT:
+            self.version += 1
+        return deltas
+
+    def _put(self, ref: KeyRef, key: str, value: bytes, revision: int) -> list[Delta]:
+        match ref.kind:
+            case Kind.PARTITION:
+                return self._put_partition(ref, key, decode(PartitionState, value), revision)
+            case Kind.TOPIC:
+                return self._put_topic(ref.name, key, decode(TopicState, value), revision)
+            case Kind.BROKER:
+                return self._put_broker(ref.number, key, decode(Registration, value), revision)
+            case Kind.FENCE:
+                fence = decode(Fence, value)
+                self._revisions[key] = revision
+                return self._set_fence(ref.number, fence)
+            case Kind.BROKER_CONFIG:
+                configs = decode(BrokerConfigs, value).configs
+                self._revisions[key] = revision
+                return self._set_broker_configs(None if ref.number < 0 else ref.number, configs)
+            case Kind.CONTROLLER:
+                state = decode(ControllerState, value)
+                self._revisions[key] = revision
+                self.controller = Controller(state.broker_id, revision)
+                return [ControllerChanged(self.controller)]
+            case Kind.EPOCH:
+                self._lives[ref.number] = decode(Life, value)
+            case Kind.CLUSTER:
+                self.cluster = decode(ClusterState, value)
+            case Kind.FEATURES:
+                self.features = decode(Features, value)
+            case Kind.PRODUCER_IDS:
+                self.producer_ids = decode(ProducerIdBlock, value)
+            case Kind.OPAQUE:
+                self._opaque[key] = value
+                self._revisions[key] = revision
+                return [OpaqueChanged(key, value)]
+        self._revisions[key] = revision
+        return []
+
+    def _remove(self, ref: KeyRef, key: str, revision: int) -> list[Delta]:
+        match ref.kind:
+            case Kind.PARTITION:
+                held = self._partitions.get(ref.name, {})
+                held.pop(ref.number, None)
+                if not held:
+                    self._partitions.pop(ref.name, None)
+                topic = self._topics_by_id.get(bytes.fromhex(ref.name))
+                if topic is not None and ref.number < len(topic.partitions):
+                    topic.partitions[ref.number] = None
+            case Kind.TOPIC:
+                return self._remove_topic(ref.name)
+            case Kind.BROKER:
+                broker = self.brokers.pop(ref.number)
+                return [BrokerDown(broker.id, broker.epoch, fenced=False)] if broker.live else []
+            case Kind.FENCE:
+                return self._set_fence(ref.number, None)
+            case Kind.BROKER_CONFIG:
+                return self._set_broker_configs(None if ref.number < 0 else ref.number, NO_CONFIGS)
+            case Kind.CONTROLLER:
+                self.controller = None
+                return [ControllerChanged(None)]
+            case Kind.EPOCH:
+                self._lives.pop(ref.number, None)
+            case Kind.CLUSTER:
+                self.cluster = None
+            case Kind.FEATURES:
+                self.features = None
+            case Kind.PRODUCER_IDS:
+                self.producer_ids = None
+            case Kind.OPAQUE:
+                self._opaque.pop(key, None)
+                return [OpaqueChanged(key, None)]
+        return []
+
+    # -- topics and partitions ----------------------------------------------------------------------------------------
+
+    def _put_topic(self, name: str, key: str, state: TopicState, revision: int) -> list[Delta]:
+        deltas: list[Delta] = []
+        topic = self.topics.get(name)
+        if topic is not None and topic.state.id != state.id:
+            # Deleted and created again between two looks (kafka.md trap 21).
+            deltas += self._remove_topic(name)
+            topic = None
+        if topic is not None and state.partitions < len(topic.partitions):
+            # Nobody writes this; obeying it would drop data (S12).
+            raise InvalidState(
+                f"{name} has {len(topic.partitions)} partitions and can not shrink to {state.partitions}"
+            )
+        self._revisions[key] = revision
+        self._collisions[collision_key(name)] = name
+        if state.creating:
+            self._hidden_topics[name] = state
+            return deltas
+        self._hidden_topics.pop(name, None)
+        if topic is None:
+            topic = Topic(name, state, resolve_topic(state.configs, self.layers()))
+            self.topics[name] = topic
+            self._topics_by_id[topic.id] = topic
+            deltas.append(TopicCreated(topic))
+        else:
+            old, topic.state = topic.config, state
+            topic.config = resolve_topic(state.configs, self.layers())
+            topic.partitions += [None] * (state.partitions - len(topic.partitions))
+            if topic.config != old:
+                deltas.append(TopicConfigChanged(topic, old))
+        deltas += self._fill_partitions(topic)
+        return deltas
+
+    def _fill_partitions(self, topic: Topic) -> Iterator[Delta]:
+        """Partitions that arrived before the topic key that covers them."""
+        for number, partition in sorted(self._partitions.get(topic.state.id, {}).items()):
+            if number < len(topic.partitions) and topic.partitions[number] is None:
+                topic.partitions[number] = partition
+                revision = self._revisions[keys.partition(topic.id, number)]
+                yield PartitionChanged(topic, number, None, partition, revision)
+
+    def _remove_topic(self, name: str) -> list[Delta]:
+        self._collisions.pop(collision_key(name), None)
+        self._hidden_topics.pop(name, None)
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            return []
+        self._topics_by_id.pop(topic.id, None)
+        return [TopicDeleted(name, topic.id, len(topic.partitions))]
+
+    def _put_partition(self, ref: KeyRef, key: str, new: PartitionState, revision: int) -> list[Delta]:
+        self._revisions[key] = revision
+        self._partitions.setdefault(ref.name, {})[ref.number] = new
+        topic = self._topics_by_id.get(bytes.fromhex(ref.name))
+        if topic is None or ref.number >= len(topic.partitions):
+            return []
+        old = topic.partitions[ref.number]
+        topic.partitions[ref.number] = new
+        return [PartitionChanged(topic, ref.number, old, new, revision)]
+
+    # -- brokers and configs ------------------------------------------------------------------------------------------
+
+    def _put_broker(self, broker_id: int, key: str, registration: Registration, revision: int) -> list[Delta]:
+        self._revisions[key] = revision
+        old = self.brokers.get(broker_id)
+        new = Broker(broker_id, revision, registration, self._fences.get(broker_id))
+        self.brokers[broker_id] = new
+        return self._broker_deltas(old, new)
+
+    def _set_fence(self, broker_id: int, fence: Fence | None) -> list[Delta]:
+        if fence is None:
+            self._fences.pop(broker_id, None)
+        else:
+            self._fences[broker_id] = fence
+        old = self.brokers.get(broker_id)
+        if old is None:
+            return []
+        new = old._replace(fence=fence)
+        self.brokers[broker_id] = new
+        return self._broker_deltas(old, new)
+
+    @staticmethod
+    def _broker_deltas(old: Broker | None, new: Broker) -> list[Delta]:
+        if new.live:
+            return [BrokerUp(new)] if new != old else []
+        if old is not None and old.live:
+            return [BrokerDown(old.id, old.epoch, fenced=True), BrokerRegistered(new)]
+        return [BrokerRegistered(new)]
+
+    def _set_broker_configs(self, broker_id: int | None, configs: Mapping[str, str]) -> list[Delta]:
+        if configs:
+            self._broker_configs[broker_id] = configs
+        else:
+            self._broker_configs.pop(broker_id, None)
+        deltas: list[Delta] = [BrokerConfigChanged(broker_id)]
+        if broker_id is None or broker_id == self.broker_id:
+            layers = self.layers()
+            for topic in self.topics.values():
+                old, topic.config = topic.config, resolve_topic(topic.state.configs, layers)
+                if topic.config != old:
+                    deltas.append(TopicConfigChanged(topic, old))
+        return deltas
+
+
+def _order(key: str) -> int:
+    """In a snapshot: a fence before its broker, so that it is never seen live in between; topics before partitions."""
+    if key.startswith(keys.FENCES):
+        return 0
+    return 2 if key.startswith(keys.PARTITIONS) else 1
+
+
+_SILENT = (
+    Kind.EPOCH,
+    Kind.CLUSTER,
+    Kind.FEATURES,
+    Kind.PRODUCER_IDS,
+    Kind.PARTITION,
+    Kind.TOPIC,
+    Kind.BROKER,
+)
+"""Kinds that can change without a delta."""

@@ -1,0 +1,403 @@
+"""Machine: creating, growing, deleting and configuring topics, decided as coordinator transactions.
+
+Changes of one decision are applied in order, each only after the one before it succeeded. Invariant: a topic becomes
+visible in one transaction, with all its partitions in place; a creation that is cut short leaves a hidden topic that
+the next controller removes, a deletion that is cut short leaves orphans that belong to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.cluster import keys
+from headrace.cluster.changes import (
+    MAX_OPS_PER_TRANSACTION,
+    Change,
+    Compare,
+    Delete,
+    Op,
+    Put,
+    absent,
+    controller_is,
+)
+from headrace.cluster.configs import (
+    Alteration,
+    alter_broker,
+    alter_topic,
+    broker_value,
+    validated_topic_configs,
+)
+from headrace.cluster.image import ClusterImage, Topic
+from headrace.cluster.placement import Candidate, place
+from headrace.cluster.state import MAX_REPLICAS, BrokerConfigs, PartitionState, TopicState, encode
+from headrace.core.errors import ErrorKind
+from headrace.core.ids import topic_name_problem
+from headrace.core.limits import MAX_PARTITIONS_PER_TOPIC
+from headrace.core.plan import Rejected
+
+DEFAULT = -1
+"""In a request: as the broker's configs say."""
+
+STALE_CREATION_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """partition -> replicas, instead of the two numbers."""
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class CreatedTopic(NamedTuple):
+    """What the topic will be; with validate_only the changes are simply not applied."""
+
+    state: TopicState
+    partitions: tuple[PartitionState, ...]
+    changes: tuple[Change, ...]
+
+
+class GrownTopic(NamedTuple):
+    state: TopicState
+    partitions: Mapping[int, PartitionState]
+    changes: tuple[Change, ...]
+
+
+def create_topic(
+    image: ClusterImage, request: CreateTopic, *, topic_id: bytes, wall_ms: int, controller_epoch: int
+) -> CreatedTopic | Rejected:
+    problem = _name_problem(image, request.name)
+    if problem is not None:
+        return problem
+    configs = validated_topic_configs(request.configs, image.layers())
+    if isinstance(configs, Rejected):
+        return configs
+    replicas = _assigned(image, request) if request.assignments else _placed(image, request, topic_id)
+    if isinstance(replicas, Rejected):
+        return replicas
+    partitions = []
+    for assigned in replicas:
+        new = _new_partition(image, assigned)
+        if isinstance(new, Rejected):
+            return new
+        partitions.append(new)
+    state = TopicState(topic_id.hex(), len(partitions), configs, wall_ms)
+    changes = _creation(image, request.name, state, partitions, controller_epoch)
+    return CreatedTopic(state, tuple(partitions), tuple(changes))
+
+
+def _name_problem(image: ClusterImage, name: str) -> Rejected | None:
+    problem = topic_name_problem(name)
+    if problem is not None:
+        return Rejected(ErrorKind.INVALID_TOPIC_EXCEPTION, problem)
+    if image.topic(name) is not None or image.hidden_topic(name) is not None:
+        return Rejected(ErrorKind.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+    other = image.colliding_topic(name)
+    if other is not None:
+        return Rejected(
+            ErrorKind.INVALID_TOPIC_EXCEPTION,
+            f"{name} would collide with topic {other}: names may not differ only in . and _",
+        )
+    return None
+
+
+def _placed(image: ClusterImage, request: CreateTopic, topic_id: bytes) -> list[tuple[int, ...]] | Rejected:
+    layers = image.layers()
+    count, factor = request.partitions, request.replication_factor
+    if count == DEFAULT:
+        count = _number(broker_value("num.partitions", layers))
+    if factor == DEFAULT:
+        factor = _number(broker_value("default.replication.factor", layers))
+    if not 1 <= count <= MAX_PARTITIONS_PER_TOPIC:
+        return Rejected(
+            ErrorKind.INVALID_PARTITIONS,
+            f"a topic has from 1 to {MAX_PARTITIONS_PER_TOPIC} partitions, not {count}",
+        )
+    brokers = [Candidate(broker.id, broker.rack) for broker in image.live_brokers()]
+    if factor < 1 or factor > MAX_REPLICAS:
+        return Rejected(
+            ErrorKind.INVALID_REPLICATION_FACTOR,
+            f"a topic has from 1 to {MAX_REPLICAS} replicas, not {factor}",
+        )
+    if factor > len(brokers):
+        return Rejected(
+            ErrorKind.INVALID_REPLICATION_FACTOR,
+            f"{factor} replicas need {factor} brokers; {len(brokers)} are up",
+        )
+    return place(topic_id, range(count), factor, brokers)
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _assigned(image: ClusterImage, request: CreateTopic) -> list[tuple[int, ...]] | Rejected:
+    if request.partitions != DEFAULT or request.replication_factor != DEFAULT:
+        return Rejected(
+            ErrorKind.INVALID_REQUEST,
+            "give either assignments or numbers of partitions and replicas, not both",
+        )
+    if sorted(request.assignments) != list(range(len(request.assignments))):
+        return Rejected(
+            ErrorKind.INVALID_REPLICA_ASSIGNMENT, "assignments must number the partitions from 0 without gaps"
+        )
+    if len(request.assignments) > MAX_PARTITIONS_PER_TOPIC:
+        return Rejected(
+            ErrorKind.INVALID_PARTITIONS, f"a topic has at most {MAX_PARTITIONS_PER_TOPIC} partitions"
+        )
+    replicas = [tuple(request.assignments[number]) for number in range(len(request.assignments))]
+    return replicas_problem(image, replicas, len(replicas[0])) or replicas
+
+
+def replicas_problem(
+    image: ClusterImage, assignments: Sequence[Sequence[int]], factor: int
+) -> Rejected | None:
+    """Why these replicas can't be: each list distinct, of registered brokers, and all of one length."""
+    for replicas in assignments:
+        if not replicas or len(replicas) > MAX_REPLICAS:
+            return Rejected(
+                ErrorKind.INVALID_REPLICA_ASSIGNMENT, f"a partition has from 1 to {MAX_REPLICAS} replicas"
+            )
+        if len(set(replicas)) != len(replicas):
+            return Rejected(
+                ErrorKind.INVALID_REPLICA_ASSIGNMENT, f"a broker is named twice in {list(replicas)}"
+            )
+        if len(replicas) != factor:
+            return Rejected(
+                ErrorKind.INVALID_REPLICA_ASSIGNMENT, "all partitions must have the same number of replicas"
+            )
+        unknown = [broker for broker in replicas if image.broker(broker) is None]
+        if unknown:
+            return Rejected(ErrorKind.INVALID_REPLICA_ASSIGNMENT, f"broker {unknown[0]} is not registered")
+    return None
+
+
+def _new_partition(image: ClusterImage, replicas: tuple[int, ...]) -> PartitionState | Rejected:
+    """All live replicas start in sync: an empty log is complete."""
+    isr = tuple(broker for broker in replicas if image.is_live(broker))
+    if not isr:
+        return Rejected(ErrorKind.INVALID_REPLICA_ASSIGNMENT, f"none of the brokers {list(replicas)} is up")
+    return PartitionState(replicas=replicas, leader=isr[0], leader_epoch=0, partition_epoch=0, isr=isr)
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------
+
+
+def _members(image: ClusterImage, broker_ids: set[int]) -> list[Compare]:
+    """R14, R29: whoever starts in an ISR is still in the life it was chosen in and not fenced."""
+    compares: list[Compare] = []
+    for broker_id in sorted(broker_ids):
+        broker = image.broker(broker_id)
+        compares.append(Compare(keys.broker(broker_id), "mod", broker.epoch if broker is not None else 0))
+        compares.append(absent(keys.fence(broker_id)))
+    return compares
+
+
+def _chunks(
+    image: ClusterImage,
+    topic_id: bytes,
+    partitions: Mapping[int, PartitionState],
+    guards: tuple[Compare, ...],
+    why: str,
+) -> list[Change]:
+    """Puts of partitions, as many per transaction as its operations and its compares allow."""
+    changes: list[Change] = []
+    ops: list[Op] = []
+    members: set[int] = set()
+    for number, partition in partitions.items():
+        grown = members.union(partition.isr)
+        # One operation and two compares are left for the topic's own key.
+        if ops and (len(ops) >= MAX_OPS_PER_TRANSACTION - 1 or 2 * len(grown) > MAX_OPS_PER_TRANSACTION - 2):
+            changes.append(Change((*guards, *_members(image, members)), tuple(ops), why))
+            ops, grown = [], set(partition.isr)
+        members = grown
+        ops.append(Put(keys.partition(topic_id, number), encode(partition)))
+    return [*changes, Change((*guards, *_members(image, members)), tuple(ops), why)]
+
+
+def _creation(
+    image: ClusterImage,
+    name: str,
+    state: TopicState,
+    partitions: Sequence[PartitionState],
+    controller_epoch: int,
+) -> list[Change]:
+    key, controller = keys.topic(name), controller_is(controller_epoch)
+    numbered = dict(enumerate(partitions))
+    why = f"topic {name} is created"
+    chunks = _chunks(image, state.topic_id, numbered, (controller,), why)
+    if len(chunks) == 1:
+        only = chunks[0]
+        return [Change((absent(key), *only.compares), (Put(key, encode(state)), *only.ops), why)]
+    hidden = encode(msgspec.structs.replace(state, creating=True))
+    still_ours = Compare(key, "value", hidden)
+    return [
+        Change((controller, absent(key)), (Put(key, hidden),), why),
+        *_chunks(image, state.topic_id, numbered, (controller, still_ours), why),
+        Change((controller, still_ours), (Put(key, encode(state)),), why),
+    ]
+
+
+def delete_topic(image: ClusterImage, topic: Topic, controller_epoch: int) -> list[Change]:
+    """The first change deletes the topic; the others clear away its partitions and may fail without harm."""
+    key, controller = keys.topic(topic.name), controller_is(controller_epoch)
+    why = f"topic {topic.name} is deleted"
+    doomed = [keys.partition(topic.id, number) for number in range(len(topic.partitions))]
+    first = doomed[: MAX_OPS_PER_TRANSACTION - 1]
+    ops: tuple[Op, ...] = (Delete(key), *(Delete(partition) for partition in first))
+    changes = [Change((controller, Compare(key, "mod", image.mod_revision(key))), ops, why)]
+    return changes + _deletions(doomed[len(first) :], (controller, absent(key)), why)
+
+
+def _deletions(doomed: Sequence[str], compares: tuple[Compare, ...], why: str) -> list[Change]:
+    return [
+        Change(compares, tuple(Delete(key) for key in doomed[start : start + MAX_OPS_PER_TRANSACTION]), why)
+        for start in range(0, len(doomed), MAX_OPS_PER_TRANSACTION)
+    ]
+
+
+def create_partitions(
+    image: ClusterImage,
+    topic: Topic,
+    count: int,
+    *,
+    controller_epoch: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+) -> GrownTopic | Rejected:
+    """Grow a topic to `count` partitions; `assignments` are the replicas of the new ones."""
+    have = len(topic.partitions)
+    if count <= have:
+        told = "already has" if count == have else "can not shrink: it has"
+        return Rejected(ErrorKind.INVALID_PARTITIONS, f"topic {topic.name} {told} {have} partitions")
+    if count > MAX_PARTITIONS_PER_TOPIC:
+        return Rejected(
+            ErrorKind.INVALID_PARTITIONS, f"a topic has at most {MAX_PARTITIONS_PER_TOPIC} partitions"
+        )
+    held = [partition.target for partition in topic.partitions if partition is not None]
+    if len(held) != have:
+        return Rejected(ErrorKind.LEADER_NOT_AVAILABLE, f"topic {topic.name} is not complete yet")
+    replicas = _replicas_of_new(image, topic, count, held, assignments)
+    if isinstance(replicas, Rejected):
+        return replicas
+    new: dict[int, PartitionState] = {}
+    for number, assigned in zip(range(have, count), replicas, strict=True):
+        partition = _new_partition(image, assigned)
+        if isinstance(partition, Rejected):
+            return partition
+        new[number] = partition
+    state = msgspec.structs.replace(topic.state, partitions=count)
+    return GrownTopic(state, new, tuple(_growth(image, topic, state, new, controller_epoch)))
+
+
+def _replicas_of_new(
+    image: ClusterImage,
+    topic: Topic,
+    count: int,
+    held: Sequence[tuple[int, ...]],
+    assignments: Sequence[Sequence[int]] | None,
+) -> list[tuple[int, ...]] | Rejected:
+    factor, added = len(held[0]), range(len(held), count)
+    if assignments is not None:
+        if len(assignments) != len(added):
+            return Rejected(
+                ErrorKind.INVALID_REPLICA_ASSIGNMENT,
+                f"{len(added)} partitions are added but {len(assignments)} assignments given",
+            )
+        return replicas_problem(image, assignments, factor) or [tuple(replicas) for replicas in assignments]
+    brokers = [Candidate(broker.id, broker.rack) for broker in image.live_brokers()]
+    if factor > len(brokers):
+        return Rejected(
+            ErrorKind.INVALID_REPLICATION_FACTOR,
+            f"{factor} replicas need {factor} brokers; {len(brokers)} are up",
+        )
+    return place(topic.id, added, factor, brokers, held)
+
+
+def _growth(
+    image: ClusterImage,
+    topic: Topic,
+    state: TopicState,
+    new: Mapping[int, PartitionState],
+    controller_epoch: int,
+) -> list[Change]:
+    key, controller = keys.topic(topic.name), controller_is(controller_epoch)
+    as_read = Compare(key, "mod", image.mod_revision(key))
+    why = f"topic {topic.name} grows to {state.partitions} partitions"
+    changes = _chunks(image, topic.id, new, (controller, as_read), why)
+    last = changes[-1]
+    changes[-1] = last._replace(ops=(Put(key, encode(state)), *last.ops))
+    return changes
+
+
+# -- configs ----------------------------------------------------------------------------------------------------------
+
+
+def alter_topic_configs(
+    image: ClusterImage, topic: Topic, alterations: Sequence[Alteration], controller_epoch: int
+) -> Change | Rejected:
+    configs = alter_topic(topic.state.configs, alterations, image.layers())
+    if isinstance(configs, Rejected):
+        return configs
+    return _configured(image, topic, configs, controller_epoch)
+
+
+def replace_topic_configs(
+    image: ClusterImage, topic: Topic, configs: Mapping[str, str | None], controller_epoch: int
+) -> Change | Rejected:
+    """The old AlterConfigs: what is not named goes back to its default."""
+    validated = validated_topic_configs(configs, image.layers())
+    return (
+        validated
+        if isinstance(validated, Rejected)
+        else _configured(image, topic, validated, controller_epoch)
+    )
+
+
+def _configured(image: ClusterImage, topic: Topic, configs: dict[str, str], controller_epoch: int) -> Change:
+    key = keys.topic(topic.name)
+    return Change(
+        (controller_is(controller_epoch), Compare(key, "mod", image.mod_revision(key))),
+        (Put(key, encode(msgspec.structs.replace(topic.state, configs=configs))),),
+        f"configs of topic {topic.name} change",
+    )
+
+
+def alter_broker_configs(
+    image: ClusterImage, broker_id: int | None, alterations: Sequence[Alteration], controller_epoch: int
+) -> Change | Rejected:
+    """Dynamic configs of one broker, or of all when broker_id is None."""
+    held = image.dynamic_configs(broker_id)
+    configs = alter_broker(held, alterations, broker_id=broker_id, layers=image.layers(broker_id))
+    if isinstance(configs, Rejected):
+        return configs
+    key = keys.broker_config(broker_id)
+    return Change(
+        (controller_is(controller_epoch), Compare(key, "mod", image.mod_revision(key))),
+        (Put(key, encode(BrokerConfigs(configs))),),
+        f"configs of {'all brokers' if broker_id is None else f'broker {broker_id}'} change",
+    )
+
+
+# -- leftovers --------------------------------------------------------------------------------------------------------
+
+
+def leftovers(image: ClusterImage, *, wall_ms: int, controller_epoch: int) -> list[Change]:
+    """Clear away what creations and deletions that were cut short have left behind. Never touches data on disk (S12)."""
+    controller = controller_is(controller_epoch)
+    changes = []
+    for name, state in sorted(image.hidden_topics().items()):
+        if wall_ms - state.created_ms >= STALE_CREATION_MS:
+            key = keys.topic(name)
+            compares = (controller, Compare(key, "mod", image.mod_revision(key)))
+            changes.append(Change(compares, (Delete(key),), f"creation of topic {name} was cut short"))
+    for key in image.orphan_partitions():
+        compares = (controller, Compare(key, "mod", image.mod_revision(key)))
+        changes.append(Change(compares, (Delete(key),), f"{key} belongs to no topic"))
+    return changes
