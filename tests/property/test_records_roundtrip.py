@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headrace.records.batch import BatchHeader, CorruptBatch, read_header, scan, seal
 from headrace.records.build import Record, build_batch
 from headrace.records.compression import Codec, compress, decompress
-from headrace.records.read import iter_spans, plain_body, read_control_record, read_records
+from headrace.records.read import iter_spans, plain_body, read_control, read_records
 from headrace.records.rebuild import rebuild_batch
 from headrace.records.validate import keyless_record_indexes, validate_produced
 from headrace.records.varint import append_varint, read_varint, read_varlong
@@ -74,7 +74,7 @@ def opens_or_refuses(data: bytes) -> None:
             except CorruptBatch:
                 pass
             try:
-                read_control_record(data, position)
+                read_control(data, position)
             except CorruptBatch:
                 pass
             try:

@@ -75,7 +75,7 @@ def build_batch(
         timestamps[0], max(timestamps) if log_append_time is None else log_append_time,
         producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
-    return assemble(header, compress(codec, body) if codec else body)
+    return bytes(assemble(header, compress(codec, body) if codec else body))
 
 
 def build_control_batch(
@@ -89,17 +89,17 @@ def build_control_batch(
         0, 0, -1, MAGIC_V2, 0, TRANSACTIONAL_BIT | CONTROL_BIT, 0, wall_ms, wall_ms,
         producer_id, producer_epoch, NO_SEQUENCE, 1,
     )  # fmt: skip
-    return assemble(header, body)
+    return bytes(assemble(header, body))
 
 
-def assemble(header: BatchHeader, body: Buffer) -> bytes:
+def assemble(header: BatchHeader, body: Buffer) -> bytearray:
     """Header plus (already compressed) body, with length and CRC filled in."""
     size = HEADER_BYTES + len(body)
     batch = bytearray(size)
     batch[HEADER_BYTES:] = body
     pack_header(batch, 0, header._replace(length=size - LENGTH_PREFIX_BYTES))
     seal(batch, 0, size)
-    return bytes(batch)
+    return batch
 
 
 def append_record(body: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:

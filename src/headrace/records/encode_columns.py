@@ -61,7 +61,7 @@ def encode_batches(
     max_batch_bytes: int,
     codec: int = 0,
     producer: ProducerStamp = ProducerStamp(),  # noqa: B008 - immutable
-) -> Iterator[bytes]:
+) -> Iterator[bytearray]:
     """The records as batches with base offset 0, ready to be produced one after another.
 
     `headers` is what `encode_headers` makes. A record too large for `max_batch_bytes` gets a batch of its own.

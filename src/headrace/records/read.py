@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.core.ports import Buffer
 from headrace.records.batch import (
     ABORT_MARKER,
@@ -53,19 +54,23 @@ class RecordSpan(NamedTuple):
     headers_start: int
 
 
-class ControlRecord(NamedTuple):
-    kind: int
-    """ABORT_MARKER, COMMIT_MARKER, or a kind of Kafka's that means nothing here."""
+class Marker(NamedTuple):
+    """The end of a transaction on this partition."""
+
+    commit: bool
     coordinator_epoch: int
-    """-1 for the kinds that are no transaction markers."""
 
 
-def read_records(buffer: Buffer, position: int = 0, *, max_bytes: int) -> list[Record]:
+def read_records(
+    buffer: Buffer, position: int = 0, *, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> list[Record]:
     """Every record of the batch at `position`, control records included; `max_bytes` caps the plain body."""
     return list(iter_records(buffer, position, max_bytes=max_bytes))
 
 
-def iter_records(buffer: Buffer, position: int = 0, *, max_bytes: int) -> Iterator[Record]:
+def iter_records(
+    buffer: Buffer, position: int = 0, *, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Record]:
     header = read_header(buffer, position)
     body = plain_body(buffer, position, header, max_bytes=max_bytes)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -173,8 +178,8 @@ def _read_headers(body: bytes, position: int, end: int) -> Headers:
     return tuple(headers)
 
 
-def read_control_record(buffer: Buffer, position: int = 0) -> ControlRecord:
-    """The one record of a control batch (kafka.md 5.2). Markers are never compressed."""
+def read_control(buffer: Buffer, position: int = 0) -> Marker | None:
+    """The marker in a control batch (kafka.md 5.2); None for a kind of control record that means nothing here."""
     header = read_header(buffer, position)
     if not header.is_control:
         raise CorruptBatch("not a control batch")
@@ -186,8 +191,8 @@ def read_control_record(buffer: Buffer, position: int = 0) -> ControlRecord:
     try:
         _version, kind = _CONTROL_KEY.unpack_from(records[0].key)
         if kind not in (ABORT_MARKER, COMMIT_MARKER):
-            return ControlRecord(kind, -1)
+            return None
         _version, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value or b"")
     except struct.error:
         raise CorruptBatch("a control record is cut short") from None
-    return ControlRecord(kind, coordinator_epoch)
+    return Marker(kind == COMMIT_MARKER, coordinator_epoch)

@@ -12,7 +12,7 @@ from headrace.core.ports import Buffer
 from headrace.records.batch import CODEC_MASK, DELETE_HORIZON_BIT, BatchHeader
 from headrace.records.build import assemble
 from headrace.records.compression import compress
-from headrace.records.read import RecordSpan, plain_body
+from headrace.records.read import RecordSpan, iter_spans, plain_body
 from headrace.records.varint import append_varint, read_varint, read_varlong
 
 
@@ -41,7 +41,19 @@ def rebuild_batch(
         max_timestamp=max_timestamp,
         record_count=len(kept),
     )
-    return assemble(rebuilt, compress(header.codec, plain) if kept and header.codec else plain)
+    return bytes(assemble(rebuilt, compress(header.codec, plain) if kept and header.codec else plain))
+
+
+def recompress(buffer: Buffer, header: BatchHeader, codec: int, *, max_bytes: int) -> bytearray:
+    """The batch at the start of `buffer` with its records compressed by `codec`, ready to be stamped.
+
+    The records are walked on the way: a broker that opens a batch does not store one that nobody can read.
+    """
+    plain = plain_body(buffer, 0, header, max_bytes=max_bytes)
+    for _ in iter_spans(plain, header):
+        pass
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return assemble(header._replace(attributes=attributes), compress(codec, plain) if codec else plain)
 
 
 def _moved_record(body: bytes, span: RecordSpan, shift: int) -> bytes:
@@ -54,12 +66,3 @@ def _moved_record(body: bytes, span: RecordSpan, shift: int) -> bytes:
     record = bytearray()
     append_varint(record, len(fields))
     return bytes(record + fields)
-
-
-def recompress(buffer: Buffer, header: BatchHeader, codec: int, *, max_bytes: int) -> bytearray:
-    """The same batch stored with another codec, for topics that fix their own (compression.type)."""
-    plain = plain_body(buffer, 0, header, max_bytes=max_bytes)
-    attributes = (header.attributes & ~CODEC_MASK) | codec
-    return bytearray(
-        assemble(header._replace(attributes=attributes), compress(codec, plain) if codec else plain)
-    )

@@ -98,14 +98,22 @@ def validate_produced(
     elif attributes & TRANSACTIONAL_BIT:
         return Rejected(ErrorKind.INVALID_RECORD, "a transactional batch without a producer id")
     if earliest_timestamp is not None or latest_timestamp is not None:
-        for timestamp in (base_timestamp, max_timestamp):
-            if timestamp != _NO_TIMESTAMP and (
-                (earliest_timestamp is not None and timestamp < earliest_timestamp)
-                or (latest_timestamp is not None and timestamp > latest_timestamp)
-            ):
-                detail = f"timestamp {timestamp} is outside of {earliest_timestamp}..{latest_timestamp}"
-                return Rejected(ErrorKind.INVALID_TIMESTAMP, detail)
+        problem = _timestamp_problem((base_timestamp, max_timestamp), earliest_timestamp, latest_timestamp)
+        if problem is not None:
+            return problem
     return _new_tuple(BatchHeader, fields)
+
+
+def _timestamp_problem(
+    timestamps: tuple[int, int], earliest: int | None, latest: int | None
+) -> Rejected | None:
+    for timestamp in timestamps:
+        too_old = earliest is not None and timestamp < earliest
+        if timestamp != _NO_TIMESTAMP and (too_old or (latest is not None and timestamp > latest)):
+            return Rejected(
+                ErrorKind.INVALID_TIMESTAMP, f"timestamp {timestamp} is outside of {earliest}..{latest}"
+            )
+    return None
 
 
 def _refuse_fragment(buffer: Buffer) -> Rejected:

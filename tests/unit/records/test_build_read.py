@@ -9,14 +9,14 @@ import pytest
 from headrace.records.batch import ABORT_MARKER, COMMIT_MARKER, CorruptBatch, crc_matches, read_header, seal
 from headrace.records.build import Record, assemble, build_batch, build_control_batch
 from headrace.records.read import (
-    ControlRecord,
+    Marker,
     iter_records,
     iter_spans,
     plain_body,
-    read_control_record,
+    read_control,
     read_records,
 )
-from headrace.records.rebuild import rebuild_batch
+from headrace.records.rebuild import rebuild_batch, recompress
 from headrace.records.validate import validate_produced
 
 RECORDS = [
@@ -140,19 +140,19 @@ def test_markers(commit: bool, kind: int) -> None:
     header = read_header(data)
     assert crc_matches(data, 0, header)
     assert (header.producer_id, header.producer_epoch, header.base_timestamp) == (1234, 5, 999)
-    assert read_control_record(data) == ControlRecord(kind, 77)
+    assert read_control(data) == Marker(commit, 77)
     [record] = read_records(data, max_bytes=100)
     assert (record.key, record.value) == (struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 77))
 
 
-def test_other_control_kinds_are_reported_as_they_are() -> None:
+def test_other_control_kinds_mean_nothing() -> None:
     header = read_header(build_control_batch(True, 1, 1, 1, 1))
     leader_change = read_header(build_batch([Record(struct.pack(">hh", 0, 2), b"")], wall_ms=0))
     data = build_batch([Record(struct.pack(">hh", 0, 2), b"")], wall_ms=0)
     other = bytearray(data)
     struct.pack_into(">h", other, 21, header.attributes)
     seal(other, 0, leader_change.size)
-    assert read_control_record(other) == ControlRecord(2, -1)
+    assert read_control(other) is None
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_bad_control_batches(records: list[Record], attributes: int) -> None:
     struct.pack_into(">h", data, 21, attributes)
     seal(data, 0, len(data))
     with pytest.raises(CorruptBatch):
-        read_control_record(data)
+        read_control(data)
 
 
 # ---- compaction
@@ -222,3 +222,24 @@ def test_what_we_build_is_what_we_accept() -> None:
     for codec in range(5):
         data = build_batch(RECORDS, wall_ms=0, codec=codec)
         assert validate_produced(data, produce_version=9, max_message_bytes=1 << 20) == read_header(data)
+
+
+@pytest.mark.parametrize("before", range(5))
+@pytest.mark.parametrize("after", range(5))
+def test_recompressing_changes_nothing_but_the_codec(before: int, after: int) -> None:
+    data = build_batch(RECORDS, wall_ms=0, codec=before, producer_id=3, producer_epoch=1, base_sequence=9)
+    other = recompress(data, read_header(data), after, max_bytes=1 << 20)
+    header = read_header(other)
+    assert crc_matches(other, 0, header)
+    assert header.codec == after
+    assert header._replace(length=0, crc=0, attributes=0) == read_header(data)._replace(
+        length=0, crc=0, attributes=0
+    )
+    assert read_records(other, max_bytes=1 << 20) == placed(RECORDS)
+
+
+def test_recompressing_refuses_what_nobody_could_read() -> None:
+    header = read_header(build_batch([Record(b"k", None)], wall_ms=0))
+    broken = assemble(header, GOOD[:-1] + b"\x09")
+    with pytest.raises(CorruptBatch):
+        recompress(broken, header._replace(length=len(broken) - 12), 1, max_bytes=1000)
