@@ -8,16 +8,20 @@ from headrace.groups.commands import JoinGroup, JoinResult
 from headrace.groups.config import GroupConfig
 from headrace.groups.draft import Draft
 from headrace.groups.facts import Assigned, GroupOpened, MemberIdReserved, MemberReplaced
+from headrace.groups.journal import fits
 from headrace.groups.rebalance import complete_if_all_joined, joined, rebalance, start
 from headrace.groups.state import ClassicGroup, GroupState, Member
 
 
 def malformed(command: JoinGroup, config: GroupConfig) -> ErrorKind:
     """What is wrong with the request itself, before any group is looked at."""
-    if not command.group_id:
+    if not command.group_id or not fits(command.group_id):
         return ErrorKind.INVALID_GROUP_ID
     if not config.min_session_timeout_ms <= command.session_timeout_ms <= config.max_session_timeout_ms:
         return ErrorKind.INVALID_SESSION_TIMEOUT
+    names = (command.new_member_id, command.instance_id, command.client_id, command.protocol_type)
+    if not fits(*names, *(protocol.name for protocol in command.protocols)):
+        return ErrorKind.INVALID_REQUEST
     return ErrorKind.NONE
 
 

@@ -22,6 +22,9 @@ from headrace.groups.state import Member
 OFFSET_KEY = 1
 GROUP_KEY = 2
 
+MAX_STRING_BYTES = 32_767
+"""What the journal's strings can hold; the protocol's newer versions can send more."""
+
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -39,6 +42,14 @@ class OffsetRecord(NamedTuple):
 class GroupRecord(NamedTuple):
     group_id: str
     value: GroupSnapshot | None
+
+
+def fits(*texts: str | None) -> bool:
+    """True when each of these, which a client chose, can be journaled."""
+    return all(
+        text is None or len(text) <= MAX_STRING_BYTES // 4 or len(text.encode()) <= MAX_STRING_BYTES
+        for text in texts
+    )
 
 
 # --- writing -------------------------------------------------------------------------------------------------

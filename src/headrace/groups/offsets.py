@@ -24,6 +24,7 @@ from headrace.groups.commands import (
 )
 from headrace.groups.config import GroupConfig
 from headrace.groups.facts import OffsetEntry, OffsetsCommitted, OffsetsDropped
+from headrace.groups.journal import MAX_STRING_BYTES
 from headrace.groups.offset_table import CommittedOffset, OffsetTable
 from headrace.groups.state import ClassicGroup, GroupState
 
@@ -83,7 +84,7 @@ def screen(
     for topic, partition, offset, leader_epoch, metadata in offsets:
         text = metadata or ""
         # len() first: a text is never shorter in bytes than in characters.
-        limit = config.max_offset_metadata_bytes
+        limit = min(config.max_offset_metadata_bytes, MAX_STRING_BYTES)
         if len(text) > limit or len(text.encode()) > limit:
             outcomes.append(PartitionOutcome(topic, partition, ErrorKind.OFFSET_METADATA_TOO_LARGE))
             continue

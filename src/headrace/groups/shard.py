@@ -148,6 +148,8 @@ def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> Plan:
     )
     if refusal is ErrorKind.ILLEGAL_GENERATION and group is None and command.member_epoch_known:
         refusal = ErrorKind.GROUP_ID_NOT_FOUND
+    if not journal.fits(command.group_id):
+        refusal = ErrorKind.INVALID_GROUP_ID
     life: tuple[Fact, ...] = ()
     if refusal is ErrorKind.NONE and group is not None and command.member_id in group.members:
         life = heartbeat.extend_session(group, command.member_id, now_ms)
@@ -162,6 +164,8 @@ def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> Pl
         command.instance_id,
         transactional=True,
     )
+    if not journal.fits(command.group_id):
+        refusal = ErrorKind.INVALID_GROUP_ID
     return txn_offsets.commit(command, refusal, table.config, table.wall_ms(now_ms))
 
 
