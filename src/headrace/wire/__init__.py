@@ -1,1 +1,1 @@
-"""Kafka protocol codec: primitives, schema notation, messages, API table. Pure."""
+"""Codec: the Kafka protocol: primitives, schema notation, messages, API table. Pure."""

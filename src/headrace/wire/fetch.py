@@ -100,7 +100,8 @@ _UNTAGGED = (ZERO_UUID, UNKNOWN_HIGH_WATERMARK)
 def decode_fetch_request(view: Buffer, pos: int, version: int) -> FetchRequest:
     if not FIRST <= version <= LAST:
         raise ProtocolError(f"Fetch v{version} is not served")
-    view = memoryview(view)
+    if type(view) is not memoryview:
+        view = memoryview(view)
     try:
         if version >= FLEXIBLE:
             return _decode_flexible(view, pos, version)

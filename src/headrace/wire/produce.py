@@ -104,7 +104,8 @@ _int32 = Struct(">i").unpack_from
 def decode_produce_request(view: Buffer, pos: int, version: int) -> ProduceRequest:
     if not FIRST <= version <= LAST:
         raise ProtocolError(f"Produce v{version} is not served")
-    view = memoryview(view)
+    if type(view) is not memoryview:
+        view = memoryview(view)
     try:
         if version >= FLEXIBLE:
             return _decode_flexible(view, pos, version >= TOPIC_IDS)
