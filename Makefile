@@ -1,0 +1,34 @@
+# Two commands matter: `make demo` and `make test`. Both work from an empty clone.
+PYTHON ?=
+export PYTHON
+BIN := .venv/bin
+SEEDS ?= 200
+FRAMES ?= 1000000
+
+.PHONY: demo test lint unit clients sim fuzz torture bench docs clean help
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+env:
+	@scripts/setup dev
+
+demo:  ## start a broker, publish and consume through it, show the result, stop
+	@scripts/setup
+	@$(BIN)/python examples/demo.py
+
+test: env lint  ## everything that decides whether a change lands
+	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --import-mode=importlib
+
+lint: env  ## style, types, layering
+	@$(BIN)/ruff check src tests examples bench scripts
+	@$(BIN)/ruff format --check -q src tests examples bench scripts
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache >/dev/null || $(BIN)/lint-imports --no-cache
+
+unit: env  ## only the quick tests
+	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit tests/property tests/scenario tests/contract
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .demo

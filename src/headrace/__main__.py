@@ -1,0 +1,5 @@
+"""Command: `python -m headrace` is `headrace`."""
+
+from headrace.cli.main import main
+
+main()

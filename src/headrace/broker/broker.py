@@ -1,0 +1,176 @@
+"""Driver: one broker: its replicas, its coordinators, and what the doors ask of them."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import NamedTuple
+
+from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.flusher import Flusher
+from headrace.broker.groups import OFFSETS_TOPIC, Groups
+from headrace.broker.metadata import Metadata
+from headrace.broker.partition import Partition
+from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.replicas import Replicas
+from headrace.broker.runtime import Runtime
+from headrace.broker.topic_admin import TopicAdmin
+from headrace.cluster.image import Broker as Node
+from headrace.cluster.topics import CreateTopic
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import is_internal
+from headrace.core.plan import Rejected
+from headrace.groups.config import GroupConfig
+
+log = logging.getLogger(__name__)
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+
+class BrokerOptions(NamedTuple):
+    log_dir: str
+    ephemeral: bool = False
+    repair: bool = False
+    auto_create_topics: bool = True
+    offsets_partitions: int = 8
+    internal_replication_factor: int = 1
+    groups: GroupConfig = GroupConfig()
+
+
+class Endpoint(NamedTuple):
+    id: int
+    host: str
+    port: int
+
+
+class Broker:
+    def __init__(self, runtime: Runtime, metadata: Metadata, options: BrokerOptions) -> None:
+        self.runtime = runtime
+        self.metadata = metadata
+        self.image = metadata.image
+        self.node_id = metadata.image.broker_id
+        self.auto_create_topics = options.auto_create_topics
+        self.log_dir = options.log_dir
+        self._options = options
+        self.flusher = Flusher(runtime, self._disk_failed)
+        self.replicas = Replicas(
+            runtime,
+            self.image,
+            self.flusher,
+            options.log_dir,
+            ephemeral=options.ephemeral,
+            repair=options.repair,
+        )
+        self.partitions = self.replicas.partitions
+        self.topics = TopicAdmin(runtime, metadata, self._serves)
+        self.groups = Groups(runtime, options.groups, self._offsets_partitions)
+        self.producer_ids = ProducerIds(metadata, self.node_id)
+        self.fetch_sessions = FetchSessions()
+        self.api_versions: list[tuple[int, int, int]] = []
+        self.feature_levels: dict[str, int] = {}
+        self.failed_produces = self.failed_fetches = 0
+        metadata.listeners.append(self.replicas.heard)
+        self.replicas.on_lead.append(self._leads)
+        self.replicas.on_resign.append(self._resigned)
+        self.replicas.on_topic_deleted.append(self.groups.topic_deleted)
+
+    # -- leadership --------------------------------------------------------------------------------------------
+
+    def _leads(self, partition: Partition) -> None:
+        if partition.tp.topic == OFFSETS_TOPIC:
+            self.groups.lead(partition)
+
+    def _resigned(self, partition: Partition) -> None:
+        if partition.tp.topic == OFFSETS_TOPIC:
+            self.groups.resign(partition.tp.partition)
+
+    def _disk_failed(self, problem: OSError) -> None:
+        """S7: every log in this directory is out of service until a restart scans it."""
+        for partition in self.partitions.values():
+            partition.mark_failed()
+
+    async def _serves(self, topic: str) -> None:
+        await self.replicas.caught_up()
+
+    # -- lookups -----------------------------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        cluster = self.image.cluster
+        return "" if cluster is None else cluster.cluster_id
+
+    def client_brokers(self) -> list[Node]:
+        """What clients are told: every live broker, in a stable order, so that none is dropped and re-added."""
+        return self.image.live_brokers()
+
+    def find_partition(self, topic: str, number: int) -> tuple[Partition | None, ErrorKind]:
+        """The replica here, or what a client is told instead."""
+        partition = self.partitions.get((topic, number))
+        if partition is not None:
+            return partition, ErrorKind.NONE
+        if self.image.partition(topic, number) is None:
+            return None, ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
+        if (topic, number) in self.replicas.offline:
+            return None, ErrorKind.KAFKA_STORAGE_ERROR
+        return None, ErrorKind.NOT_LEADER_OR_FOLLOWER
+
+    def produce_refusal(self, topic: str, transactional_id: str | None) -> Rejected | None:
+        """Internal topics are written by the broker alone (X17)."""
+        if is_internal(topic):
+            return Rejected(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        return None
+
+    def new_uuid(self) -> str:
+        return str(uuid.UUID(bytes=self.runtime.random_bytes(16), version=4))
+
+    def disk_space(self) -> tuple[int, int]:
+        """Total is unknown behind the file-system port; what is free is what people ask for."""
+        if self._options.ephemeral:
+            return -1, -1
+        return -1, self.runtime.fs.free_bytes(self.log_dir)
+
+    # -- coordinators ------------------------------------------------------------------------------------------
+
+    def _offsets_partitions(self) -> int | None:
+        topic = self.image.topic(OFFSETS_TOPIC)
+        return None if topic is None else len(topic.partitions)
+
+    async def find_coordinator(self, key: str, kind: int) -> Endpoint:
+        if kind != GROUP:
+            raise HeadraceError(ErrorKind.INVALID_REQUEST, f"coordinators of type {kind} are not served")
+        if not key:
+            raise HeadraceError(ErrorKind.INVALID_GROUP_ID, "the group id is empty")
+        await self.ensure_offsets_topic()
+        number = self.groups.shard_number(key)
+        node = None if number is None else self.image.leader(OFFSETS_TOPIC, number)
+        if node is None or not node.live:
+            raise HeadraceError(
+                ErrorKind.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader right now"
+            )
+        return Endpoint(node.id, node.registration.host, node.registration.port)
+
+    async def ensure_offsets_topic(self) -> None:
+        if self.image.topic(OFFSETS_TOPIC) is None:
+            factor = min(self._options.internal_replication_factor, len(self.image.live_brokers()))
+            wanted = CreateTopic(
+                OFFSETS_TOPIC,
+                self._options.offsets_partitions,
+                max(1, factor),
+                configs={"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)},
+            )
+            await self.topics.ensure(wanted)
+
+    # -- maintenance -------------------------------------------------------------------------------------------
+
+    async def delete_records(self, partition: Partition, offset: int) -> int:
+        """Forget everything below `offset` (-1: all that is committed); the new first offset."""
+        if not partition.is_leader:
+            raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER)
+        wanted = partition.high_watermark if offset == -1 else offset
+        if wanted < 0 or wanted > partition.high_watermark:
+            raise HeadraceError(ErrorKind.OFFSET_OUT_OF_RANGE, f"{wanted} is above the high watermark")
+        partition.delete_records(wanted)
+        return partition.log.start_offset
+
+    def connection_closed(self, connection_id: int) -> None:
+        """A client is gone. Nothing here depends on it yet: members leave by their session."""

@@ -1,0 +1,166 @@
+"""Driver: reading for consumers. Answers at once when there is enough, else parks on the partitions until there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.broker.partition import Partition
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Rejected
+from headrace.core.ports import Buffer
+from headrace.records.batch import scan
+
+
+class Wanted(Protocol):
+    """What a fetch asks of one partition (fetch_sessions.Wanted)."""
+
+    fetch_offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class Got(NamedTuple):
+    """What one partition gave."""
+
+    error: ErrorKind
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    data: Buffer = b""
+    aborted: list[tuple[int, int]] | None = None
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+class FetchTarget(NamedTuple):
+    wanted: Wanted
+    partition: Partition | None
+    error: ErrorKind
+    """Why there is no partition, when there is none."""
+
+
+def read_one(target: FetchTarget, max_bytes: int, read_committed: bool) -> Got:
+    partition = target.partition
+    if partition is None:
+        return Got(target.error)
+    wanted = target.wanted
+    if not partition.is_leader:
+        kind = ErrorKind.KAFKA_STORAGE_ERROR if partition.failed else ErrorKind.NOT_LEADER_OR_FOLLOWER
+        return Got(kind, leader_epoch=partition.leader_epoch)
+    if 0 <= wanted.leader_epoch != partition.leader_epoch:
+        stale = wanted.leader_epoch < partition.leader_epoch
+        return Got(ErrorKind.FENCED_LEADER_EPOCH if stale else ErrorKind.UNKNOWN_LEADER_EPOCH)
+    high_watermark, stable = partition.high_watermark, partition.last_stable_offset
+    start = partition.log.start_offset
+    upto = stable if read_committed else high_watermark
+    offset = wanted.fetch_offset
+    if offset < start or offset > partition.log.end_offset:
+        return Got(ErrorKind.OFFSET_OUT_OF_RANGE, high_watermark, stable, start)
+    data: Buffer = b""
+    if max_bytes > 0 and offset < upto:
+        found = partition.read(offset, max_bytes, upto)
+        if isinstance(found, Rejected):
+            return Got(found.kind, high_watermark, stable, start)
+        data = found
+    aborted = None
+    if read_committed:
+        aborted = _aborted(partition, offset, data) if data else []
+    return Got(ErrorKind.NONE, high_watermark, stable, start, data, aborted)
+
+
+def _aborted(partition: Partition, offset: int, data: Buffer) -> list[tuple[int, int]]:
+    """R48: the aborted transactions that overlap what is returned, so that the client can leave them out."""
+    end = offset
+    for _, header in scan(data):
+        end = header.next_offset
+    return [
+        (entry.producer_id, entry.first_offset) for entry in partition.log.aborted_transactions(offset, end)
+    ]
+
+
+class FetchRequest(NamedTuple):
+    targets: Sequence[FetchTarget]
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    read_committed: bool
+
+
+def _attempt(request: FetchRequest) -> tuple[list[Got], bool]:
+    """Read what is there, and whether that is enough to answer now."""
+    results: list[Got] = []
+    left = request.max_bytes
+    total = 0
+    failed = False
+    for target in request.targets:
+        # KIP-74: the first partition with data may exceed the limit, so that a large batch is never stuck.
+        limit = min(left, target.wanted.max_bytes) if total else target.wanted.max_bytes
+        got = read_one(target, limit, request.read_committed)
+        results.append(got)
+        size = len(got.data)
+        total += size
+        left -= size
+        failed = failed or got.error is not ErrorKind.NONE
+    return results, failed or total >= request.min_bytes
+
+
+class ParkedFetch:
+    """A long poll: wakes when one of its partitions moves, answers when there is enough or time is up."""
+
+    __slots__ = ("_done", "_request", "_respond", "_scheduled", "_timer")
+
+    def __init__(self, request: FetchRequest, respond: Callable[[list[Got]], None]) -> None:
+        self._request = request
+        self._respond = respond
+        self._done = False
+        self._scheduled = False
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(request.max_wait_ms / 1000, self._time_up)
+        self._park()
+
+    def _park(self) -> None:
+        for target in self._request.targets:
+            if target.partition is not None:
+                target.partition.fetch_waiters.add(self)
+
+    def wake(self) -> None:
+        # Several partitions may move in one turn of the loop; look once, after all of them.
+        if not self._scheduled and not self._done:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        if self._done:
+            return
+        results, enough = _attempt(self._request)
+        if enough:
+            self._finish(results)
+        else:
+            self._park()
+
+    def _time_up(self) -> None:
+        if not self._done:
+            self._finish(_attempt(self._request)[0])
+
+    def _finish(self, results: list[Got]) -> None:
+        self.cancel()
+        self._respond(results)
+
+    def cancel(self) -> None:
+        self._done = True
+        self._timer.cancel()
+        for target in self._request.targets:
+            if target.partition is not None:
+                target.partition.fetch_waiters.discard(self)
+
+
+def fetch(request: FetchRequest, respond: Callable[[list[Got]], None]) -> ParkedFetch | None:
+    """Answer through `respond`, now or later; the parked fetch is returned so that a lost client can cancel it."""
+    results, enough = _attempt(request)
+    if enough or request.max_wait_ms <= 0 or not request.targets:
+        respond(results)
+        return None
+    return ParkedFetch(request, respond)

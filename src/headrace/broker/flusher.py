@@ -1,0 +1,95 @@
+"""Driver: group commit. One round of fdatasync covers every append that waits (S9).
+
+A failed sync is never tried again: the kernel reports an error once and may then report success for data it has
+dropped (S7). The whole log directory is taken out of service instead, and only a restart with a full scan brings
+it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.broker.runtime import Runtime
+from headrace.core.ports import File
+
+if TYPE_CHECKING:
+    from headrace.broker.partition import Partition
+
+log = logging.getLogger(__name__)
+
+COMMIT_WINDOW_S = 0.005
+"""How long appends nobody waits for may gather before they are synced."""
+
+COMMIT_WINDOW_BYTES = 1024 * 1024
+
+
+class Flusher:
+    def __init__(self, runtime: Runtime, on_failure: Callable[[OSError], None]) -> None:
+        self._runtime = runtime
+        self._on_failure = on_failure
+        self._dirty: dict[Partition, None] = {}
+        self._waiting_bytes = 0
+        self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self.failure: OSError | None = None
+        self.rounds = 0
+        self.sync_started_ms: int | None = None
+        """When the sync under way began; a hung disk shows here (S10, R6)."""
+
+    def request(self, partition: Partition, size: int, *, urgent: bool) -> None:
+        """`urgent` when a client waits for the answer; otherwise the window may fill first."""
+        self._dirty[partition] = None
+        self._waiting_bytes += size
+        self._wake.set()
+        if urgent or self._waiting_bytes >= COMMIT_WINDOW_BYTES:
+            self._hurry.set()
+
+    async def run(self) -> None:
+        while self.failure is None:
+            await self._wake.wait()
+            if not self._hurry.is_set():
+                try:
+                    async with asyncio.timeout(COMMIT_WINDOW_S):
+                        await self._hurry.wait()
+                except TimeoutError:
+                    pass
+            await self.flush_now()
+
+    async def flush_now(self) -> None:
+        """One round over everything dirty. Also called at stop, when the loop above has ended."""
+        partitions, self._dirty = self._dirty, {}
+        self._waiting_bytes = 0
+        self._wake.clear()
+        self._hurry.clear()
+        rounds = [(partition, flush) for partition in partitions if (flush := partition.log.begin_flush())]
+        files = [file for _, flush in rounds for file in flush.files]
+        if files:
+            self.sync_started_ms = self._runtime.clock.now_ms()
+            try:
+                await self._runtime.run_blocking(lambda: _sync(files))
+            except OSError as problem:
+                for partition, flush in rounds:
+                    partition.log.flush_failed(flush, problem)
+                self._fail(problem)
+                return
+            finally:
+                self.sync_started_ms = None
+        self.rounds += 1
+        for partition, flush in rounds:
+            partition.log.flush_done(flush)
+            partition.on_durable()
+
+    def _fail(self, problem: OSError) -> None:
+        self.failure = problem
+        log.critical(
+            "fsync failed (%s): this log directory takes no more writes until a restart (S7)", problem
+        )
+        self._on_failure(problem)
+
+
+def _sync(files: list[File]) -> None:
+    for file in files:
+        file.sync()

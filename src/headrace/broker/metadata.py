@@ -1,0 +1,126 @@
+"""Driver: keeps the cluster image in step with the coordinator, and commits changes to it.
+
+The watch is a hint (R3): the image takes an event only when it is newer than what it holds, and everything is read
+again now and then. Every change is one compared transaction (R1) whose outcome is always found out (R5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+
+from headrace.broker.runtime import Runtime
+from headrace.cluster import changes
+from headrace.cluster.changes import Change
+from headrace.cluster.image import ClusterImage, Delta, Undecodable
+from headrace.coordinator.port import (
+    Compare,
+    Coordinator,
+    CoordinatorError,
+    Delete,
+    Operation,
+    Put,
+    Resync,
+    Target,
+    TxnResult,
+)
+from headrace.coordinator.resolve import ResolvingWriter
+from headrace.core.errors import ErrorKind, HeadraceError
+
+log = logging.getLogger(__name__)
+
+REREAD_S = 30.0
+CATCH_UP_S = 10.0
+_TARGETS = {"mod": Target.MOD_REVISION, "create": Target.CREATE_REVISION, "value": Target.VALUE}
+
+Listener = Callable[[list[Delta]], None]
+
+
+class Metadata:
+    def __init__(self, runtime: Runtime, coordinator: Coordinator, image: ClusterImage) -> None:
+        self.image = image
+        self.coordinator = coordinator
+        self.revision = 0
+        """Everything the coordinator did up to here is in the image."""
+        self.listeners: list[Listener] = []
+        self._runtime = runtime
+        self._moved = asyncio.Event()
+        self._writer = ResolvingWriter(coordinator, f"writers/{image.broker_id}/admin", runtime.random_bytes)
+
+    async def load(self) -> None:
+        """Read everything once (R2); the listeners hear of it as of any change."""
+        snapshot = await self.coordinator.read("")
+        self._tell(self.image.resync(snapshot.items, snapshot.revision), snapshot.revision)
+
+    def start(self) -> None:
+        self._runtime.spawn(self._watch(), "watch metadata")
+        self._runtime.spawn(self._read_again(), "read metadata again")
+
+    async def _watch(self) -> None:
+        async with aclosing(self.coordinator.watch("", self.revision + 1)) as updates:
+            async for update in updates:
+                if isinstance(update, Resync):
+                    snapshot = update.snapshot
+                    self._tell(self.image.resync(snapshot.items, snapshot.revision), snapshot.revision)
+                else:
+                    deltas = [delta for event in update.events for delta in self.image.apply(event)]
+                    self._tell(deltas, update.revision)
+
+    async def _read_again(self) -> None:
+        while True:
+            await asyncio.sleep(REREAD_S)
+            try:
+                await self.load()
+            except CoordinatorError as problem:
+                log.warning("the coordinator does not answer: %s", problem)
+
+    def _tell(self, deltas: list[Delta], revision: int) -> None:
+        self.revision = max(self.revision, revision)
+        for delta in deltas:
+            if isinstance(delta, Undecodable):
+                log.error("metadata key %s is not readable and was ignored: %s", delta.key, delta.problem)
+        if deltas:
+            for listener in self.listeners:
+                listener(deltas)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def wait_until(self, condition: Callable[[], bool], seconds: float = CATCH_UP_S) -> None:
+        """Until the image satisfies `condition`. Raises REQUEST_TIMED_OUT."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    await self._moved.wait()
+        except TimeoutError:
+            raise HeadraceError(
+                ErrorKind.REQUEST_TIMED_OUT, "the cluster's metadata did not settle in time"
+            ) from None
+
+    async def commit(
+        self, change: Change, writer: ResolvingWriter | None = None, *, wait: bool = True
+    ) -> TxnResult:
+        """One transaction; on success the image has it when this returns. Raises when the coordinator is away."""
+        compares = [Compare(entry.key, _TARGETS[entry.target], entry.expected) for entry in change.compares]
+        try:
+            result = await (writer or self._writer).txn(compares, _operations(change.ops))
+        except CoordinatorError as problem:
+            raise HeadraceError(
+                ErrorKind.BROKER_NOT_AVAILABLE, f"the coordinator does not answer: {problem}"
+            ) from problem
+        if result.succeeded and wait:
+            await self.wait_until(lambda: self.revision >= result.revision)
+        return result
+
+    async def commit_all(self, transactions: Iterable[Change]) -> bool:
+        """In order; stops at the first refusal, because what follows was decided from the same image."""
+        for change in transactions:
+            result = await self.commit(change)
+            if not result.succeeded:
+                return False
+        return True
+
+
+def _operations(ops: Iterable[changes.Op]) -> list[Operation]:
+    return [Put(*op) if isinstance(op, changes.Put) else Delete(op.key) for op in ops]

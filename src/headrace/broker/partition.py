@@ -1,0 +1,275 @@
+"""Driver: one replica of one partition on this broker. Owns its log and is its only writer.
+
+R25: "check epoch, assign offset, write" happens in one call without an await, so two batches can never get one
+offset. What is durable, replicated and visible is decided by the pure Leader machine; this class carries out
+its effects and lets waiting producers and fetchers go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from headrace.broker.flusher import Flusher
+from headrace.broker.runtime import Runtime
+from headrace.cluster.configs import TopicConfig
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.core.plan import Rejected
+from headrace.core.ports import Buffer, FileSystem
+from headrace.log.config import LogConfig
+from headrace.log.partition_log import PartitionLog
+from headrace.log.results import Appended, Duplicate, LogCorrupt
+from headrace.records.batch import BatchHeader, read_header
+from headrace.replication.events import LeaderEffect
+from headrace.replication.leader import (
+    AdvanceHighWatermark,
+    FailWaiters,
+    Leader,
+    LocalAppended,
+    LocalDurable,
+)
+
+log = logging.getLogger(__name__)
+
+CommitCallback = Callable[[ErrorKind], None]
+
+
+class FetchWaiter(Protocol):
+    def wake(self) -> None: ...
+
+
+class Partition:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        partition_log: PartitionLog,
+        config: TopicConfig,
+        fs: FileSystem,
+        runtime: Runtime,
+        flusher: Flusher,
+        delegate: Callable[[Partition, LeaderEffect], None],
+    ) -> None:
+        """`delegate` takes the leader's wishes that reach beyond this replica: ISR changes, stepping down."""
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log = partition_log
+        self.config = config
+        self.fs = fs
+        """Where the log lives: the disk, or memory (storage=memory)."""
+        self.failed = False
+        self.leader_epoch = -1
+        self.high_watermark = partition_log.start_offset
+        self.on_commit: list[Callable[[int], None]] = []
+        self.fetch_waiters: set[FetchWaiter] = set()
+        self._runtime = runtime
+        self._flusher = flusher
+        self._delegate = delegate
+        self._leader: Leader | None = None
+        self._ready: asyncio.Future[None] | None = None
+        # (offset that must be committed, tie-break, deadline, callback)
+        self._waiting: list[tuple[int, int, int, CommitCallback]] = []
+        self._tie = 0
+        self.bytes_in = self.messages_in = self.bytes_out = 0
+
+    # -- leadership ------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self._leader is not None
+
+    def become_leader(self, leader: Leader) -> None:
+        """The log has begun this epoch on disk already (R10: PartitionLog.start_epoch)."""
+        self._fail_waiting(ErrorKind.NOT_LEADER_OR_FOLLOWER)
+        self.leader_epoch = leader.leader_epoch
+        self._leader = leader
+        self.high_watermark = leader.high_watermark
+        self.on_durable()
+        self._carry_out(leader.step(LocalAppended(self.log.end_offset), self._runtime.clock.now_ms()))
+
+    def resign(self, kind: ErrorKind = ErrorKind.NOT_LEADER_OR_FOLLOWER) -> None:
+        """R18: an append that was not committed while we led is never acknowledged by us."""
+        self._leader = None
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(HeadraceError(kind))
+        self._ready = None
+        self._fail_waiting(kind)
+        self._wake_fetchers()
+
+    def mark_failed(self) -> None:
+        """S7: the disk under this replica can't be trusted; nothing more is acknowledged from it."""
+        self.failed = True
+        self.resign(ErrorKind.KAFKA_STORAGE_ERROR)
+
+    async def wait_leader_ready(self) -> None:
+        """Until the high watermark has reached the start of our own epoch (R19, R21)."""
+        leader = self._leader
+        if leader is None:
+            raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER)
+        if self.high_watermark >= leader.epoch_start_offset:
+            return
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._ready)
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def refusal(self, acks: int) -> ErrorKind | None:
+        """Why a produce can't be taken at all, before its batch is looked at."""
+        leader = self._leader
+        if leader is None:
+            return ErrorKind.KAFKA_STORAGE_ERROR if self.failed else ErrorKind.NOT_LEADER_OR_FOLLOWER
+        return leader.acks_all_refusal() if acks == -1 else leader.acks_some_refusal()
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, *, urgent: bool
+    ) -> Appended | Duplicate | Rejected:
+        """Take one validated batch. The caller has asked `refusal` in the same turn of the loop."""
+        if header.producer_id >= 0:
+            verdict = self.log.check_producer(header)
+            if isinstance(verdict, (Duplicate, Rejected)):
+                return verdict
+        appended = self._write(batch, header)
+        if isinstance(appended, Rejected):
+            return appended
+        self.messages_in += header.record_count
+        self.bytes_in += header.size
+        self.request_flush(header.size, urgent=urgent)
+        leader = self._leader
+        assert leader is not None
+        self._carry_out(leader.step(LocalAppended(appended.last_offset + 1), self._runtime.clock.now_ms()))
+        return appended
+
+    def append_internal(self, batch: bytes | bytearray, *, urgent: bool) -> int:
+        """Append a batch of our own making (journals, markers); its last offset. Raises when it can't be taken."""
+        if (kind := self.refusal(-1)) is not None:
+            raise HeadraceError(kind, f"{self.tp} takes no writes: {kind.name}")
+        writable = memoryview(batch if isinstance(batch, bytearray) else bytearray(batch))
+        result = self.append(writable, read_header(writable), urgent=urgent)
+        if isinstance(result, Rejected):
+            raise HeadraceError(result.kind, result.detail)
+        return result.last_offset
+
+    def _write(self, batch: memoryview, header: BatchHeader) -> Appended | Rejected:
+        result = self.log.append(batch, header, self.leader_epoch, self._runtime.clock.wall_ms())
+        if isinstance(result, Rejected) and self.log.failed is not None:
+            log.critical("%s: %s", self.tp, self.log.failed)
+            self.mark_failed()
+        return result
+
+    def when_committed(self, offset: int, deadline_ms: int, callback: CommitCallback) -> None:
+        """Call back with NONE once everything below `offset` is committed, or with what went wrong instead."""
+        if offset <= self.high_watermark:
+            callback(ErrorKind.NONE)
+        else:
+            self._tie += 1
+            heappush(self._waiting, (offset, self._tie, deadline_ms, callback))
+
+    def expire_waiting(self, now_ms: int) -> None:
+        late = [entry for entry in self._waiting if entry[2] <= now_ms]
+        if late:
+            self._waiting = sorted(entry for entry in self._waiting if entry[2] > now_ms)
+            for _, _, _, callback in late:
+                callback(ErrorKind.REQUEST_TIMED_OUT)
+
+    # -- what became durable and committed ---------------------------------------------------------------------
+
+    def request_flush(self, size: int, *, urgent: bool) -> None:
+        if self.config.flush == "commit":
+            self._flusher.request(self, size, urgent=urgent)
+
+    def on_durable(self) -> None:
+        leader = self._leader
+        if leader is not None:
+            self._carry_out(leader.step(LocalDurable(self.log.durable_end), self._runtime.clock.now_ms()))
+
+    def _carry_out(self, effects: list[LeaderEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, AdvanceHighWatermark):
+                self._advance(effect.offset)
+            elif isinstance(effect, FailWaiters):
+                self._fail_waiting(effect.kind)
+            else:
+                self._delegate(self, effect)
+
+    def _advance(self, offset: int) -> None:
+        self.high_watermark = offset
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= offset:
+            heappop(waiting)[3](ErrorKind.NONE)
+        for callback in tuple(self.on_commit):
+            callback(offset)
+        ready, leader = self._ready, self._leader
+        if ready is not None and leader is not None and offset >= leader.epoch_start_offset:
+            self._ready = None
+            if not ready.done():
+                ready.set_result(None)
+        self._wake_fetchers()
+
+    def _wake_fetchers(self) -> None:
+        if self.fetch_waiters:
+            waiters, self.fetch_waiters = self.fetch_waiters, set()
+            for waiter in waiters:
+                waiter.wake()
+
+    def _fail_waiting(self, kind: ErrorKind) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, _, _, callback in waiting:
+            callback(kind)
+
+    def configure(self, config: TopicConfig, log_config: LogConfig) -> None:
+        self.config = config
+        self.log.config = log_config
+
+    def delete_records(self, offset: int) -> None:
+        self.log.delete_records(offset)
+        self._wake_fetchers()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def epoch_refusal(self, client_epoch: int) -> ErrorKind:
+        """R9: a client that speaks of another leadership than ours is told so."""
+        if not self.is_leader:
+            return ErrorKind.KAFKA_STORAGE_ERROR if self.failed else ErrorKind.NOT_LEADER_OR_FOLLOWER
+        if client_epoch < 0 or client_epoch == self.leader_epoch:
+            return ErrorKind.NONE
+        return (
+            ErrorKind.FENCED_LEADER_EPOCH
+            if client_epoch < self.leader_epoch
+            else ErrorKind.UNKNOWN_LEADER_EPOCH
+        )
+
+    def reader_refusal(self, client_epoch: int) -> ErrorKind:
+        """R19: until the high watermark has reached our own epoch, the end of the log is not known."""
+        error = self.epoch_refusal(client_epoch)
+        leader = self._leader
+        if error is ErrorKind.NONE and leader is not None and self.high_watermark < leader.epoch_start_offset:
+            return ErrorKind.OFFSET_NOT_AVAILABLE
+        return error
+
+    def read(self, offset: int, max_bytes: int, upto: int) -> Buffer | Rejected:
+        try:
+            data = self.log.read(offset, max_bytes, upto)
+        except (LogCorrupt, OSError) as problem:
+            # S26: never serve damage; whoever holds a good copy should lead.
+            log.critical("%s can't be read: %s", self.tp, problem)
+            self.mark_failed()
+            return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, str(problem))
+        if not isinstance(data, Rejected):
+            self.bytes_out += len(data)
+        return data
+
+    def read_all(self, offset: int, max_bytes: int) -> Buffer:
+        """Everything up to the end of the log, for loading coordinator state after `wait_leader_ready`."""
+        data = self.read(offset, max_bytes, self.high_watermark)
+        if isinstance(data, Rejected):
+            raise HeadraceError(data.kind, data.detail)
+        return data

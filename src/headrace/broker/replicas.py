@@ -1,0 +1,290 @@
+"""Driver: the replicas on this broker. Opens, closes and deletes logs as the image says; one task, in order.
+
+S12: a directory that no topic claims is never deleted. It is moved aside and reported, because missing metadata is
+no proof that the data is not wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from headrace.broker.flusher import Flusher
+from headrace.broker.partition import Partition
+from headrace.broker.runtime import Runtime
+from headrace.cluster import keys
+from headrace.cluster.configs import TopicConfig
+from headrace.cluster.image import (
+    ClusterImage,
+    Delta,
+    PartitionChanged,
+    Topic,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from headrace.cluster.state import PartitionState
+from headrace.core.ids import TopicPartition
+from headrace.core.ports import FileSystem
+from headrace.log.config import LogConfig
+from headrace.log.memory_fs import MemoryFileSystem
+from headrace.log.partition_log import PartitionLog
+from headrace.log.results import LogCorrupt, WrongTopic
+from headrace.replication.events import LeaderEffect, StepDown
+from headrace.replication.leader import Leader, Leadership
+
+log = logging.getLogger(__name__)
+
+QUARANTINE = "quarantine"
+DOOMED = ".deleted"
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    """The part of a topic's config that its logs go by."""
+    return LogConfig(
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        delete=config.deletes_by_retention,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        timestamp_skew_ms=min(config.message_timestamp_after_max_ms, 2**53),
+        file_delete_delay_ms=config.file_delete_delay_ms,
+        compact=config.is_compacted,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        delete_retention_ms=config.delete_retention_ms,
+        log_append_time=config.is_log_append_time,
+    )
+
+
+def directory_name(topic: str, topic_id: bytes) -> str:
+    """Readable for people, unique by the id: a topic created again under the same name gets its own (R34, X24)."""
+    return f"{topic[:180]}@{topic_id.hex()}"
+
+
+class Replicas:
+    def __init__(
+        self,
+        runtime: Runtime,
+        image: ClusterImage,
+        flusher: Flusher,
+        log_dir: str,
+        *,
+        ephemeral: bool = False,
+        repair: bool = False,
+    ) -> None:
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.on_lead: list[Callable[[Partition], None]] = []
+        self.on_resign: list[Callable[[Partition], None]] = []
+        self.on_topic_deleted: list[Callable[[str], None]] = []
+        self.broker_epoch = 0
+        """Of our current registration; a leadership older than it belongs to an earlier life (R4, R29)."""
+        self.offline: dict[TopicPartition, str] = {}
+        """Replicas that can't be opened, and why."""
+        self._runtime = runtime
+        self._image = image
+        self._flusher = flusher
+        self._log_dir = log_dir
+        self._memory = MemoryFileSystem()
+        self._ephemeral = ephemeral
+        self._repair = repair
+        self._todo: asyncio.Queue[Delta] = asyncio.Queue()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # -- following the image -----------------------------------------------------------------------------------
+
+    def heard(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            if isinstance(delta, (PartitionChanged, TopicDeleted, TopicConfigChanged, TopicCreated)):
+                self._idle.clear()
+                self._todo.put_nowait(delta)
+
+    async def run(self) -> None:
+        while True:
+            delta = await self._todo.get()
+            try:
+                await self._follow(delta)
+            except OSError as problem:
+                log.error("%s: %s", type(delta).__name__, problem)
+            if self._todo.empty():
+                self._idle.set()
+
+    async def caught_up(self) -> None:
+        """Until every change of the image so far has been carried out here."""
+        await self._idle.wait()
+
+    async def _follow(self, delta: Delta) -> None:
+        if isinstance(delta, PartitionChanged):
+            await self._partition_changed(delta.topic, delta.partition)
+        elif isinstance(delta, TopicConfigChanged):
+            for number in range(len(delta.topic.partitions)):
+                self._configure(delta.topic, number)
+        elif isinstance(delta, TopicDeleted):
+            await self._delete_topic(delta)
+
+    async def _partition_changed(self, topic: Topic, number: int) -> None:
+        # Decide from what is true now: several changes may have come in while an earlier one was carried out.
+        if self._image.topic(topic.name) is not topic or topic.partitions[number] is None:
+            return
+        state = topic.partitions[number]
+        assert state is not None
+        mine = self._image.broker_id in state.replicas
+        partition = self.partitions.get((topic.name, number))
+        if partition is not None and (partition.topic_id != topic.id or not mine):
+            await self._drop(partition, topic.name)
+            partition = None
+        if not mine:
+            return
+        if partition is None:
+            partition = await self._open(topic, number)
+            if partition is None:
+                return
+        await self._lead_or_follow(partition, topic, number, state)
+
+    async def _lead_or_follow(
+        self, partition: Partition, topic: Topic, number: int, state: PartitionState
+    ) -> None:
+        me = self._image.broker_id
+        leads = self._image.leads_in_this_life(topic, number, me, self.broker_epoch)
+        if not leads:
+            if partition.is_leader:
+                self._resign(partition)
+            return
+        if partition.is_leader and partition.leader_epoch == state.leader_epoch:
+            return
+        if partition.is_leader:
+            self._resign(partition)
+        # R10: the epoch and where it begins are on disk before we append in it; nobody appends before we lead.
+        await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
+        if topic.partitions[number] is not state:
+            return
+        partition.become_leader(self._new_leader(partition, topic, number, state))
+        for callback in self.on_lead:
+            callback(partition)
+
+    def _new_leader(self, partition: Partition, topic: Topic, number: int, state: PartitionState) -> Leader:
+        me, config, opened = self._image.broker_id, topic.config, partition.log
+        node = self._image.broker(me)
+        leadership = Leadership(
+            broker_id=me,
+            leader_epoch=state.leader_epoch,
+            revision=self._image.mod_revision(keys.partition(topic.id, number)),
+            replicas=state.replicas,
+            isr=state.isr,
+            elr=state.elr,
+            min_isr=config.min_insync_replicas,
+            min_racks=config.min_insync_racks,
+            rack=None if node is None else node.rack,
+            waits_for_sync=config.flush == "commit",
+        )
+        start = min(opened.checkpointed.high_watermark, opened.durable_end)
+        return Leader(
+            leadership,
+            opened.epochs,
+            end_offset=opened.end_offset,
+            # What is durable beyond the checkpoint is told by the first LocalDurable, which moves the high watermark.
+            durable_end=start,
+            high_watermark=max(start, opened.start_offset),
+            now_ms=self._runtime.clock.now_ms(),
+        )
+
+    def _delegated(self, partition: Partition, effect: LeaderEffect) -> None:
+        if isinstance(effect, StepDown):
+            log.warning("%s: stepping down: %s", partition.tp, effect.reason)
+            self._resign(partition)
+
+    def _resign(self, partition: Partition) -> None:
+        partition.resign()
+        for callback in self.on_resign:
+            callback(partition)
+
+    def _configure(self, topic: Topic, number: int) -> None:
+        partition = self.partitions.get((topic.name, number))
+        if partition is not None:
+            partition.configure(topic.config, log_config(topic.config))
+
+    # -- logs --------------------------------------------------------------------------------------------------
+
+    def _home(self, topic: Topic) -> tuple[FileSystem, str]:
+        fs = self._memory if self._ephemeral or topic.config.is_memory else self._runtime.fs
+        return fs, f"{self._log_dir}/{directory_name(topic.name, topic.id)}"
+
+    async def _open(self, topic: Topic, number: int) -> Partition | None:
+        tp = TopicPartition(topic.name, number)
+        fs, directory = self._home(topic)
+        wall_ms = self._runtime.clock.wall_ms()
+        try:
+            opened, report = await self._runtime.run_blocking(
+                lambda: PartitionLog.open(
+                    fs,
+                    f"{directory}/{number}",
+                    log_config(topic.config),
+                    topic_id=topic.id,
+                    wall_ms=wall_ms,
+                    repair=self._repair,
+                )
+            )
+        except (LogCorrupt, WrongTopic, OSError) as problem:
+            # S4: never start silently shortened.
+            self.offline[tp] = str(problem)
+            log.critical("%s stays offline: %s", tp, problem)
+            return None
+        if not report.clean:
+            log.warning("%s: %s", tp, report)
+        partition = Partition(
+            tp, topic.id, opened, topic.config, fs, self._runtime, self._flusher, self._delegated
+        )
+        self.partitions[tp] = partition
+        return partition
+
+    async def _drop(self, partition: Partition, topic: str) -> None:
+        """The metadata says in so many words that this replica is no longer ours."""
+        self._resign(partition)
+        del self.partitions[partition.tp]
+        partition.log.close(clean=False)
+
+    async def _delete_topic(self, deleted: TopicDeleted) -> None:
+        for number in range(deleted.partition_count):
+            partition = self.partitions.get((deleted.name, number))
+            if partition is not None and partition.topic_id == deleted.topic_id:
+                await self._drop(partition, deleted.name)
+        for callback in self.on_topic_deleted:
+            callback(deleted.name)
+        directory = f"{self._log_dir}/{directory_name(deleted.name, deleted.topic_id)}"
+        for fs in (self._memory, self._runtime.fs):
+            if fs.exists(directory):
+                await self._runtime.run_blocking(lambda fs=fs: _remove(fs, directory))  # type: ignore[misc]
+
+    async def close(self, *, clean: bool) -> None:
+        for partition in list(self.partitions.values()):
+            self._resign(partition)
+            partition.log.close(clean=clean)
+        self.partitions.clear()
+
+    # -- start-up ----------------------------------------------------------------------------------------------
+
+    def quarantine_unknown(self) -> list[str]:
+        """Directories that belong to no topic we know, moved aside (S12). Leftovers of a deletion are finished."""
+        fs = self._runtime.fs
+        known = {directory_name(topic.name, topic.id) for topic in self._image.topics.values()}
+        moved = []
+        for name in fs.list_dir(self._log_dir):
+            if name.endswith(DOOMED):
+                fs.remove_tree(f"{self._log_dir}/{name}")
+            elif "@" in name and name not in known:
+                home = f"{self._log_dir}/../{QUARANTINE}"
+                fs.make_dirs(home)
+                fs.rename(f"{self._log_dir}/{name}", f"{home}/{name}")
+                moved.append(name)
+                log.error("no topic claims %s: moved to %s, nothing was deleted (S12)", name, home)
+        return moved
+
+
+def _remove(fs: FileSystem, directory: str) -> None:
+    # Renamed first, so that a crash half-way can't leave something that looks like a topic (S20).
+    fs.rename(directory, directory + DOOMED)
+    fs.remove_tree(directory + DOOMED)

@@ -1,0 +1,85 @@
+"""Port: everything a driver may do to the world, so that simulation can stand in for all of it.
+
+Networking is not listed: drivers ask the running event loop for servers and connections, and the simulator's
+loop answers with simulated ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from headrace.core.ports import Clock, FileSystem
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+# Boot time goes on while the machine sleeps, so a lease can't look fresh after a suspend (R7).
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+class Runtime(Protocol):
+    clock: Clock
+    fs: FileSystem
+
+    async def run_blocking(self, fn: Callable[[], T]) -> T:
+        """Run a blocking call (fsync, SQLite) off the loop. Its exception is raised here."""
+        ...
+
+    def random_bytes(self, count: int) -> bytes: ...
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task that the runtime owns: its failure is logged, and `close` ends it."""
+        ...
+
+
+class SystemClock:
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        if _MONOTONIC is None:
+            return int(time.monotonic() * 1000)
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class SystemRuntime:
+    """The real world. Blocking work goes to a small bounded pool so that the loop never waits for a disk (S10)."""
+
+    def __init__(self, fs: FileSystem, threads: int = 4) -> None:
+        self.clock: Clock = SystemClock()
+        self.fs = fs
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="headrace-io")
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run_blocking(self, fn: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, fn)
+
+    def random_bytes(self, count: int) -> bytes:
+        return secrets.token_bytes(count)
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("task %s failed", task.get_name(), exc_info=problem)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pool.shutdown(wait=True)

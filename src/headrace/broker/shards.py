@@ -1,0 +1,228 @@
+"""Driver: the one runtime under every stateful coordinator (groups, transactions, queues, schedules).
+
+A shard is a pure Machine plus one partition of an internal topic. Facts are applied at once and journaled;
+replies and effects wait at the gate until every fact planned before them is committed. When a journal write
+fails, memory is ahead of the log, so the shard throws its memory away and loads again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+from headrace.broker.partition import Partition
+from headrace.broker.runtime import Runtime
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_DECOMPRESSED_BYTES
+from headrace.core.plan import JournalRecord, Machine, Plan, Reply
+from headrace.core.ports import Buffer
+from headrace.records.batch import read_header, scan
+from headrace.records.build import Record, build_batch
+from headrace.records.read import read_control, read_records
+
+log = logging.getLogger(__name__)
+
+LOAD_CHUNK_BYTES = 1024 * 1024
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+@runtime_checkable
+class TransactionalMachine(Protocol):
+    """A machine whose journal may hold facts that count only once their transaction commits (R50)."""
+
+    def replay_transactional(self, record: JournalRecord, producer_id: int, now_ms: int) -> None: ...
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, commit: bool, now_ms: int) -> None: ...
+
+
+class Shard:
+    """One partition of coordinator state on this broker, for as long as it leads that partition."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        partition: Partition,
+        make_machine: Callable[[], Machine],
+        perform: Callable[[Shard, Any], None],
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = ShardState.LOADING
+        self.machine = make_machine()
+        self._make_machine = make_machine
+        self._runtime = runtime
+        self._perform = perform
+        self._waiters: dict[int, asyncio.Future[Any]] = {}
+        self._next_waiter = 1
+        self._gate: deque[tuple[int, Sequence[Reply], Sequence[Any]]] = deque()
+        self._gate_offset = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: int | None = None
+        partition.on_commit.append(self._committed)
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Replay the committed log (R21): only what is below the high watermark of our own epoch counts."""
+        await self.partition.wait_leader_ready()
+        position = self.partition.log.start_offset
+        end = self.partition.log.end_offset
+        while position < end and self.state is ShardState.LOADING:
+            data = self.partition.read_all(position, LOAD_CHUNK_BYTES)
+            if not data:
+                break
+            for at, header in scan(data):
+                self._replay_batch(data, at)
+                position = header.next_offset
+            await asyncio.sleep(0)
+        if self.state is not ShardState.LOADING:
+            return
+        self._gate_offset = position
+        self.state = ShardState.READY
+        self._execute(self.machine.loaded(self._runtime.clock.now_ms()))
+
+    def _replay_batch(self, data: Buffer, at: int) -> None:
+        header = read_header(data, at)
+        now_ms = self._runtime.clock.now_ms()
+        if header.is_control:
+            marker = read_control(data, at)
+            if marker is not None and isinstance(self.machine, TransactionalMachine):
+                self.machine.replay_marker(header.producer_id, header.producer_epoch, marker.commit, now_ms)
+            return
+        for record in read_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES):
+            if record.key is None:
+                continue
+            journaled = JournalRecord(record.key, record.value)
+            if header.is_transactional and isinstance(self.machine, TransactionalMachine):
+                self.machine.replay_transactional(journaled, header.producer_id, now_ms)
+            else:
+                self.machine.replay(journaled, now_ms)
+
+    def close(self, kind: ErrorKind = ErrorKind.NOT_COORDINATOR) -> None:
+        """Leadership is gone, or memory can't be trusted: nobody who waits may be told that it worked (R18)."""
+        self.state = ShardState.CLOSED
+        if self._timer is not None:
+            self._timer.cancel()
+        self._gate.clear()
+        if self._committed in self.partition.on_commit:
+            self.partition.on_commit.remove(self._committed)
+        waiters, self._waiters = self._waiters, {}
+        for future in waiters.values():
+            if not future.done():
+                future.set_exception(HeadraceError(kind))
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def submit(self, make_command: Callable[[int], Any]) -> asyncio.Future[Any]:
+        """Decide one command now. The future resolves when the machine has answered and the answer is durable."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.state is not ShardState.READY:
+            loading = self.state is ShardState.LOADING
+            future.set_exception(
+                HeadraceError(
+                    ErrorKind.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorKind.NOT_COORDINATOR
+                )
+            )
+            return future
+        waiter = self._next_waiter
+        self._next_waiter += 1
+        self._waiters[waiter] = future
+        self._execute(self.machine.decide(make_command(waiter), self._runtime.clock.now_ms()))
+        return future
+
+    def tell(self, command: Any) -> None:
+        """A command nobody waits for."""
+        if self.state is ShardState.READY:
+            self._execute(self.machine.decide(command, self._runtime.clock.now_ms()))
+
+    def _execute(self, plan: Plan) -> None:
+        machine = self.machine
+        now_ms = self._runtime.clock.now_ms()
+        journal: list[JournalRecord] = []
+        transactional: dict[tuple[int, int], list[JournalRecord]] = {}
+        for fact in plan.facts:
+            machine.apply(fact, now_ms)
+            if fact.durable:
+                producer = getattr(fact, "producer", None)
+                target = journal if producer is None else transactional.setdefault(producer, [])
+                target.extend(machine.encode(fact))
+        try:
+            if journal:
+                self._append(journal, None)
+            for producer, records in transactional.items():
+                self._append(records, producer)
+        except HeadraceError as problem:
+            log.error("journal %s: %s; loading it again", self.partition.tp, problem.detail)
+            self._reload(problem.kind)
+            return
+        if plan.replies or plan.effects:
+            if self._gate_offset <= self.partition.high_watermark:
+                self._release(plan.replies, plan.effects)
+            else:
+                self._gate.append((self._gate_offset, plan.replies, plan.effects))
+        self._arm()
+
+    def _append(self, journal: list[JournalRecord], producer: tuple[int, int] | None) -> None:
+        wall_ms = self._runtime.clock.wall_ms()
+        records = [Record(entry.key, entry.value, (), wall_ms) for entry in journal]
+        pid, epoch = producer if producer is not None else (-1, -1)
+        batch = build_batch(
+            records,
+            wall_ms=wall_ms,
+            producer_id=pid,
+            producer_epoch=epoch,
+            transactional=producer is not None,
+        )
+        last_offset = self.partition.append_internal(batch, urgent=True)
+        self._gate_offset = last_offset + 1
+
+    def _reload(self, kind: ErrorKind) -> None:
+        self.close(kind)
+        if self.partition.is_leader and not self.partition.failed:
+            self.machine = self._make_machine()
+            self.state = ShardState.LOADING
+            self.partition.on_commit.append(self._committed)
+            self._runtime.spawn(self.load(), f"load {self.partition.tp}")
+
+    # -- the gate and the clock ------------------------------------------------------------------------------
+
+    def _committed(self, high_watermark: int) -> None:
+        gate = self._gate
+        while gate and gate[0][0] <= high_watermark:
+            _, replies, effects = gate.popleft()
+            self._release(replies, effects)
+
+    def _release(self, replies: Sequence[Reply], effects: Sequence[Any]) -> None:
+        for waiter, value in replies:
+            future = self._waiters.pop(waiter, None)
+            if future is not None and not future.done():
+                future.set_result(value)
+        for effect in effects:
+            self._perform(self, effect)
+
+    def _arm(self) -> None:
+        at = self.machine.next_deadline()
+        if at == self._timer_at and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = at
+        if at is not None:
+            delay_s = max(0, at - self._runtime.clock.now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._timer_at = None
+        if self.state is ShardState.READY:
+            self._execute(self.machine.expire(self._runtime.clock.now_ms()))

@@ -1,0 +1,183 @@
+"""Driver: creating, growing, deleting and configuring topics. Any broker may do it: each step is a compared
+transaction, so two brokers that try the same thing at once can't both succeed (R1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from headrace.broker.metadata import Metadata
+from headrace.broker.runtime import Runtime
+from headrace.cluster.changes import Change
+from headrace.cluster.configs import Alteration, AlterOp
+from headrace.cluster.image import Topic
+from headrace.cluster.topics import (
+    CreateTopic,
+    alter_broker_configs,
+    alter_topic_configs,
+    create_partitions,
+    create_topic,
+    delete_topic,
+    replace_topic_configs,
+)
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import Rejected
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+
+
+class Created(NamedTuple):
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class TopicAdmin:
+    def __init__(
+        self, runtime: Runtime, metadata: Metadata, local_ready: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """`local_ready` waits until this broker serves its own replicas of a topic."""
+        self._runtime = runtime
+        self._metadata = metadata
+        self._image = metadata.image
+        self._local_ready = local_ready
+
+    async def create(self, wanted: CreateTopic, *, validate_only: bool = False) -> Created:
+        topic_id = self._runtime.random_bytes(16)
+        for _ in range(ATTEMPTS):
+            decided = _accepted(
+                create_topic(
+                    self._image,
+                    wanted,
+                    topic_id=topic_id,
+                    wall_ms=self._runtime.clock.wall_ms(),
+                    controller_epoch=self._controller_epoch(),
+                )
+            )
+            created = Created(
+                topic_id, len(decided.partitions), len(decided.partitions[0].replicas), decided.state.configs
+            )
+            if validate_only:
+                return created
+            if await self._metadata.commit_all(decided.changes):
+                await self._local_ready(wanted.name)
+                return created
+        raise _contended()
+
+    async def auto_create(self, name: str) -> Topic:
+        """First use of a topic in a server that allows it; whoever comes second finds it there."""
+        try:
+            await self.create(CreateTopic(name))
+        except HeadraceError as problem:
+            if problem.kind is not ErrorKind.TOPIC_ALREADY_EXISTS:
+                raise
+        return self._topic(name)
+
+    async def ensure(self, wanted: CreateTopic) -> Topic:
+        """An internal topic, created by whoever needs it first."""
+        if self._image.topic(wanted.name) is None:
+            try:
+                await self.create(wanted)
+            except HeadraceError as problem:
+                if problem.kind is not ErrorKind.TOPIC_ALREADY_EXISTS:
+                    raise
+                await self._metadata.wait_until(lambda: self._image.topic(wanted.name) is not None)
+        return self._topic(wanted.name)
+
+    async def delete(self, name: str) -> bytes:
+        for _ in range(ATTEMPTS):
+            topic = self._topic(name)
+            changes = delete_topic(self._image, topic, self._controller_epoch())
+            if (await self._metadata.commit(changes[0])).succeeded:
+                await self._metadata.commit_all(changes[1:])
+                return topic.id
+        raise _contended()
+
+    async def grow(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        for _ in range(ATTEMPTS):
+            topic = self._topic(name)
+            decided = _accepted(
+                create_partitions(
+                    self._image,
+                    topic,
+                    count,
+                    controller_epoch=self._controller_epoch(),
+                    assignments=assignments,
+                )
+            )
+            if validate_only:
+                return
+            if await self._metadata.commit_all(decided.changes):
+                await self._local_ready(name)
+                return
+        raise _contended()
+
+    async def alter_configs(
+        self, name: str, alterations: Sequence[Alteration], *, replace: bool, validate_only: bool = False
+    ) -> None:
+        def decide() -> Change | Rejected:
+            topic, epoch = self._topic(name), self._controller_epoch()
+            if replace:
+                configs = {entry.name: entry.value for entry in alterations}
+                return replace_topic_configs(self._image, topic, configs, epoch)
+            return alter_topic_configs(self._image, topic, alterations, epoch)
+
+        await self._decide_and_commit(decide, validate_only)
+
+    async def alter_broker_configs(
+        self,
+        broker_id: int | None,
+        alterations: Sequence[Alteration],
+        *,
+        replace: bool,
+        validate_only: bool = False,
+    ) -> None:
+        def decide() -> Change | Rejected:
+            wanted = list(alterations)
+            if replace:
+                named = {entry.name for entry in wanted}
+                held = self._image.dynamic_configs(broker_id)
+                wanted += [Alteration(name, AlterOp.DELETE, None) for name in held if name not in named]
+            return alter_broker_configs(self._image, broker_id, wanted, self._controller_epoch())
+
+        await self._decide_and_commit(decide, validate_only)
+
+    async def _decide_and_commit(self, decide: Callable[[], Change | Rejected], validate_only: bool) -> None:
+        for _ in range(ATTEMPTS):
+            change = _accepted(decide())
+            if validate_only or (await self._metadata.commit(change)).succeeded:
+                return
+        raise _contended()
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._image.topic(name)
+        if topic is None:
+            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{name}"')
+        return topic
+
+    def _controller_epoch(self) -> int:
+        controller = self._image.controller
+        if controller is None:
+            raise HeadraceError(ErrorKind.NOT_CONTROLLER, "the cluster has no controller right now")
+        return controller.epoch
+
+
+def _accepted(decided: T | Rejected) -> T:
+    if isinstance(decided, Rejected):
+        raise HeadraceError(decided.kind, decided.detail)
+    return decided
+
+
+def _contended() -> HeadraceError:
+    return HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same metadata; try again")

@@ -1,0 +1,17 @@
+"""Door: what a handler is given. Handlers translate, ask one use-case, translate back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+
+class Call(NamedTuple):
+    broker: Broker
+    request: Any
+    version: int
+    client_id: str
+    client_host: str
+    connection_id: int

@@ -1,0 +1,50 @@
+"""Door: what the three config APIs share: resource types, and whose configs a broker resource means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from headrace.broker.broker import Broker
+from headrace.cluster.configs import Alteration
+from headrace.core.errors import ErrorKind, HeadraceError
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def broker_of(broker: Broker, name: str) -> int | ErrorKind | None:
+    """The broker a resource names; None for the cluster-wide default (an empty name)."""
+    if name == "":
+        return None
+    if not name.isdigit() or broker.image.broker(int(name)) is None:
+        return ErrorKind.INVALID_REQUEST
+    return int(name)
+
+
+async def alter(
+    broker: Broker,
+    resource_type: int,
+    name: str,
+    alterations: Sequence[Alteration],
+    *,
+    replace: bool,
+    dry_run: bool,
+) -> None:
+    """Carry out one resource's alterations, all or nothing. Raises HeadraceError."""
+    if resource_type == ResourceType.TOPIC:
+        await broker.topics.alter_configs(name, alterations, replace=replace, validate_only=dry_run)
+    elif resource_type == ResourceType.BROKER:
+        broker_id = broker_of(broker, name)
+        if isinstance(broker_id, ErrorKind):
+            raise HeadraceError(broker_id, f"there is no broker {name!r}")
+        await broker.topics.alter_broker_configs(
+            broker_id, alterations, replace=replace, validate_only=dry_run
+        )
+    else:
+        raise HeadraceError(ErrorKind.INVALID_REQUEST, "only topics and brokers have configs here")

@@ -1,0 +1,135 @@
+"""Door: from a frame to the handler that declared its API. The table is built from `handlers/`, nothing is listed here.
+
+A handler module has KEY, VERSIONS and either `handle(call)` (may be a coroutine function) or, on the hot path,
+`handle_frame(...)`, which decodes and answers by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import pkgutil
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.core.errors import ErrorKind
+from headrace.kafka import handlers as handler_package
+from headrace.kafka.call import Call
+from headrace.kafka.connection import Connection, Slot
+from headrace.kafka.handlers import k18_api_versions
+from headrace.wire.api import API, ApiKey
+from headrace.wire.codec import decode, encode
+from headrace.wire.framing import RequestHeader, decode_request_header, encode_response
+from headrace.wire.primitives import ProtocolError
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+FrameHandler = Callable[["Broker", Connection, RequestHeader, memoryview, int], None]
+
+
+class Entry(NamedTuple):
+    key: int
+    min_version: int
+    max_version: int
+    lowest_advertised: int
+    """Below min_version for Produce only: librdkafka turns compression off unless version 0 is offered."""
+    handle: Callable[[Call], Any] | None
+    handle_frame: FrameHandler | None
+
+
+def _load() -> dict[int, Entry]:
+    table: dict[int, Entry] = {}
+    for module_info in pkgutil.iter_modules(handler_package.__path__):
+        module = importlib.import_module(f"{handler_package.__name__}.{module_info.name}")
+        low, high = module.VERSIONS
+        table[module.KEY] = Entry(
+            module.KEY,
+            low,
+            high,
+            getattr(module, "LOWEST_ADVERTISED", low),
+            getattr(module, "handle", None),
+            getattr(module, "handle_frame", None),
+        )
+    return dict(sorted(table.items()))
+
+
+TABLE: dict[int, Entry] = _load()
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.requests: dict[int, int] = dict.fromkeys(TABLE, 0)
+        broker.api_versions = [
+            (entry.key, entry.lowest_advertised, entry.max_version) for entry in TABLE.values()
+        ]
+
+    def handle(self, connection: Connection, frame: memoryview) -> bool:
+        """Execute one request; True when it is still deciding and the next request must wait for it."""
+        try:
+            header, position = decode_request_header(frame)
+            entry = TABLE.get(header.api_key)
+            if entry is None:
+                connection.fail(f"API key {header.api_key} is not served")
+                return False
+            self.requests[header.api_key] += 1
+            if not entry.min_version <= header.api_version <= entry.max_version:
+                self._unsupported(connection, header)
+                return False
+            if entry.handle_frame is not None:
+                entry.handle_frame(self._broker, connection, header, frame, position)
+                return False
+            request = decode(API[header.api_key].request, header.api_version, frame, position)
+            return self._call(entry, connection, header, request)
+        except ProtocolError as problem:
+            connection.fail(f"malformed request: {problem}")
+        except Exception:
+            log.exception("a request handler failed; closing the connection")
+            connection.close()
+        return False
+
+    def _call(self, entry: Entry, connection: Connection, header: RequestHeader, request: Any) -> bool:
+        assert entry.handle is not None
+        call = Call(
+            self._broker, request, header.api_version, header.client_id or "", connection.host, connection.id
+        )
+        slot = connection.open_slot()
+        result = entry.handle(call)
+        if inspect.isawaitable(result):
+            self._broker.runtime.spawn(
+                self._finish(connection, slot, header, result), f"api {header.api_key}"
+            )
+            return True
+        self._answer(slot, header, result)
+        return False
+
+    async def _finish(
+        self, connection: Connection, slot: Slot, header: RequestHeader, result: Awaitable[Any]
+    ) -> None:
+        try:
+            self._answer(slot, header, await result)
+        except Exception:
+            log.exception("a request handler failed; closing the connection")
+            connection.close()
+        else:
+            connection.request_done()
+
+    def _answer(self, slot: Slot, header: RequestHeader, response: Any) -> None:
+        key, version, correlation_id, _ = header
+        slot.send((encode_response(key, version, correlation_id, encode(response, version)),))
+
+    def _unsupported(self, connection: Connection, header: RequestHeader) -> None:
+        """KIP-511: only ApiVersions may be asked in a version we do not know, and it is answered in version 0."""
+        if header.api_key != ApiKey.API_VERSIONS:
+            name = API[header.api_key].name
+            connection.fail(f"{name} version {header.api_version} is not served")
+            return
+        response = k18_api_versions.listing(self._broker, 0, ErrorKind.UNSUPPORTED_VERSION)
+        self._answer(connection.open_slot(), header._replace(api_version=0), response)
+
+    def connection_closed(self, connection: Connection) -> None:
+        self._broker.connection_closed(connection.id)

@@ -1,0 +1,137 @@
+"""Door: Fetch (1), the other hot path. Whole batches as they lie in the file; an empty fetch parks.
+
+v7: sessions (KIP-227). v9: leader epochs. v12: flexible. v13: topic ids. v16: node endpoints (KIP-951).
+Not served: v18.
+"""
+
+from __future__ import annotations
+
+from headrace.broker.broker import Broker
+from headrace.broker.fetch import FetchRequest, FetchTarget, Got, fetch
+from headrace.broker.fetch_sessions import FetchSessions, Key, Opened, Wanted
+from headrace.broker.partition import Partition
+from headrace.core.errors import ErrorKind
+from headrace.core.limits import MAX_FETCH_BYTES
+from headrace.kafka.connection import Connection, Slot
+from headrace.kafka.leader_hints import endpoints_for, hint_for
+from headrace.wire import fetch as wire
+from headrace.wire.fetch_response import (
+    AbortedTransaction,
+    FetchPartitionResponse,
+    FetchResponse,
+    FetchTopicResponse,
+    encode_fetch_response,
+)
+from headrace.wire.framing import RequestHeader, encode_response_frame
+
+KEY = 1
+VERSIONS = (4, 17)
+
+BY_ID = 13
+
+
+def handle_frame(
+    broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
+) -> None:
+    version = header.api_version
+    request = wire.decode_fetch_request(frame, position, version)
+    slot = connection.open_slot()
+    by_id = version >= BY_ID
+    opened = broker.fetch_sessions.open(
+        request.session_id,
+        request.session_epoch,
+        by_id,
+        _wanted(broker, request, by_id),
+        _forgotten(request, by_id),
+        int.from_bytes(broker.runtime.random_bytes(4), "big") >> 1 or 1,
+        broker.runtime.clock.now_ms(),
+    )
+    if isinstance(opened, ErrorKind):
+        _send(slot, header, FetchResponse([], opened.kafka_code, 0))
+        return
+    targets = [FetchTarget(wanted, *_locate(broker, wanted, by_id)) for wanted in opened.wanted]
+    asked = FetchRequest(
+        targets,
+        request.min_bytes,
+        min(request.max_bytes, MAX_FETCH_BYTES),
+        request.max_wait_ms,
+        request.isolation_level == 1,
+    )
+    parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results))
+    if parked is not None:
+        connection.park(slot, parked.cancel)
+
+
+def _wanted(broker: Broker, request: wire.FetchRequest, by_id: bool) -> list[Wanted]:
+    wanted: list[Wanted] = []
+    for topic in request.topics:
+        name = topic.name
+        if by_id:
+            found = broker.image.topic_by_id(topic.topic_id)
+            name = "" if found is None else found.name
+        for part in topic.partitions:
+            entry = Wanted(name, topic.topic_id, part.partition)
+            entry.fetch_offset, entry.leader_epoch = part.fetch_offset, part.current_leader_epoch
+            entry.last_fetched_epoch, entry.log_start_offset = part.last_fetched_epoch, part.log_start_offset
+            entry.max_bytes = part.partition_max_bytes
+            wanted.append(entry)
+    return wanted
+
+
+def _forgotten(request: wire.FetchRequest, by_id: bool) -> list[Key]:
+    return [
+        (topic.topic_id if by_id else topic.name, partition)
+        for topic in request.forgotten_topics
+        for partition in topic.partitions
+    ]
+
+
+def _locate(broker: Broker, wanted: Wanted, by_id: bool) -> tuple[Partition | None, ErrorKind]:
+    if by_id:
+        topic = broker.image.topic_by_id(wanted.topic_id)
+        if topic is None:
+            return None, ErrorKind.UNKNOWN_TOPIC_ID
+        wanted.topic = topic.name
+    return broker.find_partition(wanted.topic, wanted.partition)
+
+
+def _answer(broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, results: list[Got]) -> None:
+    topics: dict[str | bytes, FetchTopicResponse] = {}
+    hints = []
+    with_data: list[Key] = []
+    for wanted, got in zip(opened.wanted, results, strict=True):
+        if got.data:
+            with_data.append(wanted.key)
+        if got.error is not ErrorKind.NONE:
+            broker.failed_fetches += 1
+        elif opened.incremental and not got.data and not wanted.has_news(got):
+            continue
+        wanted.told(got)
+        hint = hint_for(broker, wanted.topic, wanted.partition, got.error)
+        hints.append(hint)
+        row = FetchPartitionResponse(
+            wanted.partition,
+            got.error.kafka_code,
+            got.high_watermark,
+            got.last_stable_offset,
+            got.log_start_offset,
+            None if got.aborted is None else [AbortedTransaction(pid, first) for pid, first in got.aborted],
+            -1,
+            got.data,
+            None,
+            hint,
+        )
+        topic_key = wanted.key[0]
+        topic = topics.get(topic_key)
+        if topic is None:
+            topic = topics[topic_key] = FetchTopicResponse(wanted.topic, wanted.topic_id, [])
+        topic.partitions.append(row)
+    if opened.session is not None:
+        FetchSessions.answered(opened.session, with_data)
+    endpoints = endpoints_for(broker, hints)
+    _send(slot, header, FetchResponse(list(topics.values()), 0, opened.session_id, 0, endpoints))
+
+
+def _send(slot: Slot, header: RequestHeader, response: FetchResponse) -> None:
+    key, version, correlation_id, _ = header
+    slot.send(encode_response_frame(key, version, correlation_id, encode_fetch_response(response, version)))

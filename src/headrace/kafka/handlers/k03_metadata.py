@@ -1,0 +1,93 @@
+"""Door: Metadata (3): brokers, topics, partitions, leaders. Every broker answers with the same, full, stable list.
+
+v0: empty = all. v1: null = all, empty = none. v4: auto-create flag. v7: leader epochs. v10: topic ids. v12: lookup by id.
+"""
+
+from __future__ import annotations
+
+from headrace.cluster.image import Topic
+from headrace.cluster.state import NO_LEADER, PartitionState
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import ZERO_UUID, is_internal, topic_name_problem
+from headrace.kafka.call import Call
+from headrace.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+KEY = 3
+VERSIONS = (0, 13)
+
+
+async def handle(call: Call) -> MetadataResponse:
+    request: MetadataRequest = call.request
+    image = call.broker.image
+    every = request.topics is None or (call.version == 0 and not request.topics)
+    if every:
+        topics = [_row(call, topic) for topic in image.topics.values()]
+    else:
+        may_create = request.allow_auto_topic_creation or call.version < 4
+        topics = [await _named(call, entry, may_create) for entry in request.topics or ()]
+    controller = image.controller
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node.id, node.registration.host, node.registration.port, node.rack)
+            for node in call.broker.client_brokers()
+        ],
+        cluster_id=call.broker.cluster_id,
+        controller_id=-1 if controller is None else controller.broker_id,
+        topics=topics,
+    )
+
+
+async def _named(call: Call, entry: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+    image = call.broker.image
+    if entry.topic_id != ZERO_UUID:
+        topic = image.topic_by_id(entry.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_ID, None, entry.topic_id)
+        return _row(call, topic)
+    name = entry.name or ""
+    topic = image.topic(name)
+    if topic is not None:
+        return _row(call, topic)
+    if topic_name_problem(name) is not None:
+        return MetadataResponseTopic(ErrorKind.INVALID_TOPIC_EXCEPTION, name)
+    if may_create and call.broker.auto_create_topics and not is_internal(name):
+        try:
+            return _row(call, await call.broker.topics.auto_create(name))
+        except HeadraceError as problem:
+            return MetadataResponseTopic(problem.kind.kafka_code, name)
+    return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, name)
+
+
+def _row(call: Call, topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        ErrorKind.NONE,
+        topic.name,
+        topic.id,
+        topic.internal,
+        [
+            _partition(call, number, state)
+            for number, state in enumerate(topic.partitions)
+            if state is not None
+        ],
+    )
+
+
+def _partition(call: Call, number: int, state: PartitionState) -> MetadataResponsePartition:
+    image = call.broker.image
+    leaderless = state.leader == NO_LEADER
+    return MetadataResponsePartition(
+        ErrorKind.LEADER_NOT_AVAILABLE if leaderless else ErrorKind.NONE,
+        number,
+        state.leader,
+        state.leader_epoch,
+        list(state.replicas),
+        list(state.isr),
+        [replica for replica in state.replicas if not image.is_live(replica)],
+    )

@@ -1,0 +1,49 @@
+"""Door: DescribeGroups (15). v0 is what librdkafka's list_groups speaks. v6: an unknown group is an error."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.groups import commands
+from headrace.kafka.call import Call
+from headrace.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+KEY = 15
+VERSIONS = (0, 6)
+
+
+async def handle(call: Call) -> DescribeGroupsResponse:
+    request: DescribeGroupsRequest = call.request
+    return DescribeGroupsResponse(groups=[await _describe(call, group_id) for group_id in request.groups])
+
+
+async def _describe(call: Call, group_id: str) -> DescribedGroup:
+    try:
+        (group,) = await call.broker.groups.ask(
+            group_id, lambda waiter: commands.DescribeGroups(waiter, (group_id,), call.version >= 6)
+        )
+    except HeadraceError as problem:
+        group = commands.DescribedGroup(problem.kind, group_id)
+    return DescribedGroup(
+        error_code=group.error.kafka_code,
+        error_message=None if group.error is ErrorKind.NONE else group.message,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_data,
+        members=[
+            DescribedGroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata,
+                member.assignment,
+            )
+            for member in group.members
+        ],
+    )

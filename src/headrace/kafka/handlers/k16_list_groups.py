@@ -1,0 +1,27 @@
+"""Door: ListGroups (16): the groups this broker coordinates. v4: filter by state. v5: by type."""
+
+from __future__ import annotations
+
+from headrace.core.errors import HeadraceError
+from headrace.groups import commands
+from headrace.kafka.call import Call
+from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+KEY = 16
+VERSIONS = (0, 5)
+
+
+async def handle(call: Call) -> ListGroupsResponse:
+    request: ListGroupsRequest = call.request
+    states, types = frozenset(request.states_filter), frozenset(request.types_filter)
+    try:
+        answers = await call.broker.groups.ask_all(lambda waiter: commands.ListGroups(waiter, states, types))
+    except HeadraceError as problem:
+        return ListGroupsResponse(error_code=problem.kind.kafka_code)
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(group.group_id, group.protocol_type, group.state, group.group_type)
+            for answer in answers
+            for group in answer
+        ]
+    )

@@ -1,0 +1,71 @@
+"""Door: CreateTopics (19). v4: -1 means the broker's default. v5: the created topic is described. v7: topic ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headrace.cluster.configs import describe_topic
+from headrace.cluster.topics import CreateTopic
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.call import Call
+from headrace.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+KEY = 19
+VERSIONS = (2, 7)
+
+
+async def handle(call: Call) -> CreateTopicsResponse:
+    request: CreateTopicsRequest = call.request
+    seen = Counter(topic.name for topic in request.topics)
+    results = []
+    for name in dict.fromkeys(topic.name for topic in request.topics):
+        if seen[name] > 1:
+            results.append(
+                _failed(name, ErrorKind.INVALID_REQUEST, "the topic is named twice in one request")
+            )
+            continue
+        topic = next(entry for entry in request.topics if entry.name == name)
+        results.append(await _create(call, topic, request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+    duplicates = [name for name, count in Counter(entry.name for entry in topic.configs).items() if count > 1]
+    if duplicates:
+        return _failed(topic.name, ErrorKind.INVALID_CONFIG, f"{duplicates[0]} is given twice")
+    numbers = [entry.partition_index for entry in topic.assignments]
+    if len(set(numbers)) != len(numbers):
+        return _failed(topic.name, ErrorKind.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+    wanted = CreateTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments},
+        configs={entry.name: entry.value for entry in topic.configs},
+    )
+    try:
+        created = await call.broker.topics.create(wanted, validate_only=validate_only)
+    except HeadraceError as problem:
+        return _failed(topic.name, problem.kind, problem.detail)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=created.topic_id,
+        error_code=ErrorKind.NONE,
+        error_message=None,
+        num_partitions=created.partitions,
+        replication_factor=created.replication_factor,
+        configs=[
+            CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
+            for entry in describe_topic(created.configs, call.broker.image.layers())
+        ],
+    )
+
+
+def _failed(name: str, kind: ErrorKind, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=kind.kafka_code, error_message=message, configs=[])

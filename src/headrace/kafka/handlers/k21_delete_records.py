@@ -1,0 +1,37 @@
+"""Door: DeleteRecords (21): forget everything below an offset; -1 means up to the high watermark."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.call import Call
+from headrace.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+KEY = 21
+VERSIONS = (0, 2)
+
+
+async def handle(call: Call) -> DeleteRecordsResponse:
+    request: DeleteRecordsRequest = call.request
+    topics = []
+    for topic in request.topics:
+        rows = [
+            await _delete(call, topic.name, entry.partition_index, entry.offset) for entry in topic.partitions
+        ]
+        topics.append(DeleteRecordsTopicResult(topic.name, rows))
+    return DeleteRecordsResponse(topics=topics)
+
+
+async def _delete(call: Call, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+    partition, error = call.broker.find_partition(topic, index)
+    if partition is None:
+        return DeleteRecordsPartitionResult(index, -1, error.kafka_code)
+    try:
+        start = await call.broker.delete_records(partition, offset)
+    except HeadraceError as problem:
+        return DeleteRecordsPartitionResult(index, -1, problem.kind.kafka_code)
+    return DeleteRecordsPartitionResult(index, start, ErrorKind.NONE)

@@ -1,0 +1,38 @@
+"""Door: OffsetForLeaderEpoch (23): where an epoch ended, so that a reader can tell truncated data. librdkafka: v2."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind
+from headrace.kafka.call import Call
+from headrace.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+KEY = 23
+VERSIONS = (2, 4)
+
+
+def handle(call: Call) -> OffsetForLeaderEpochResponse:
+    request: OffsetForLeaderEpochRequest = call.request
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [_find(call, topic.topic, entry) for entry in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _find(call: Call, topic: str, entry: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition, error = call.broker.find_partition(topic, entry.partition)
+    if partition is not None:
+        error = partition.epoch_refusal(entry.current_leader_epoch)
+    if partition is None or error is not ErrorKind.NONE:
+        return EpochEndOffset(error.kafka_code, entry.partition)
+    epoch, end = partition.log.epochs.epoch_end(entry.leader_epoch, partition.high_watermark)
+    return EpochEndOffset(ErrorKind.NONE, entry.partition, epoch, end)

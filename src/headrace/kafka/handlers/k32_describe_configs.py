@@ -1,0 +1,73 @@
+"""Door: DescribeConfigs (32): every config with its default, source, synonyms and words. v3: type and documentation."""
+
+from __future__ import annotations
+
+from headrace.cluster.configs import ConfigEntry, describe_broker, describe_topic
+from headrace.core.errors import ErrorKind
+from headrace.kafka.call import Call
+from headrace.kafka.config_resources import ResourceType, broker_of
+from headrace.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+KEY = 32
+VERSIONS = (1, 4)
+
+
+def handle(call: Call) -> DescribeConfigsResponse:
+    request: DescribeConfigsRequest = call.request
+    return DescribeConfigsResponse(results=[_describe(call, resource) for resource in request.resources])
+
+
+def _describe(call: Call, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    image = call.broker.image
+    names = resource.configuration_keys
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = image.topic(resource.resource_name)
+        if topic is None:
+            return _failed(resource, ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        return _result(call, resource, describe_topic(topic.configs, image.layers(), names))
+    if resource.resource_type == ResourceType.BROKER:
+        broker_id = broker_of(call.broker, resource.resource_name)
+        if broker_id is ErrorKind.INVALID_REQUEST:
+            return _failed(
+                resource, ErrorKind.INVALID_REQUEST, f"there is no broker {resource.resource_name!r}"
+            )
+        return _result(call, resource, describe_broker(image.layers(broker_id), names))
+    return _failed(resource, ErrorKind.INVALID_REQUEST, "only topics and brokers have configs here")
+
+
+def _result(
+    call: Call, resource: DescribeConfigsResource, entries: list[ConfigEntry]
+) -> DescribeConfigsResult:
+    request: DescribeConfigsRequest = call.request
+    return DescribeConfigsResult(
+        ErrorKind.NONE,
+        None,
+        resource.resource_type,
+        resource.resource_name,
+        [
+            DescribeConfigsResourceResult(
+                entry.name,
+                entry.value,
+                entry.read_only,
+                entry.source,
+                entry.sensitive,
+                [DescribeConfigsSynonym(*synonym) for synonym in entry.synonyms]
+                if request.include_synonyms
+                else [],
+                entry.type,
+                entry.documentation if request.include_documentation else None,
+            )
+            for entry in entries
+        ],
+    )
+
+
+def _failed(resource: DescribeConfigsResource, kind: ErrorKind, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(kind.kafka_code, message, resource.resource_type, resource.resource_name, [])

@@ -1,0 +1,43 @@
+"""Door: AlterConfigs (33): replaces all overrides of a resource with those given."""
+
+from __future__ import annotations
+
+from headrace.cluster.configs import Alteration, AlterOp
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.call import Call
+from headrace.kafka.config_resources import alter
+from headrace.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+KEY = 33
+VERSIONS = (0, 2)
+
+
+async def handle(call: Call) -> AlterConfigsResponse:
+    request: AlterConfigsRequest = call.request
+    return AlterConfigsResponse(
+        responses=[await _alter(call, resource, request.validate_only) for resource in request.resources]
+    )
+
+
+async def _alter(call: Call, resource: AlterConfigsResource, dry_run: bool) -> AlterConfigsResourceResponse:
+    alterations = [Alteration(entry.name, AlterOp.SET, entry.value) for entry in resource.configs]
+    kind, message = ErrorKind.NONE, None
+    try:
+        await alter(
+            call.broker,
+            resource.resource_type,
+            resource.resource_name,
+            alterations,
+            replace=True,
+            dry_run=dry_run,
+        )
+    except HeadraceError as problem:
+        kind, message = problem.kind, problem.detail
+    return AlterConfigsResourceResponse(
+        kind.kafka_code, message, resource.resource_type, resource.resource_name
+    )

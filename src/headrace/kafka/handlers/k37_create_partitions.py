@@ -1,0 +1,33 @@
+"""Door: CreatePartitions (37). Partitions only grow; one entry per topic comes back."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.call import Call
+from headrace.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+KEY = 37
+VERSIONS = (0, 3)
+
+
+async def handle(call: Call) -> CreatePartitionsResponse:
+    request: CreatePartitionsRequest = call.request
+    return CreatePartitionsResponse(
+        results=[await _grow(call, topic, request.validate_only) for topic in request.topics]
+    )
+
+
+async def _grow(call: Call, topic: CreatePartitionsTopic, validate_only: bool) -> CreatePartitionsTopicResult:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [tuple(entry.broker_ids) for entry in topic.assignments]
+    try:
+        await call.broker.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
+    except HeadraceError as problem:
+        return CreatePartitionsTopicResult(topic.name, problem.kind.kafka_code, problem.detail)
+    return CreatePartitionsTopicResult(topic.name, ErrorKind.NONE, None)

@@ -1,0 +1,30 @@
+"""Door: DeleteGroups (42)."""
+
+from __future__ import annotations
+
+from headrace.core.errors import HeadraceError
+from headrace.groups import commands
+from headrace.kafka.call import Call
+from headrace.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+KEY = 42
+VERSIONS = (0, 2)
+
+
+async def handle(call: Call) -> DeleteGroupsResponse:
+    request: DeleteGroupsRequest = call.request
+    return DeleteGroupsResponse(results=[await _delete(call, group_id) for group_id in request.groups_names])
+
+
+async def _delete(call: Call, group_id: str) -> DeletableGroupResult:
+    try:
+        (result,) = await call.broker.groups.ask(
+            group_id, lambda waiter: commands.DeleteGroups(waiter, (group_id,))
+        )
+    except HeadraceError as problem:
+        return DeletableGroupResult(group_id, problem.kind.kafka_code)
+    return DeletableGroupResult(group_id, result.error.kafka_code)

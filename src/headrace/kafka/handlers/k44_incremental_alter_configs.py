@@ -1,0 +1,53 @@
+"""Door: IncrementalAlterConfigs (44): set, delete, append to and subtract from single configs."""
+
+from __future__ import annotations
+
+from headrace.cluster.configs import Alteration, AlterOp
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.call import Call
+from headrace.kafka.config_resources import alter
+from headrace.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+KEY = 44
+VERSIONS = (0, 1)
+
+
+async def handle(call: Call) -> IncrementalAlterConfigsResponse:
+    request: IncrementalAlterConfigsRequest = call.request
+    return IncrementalAlterConfigsResponse(
+        responses=[await _alter(call, resource, request.validate_only) for resource in request.resources]
+    )
+
+
+async def _alter(call: Call, resource: AlterConfigsResource, dry_run: bool) -> AlterConfigsResourceResponse:
+    kind, message = ErrorKind.NONE, None
+    try:
+        alterations = [
+            Alteration(entry.name, _operation(entry.config_operation), entry.value)
+            for entry in resource.configs
+        ]
+        await alter(
+            call.broker,
+            resource.resource_type,
+            resource.resource_name,
+            alterations,
+            replace=False,
+            dry_run=dry_run,
+        )
+    except HeadraceError as problem:
+        kind, message = problem.kind, problem.detail
+    return AlterConfigsResourceResponse(
+        kind.kafka_code, message, resource.resource_type, resource.resource_name
+    )
+
+
+def _operation(number: int) -> AlterOp:
+    try:
+        return AlterOp(number)
+    except ValueError:
+        raise HeadraceError(ErrorKind.INVALID_REQUEST, f"{number} is not a config operation") from None

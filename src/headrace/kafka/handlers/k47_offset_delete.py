@@ -1,0 +1,47 @@
+"""Door: OffsetDelete (47): forget committed offsets of partitions the group is not subscribed to."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.groups.commands import DeleteOffsets, DeleteOffsetsResult
+from headrace.kafka.call import Call
+from headrace.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+KEY = 47
+VERSIONS = (0, 0)
+
+
+async def handle(call: Call) -> OffsetDeleteResponse:
+    request: OffsetDeleteRequest = call.request
+    partitions = tuple(
+        (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
+    )
+    try:
+        result: DeleteOffsetsResult = await call.broker.groups.ask(
+            request.group_id, lambda waiter: DeleteOffsets(waiter, request.group_id, partitions)
+        )
+    except HeadraceError as problem:
+        result = DeleteOffsetsResult(problem.kind)
+    if result.error is not ErrorKind.NONE:
+        return OffsetDeleteResponse(error_code=result.error.kafka_code)
+    errors = {(outcome.topic, outcome.partition): outcome.error for outcome in result.partitions}
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                topic.name,
+                [
+                    OffsetDeleteResponsePartition(
+                        entry.partition_index,
+                        errors.get((topic.name, entry.partition_index), ErrorKind.NONE).kafka_code,
+                    )
+                    for entry in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,76 @@
+"""Door: DescribeTopicPartitions (75): topics page by page. Java's admin client and Spark use it when it is there."""
+
+from __future__ import annotations
+
+from headrace.cluster.image import Topic
+from headrace.core.errors import ErrorKind
+from headrace.kafka.call import Call
+from headrace.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+KEY = 75
+VERSIONS = (0, 0)
+
+MAX_PARTITIONS = 2000
+
+
+def handle(call: Call) -> DescribeTopicPartitionsResponse:
+    request: DescribeTopicPartitionsRequest = call.request
+    image = call.broker.image
+    names = sorted({topic.name for topic in request.topics} or set(image.topics))
+    first = 0
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        first = max(0, request.cursor.partition_index)
+    left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        start = first if request.cursor is not None and name == request.cursor.topic_name else 0
+        topic = image.topic(name)
+        if left <= 0:
+            response.next_cursor = Cursor(name, start)
+            break
+        if topic is None:
+            response.topics.append(
+                DescribeTopicPartitionsResponseTopic(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, name)
+            )
+            continue
+        end = min(len(topic.partitions), start + left)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                ErrorKind.NONE, name, topic.id, topic.internal, _rows(call, topic, start, end)
+            )
+        )
+        left -= end - start
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(name, end)
+            break
+    return response
+
+
+def _rows(call: Call, topic: Topic, start: int, end: int) -> list[DescribeTopicPartitionsResponsePartition]:
+    rows = []
+    for number in range(start, end):
+        state = topic.partitions[number]
+        if state is None:
+            continue
+        rows.append(
+            DescribeTopicPartitionsResponsePartition(
+                ErrorKind.LEADER_NOT_AVAILABLE if state.leader < 0 else ErrorKind.NONE,
+                number,
+                state.leader,
+                state.leader_epoch,
+                list(state.replicas),
+                list(state.isr),
+                # Never null: Java's admin client trips over a null list.
+                list(state.elr),
+                [],
+                [replica for replica in state.replicas if not call.broker.image.is_live(replica)],
+            )
+        )
+    return rows

@@ -1,0 +1,106 @@
+"""Driver: the listening socket of the Kafka door, its connections, and the limits they share (X8, X9, X13, X14)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any
+
+from headrace.broker.broker import Broker
+from headrace.core import limits
+from headrace.kafka.connection import Connection
+from headrace.kafka.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 5.0
+WARNINGS_PER_SWEEP = 20
+
+
+class KafkaServer:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.clock = broker.runtime.clock
+        self.max_frame_bytes = limits.MAX_FRAME_BYTES
+        self.connections: set[Connection] = set()
+        self.dispatcher = Dispatcher(broker)
+        self.handle = self.dispatcher.handle
+        self._per_host: Counter[str] = Counter()
+        self._held_bytes = 0
+        self._server: asyncio.AbstractServer | None = None
+        self._next_id = 0
+        self._warnings = 0
+
+    async def bind(self, host: str, port: int) -> int:
+        """Reserve the port (the system chooses one when 0 is asked for); connections wait until `serve`."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connect, host, port, backlog=1024, start_serving=False)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def serve(self) -> None:
+        assert self._server is not None
+        await self._server.start_serving()
+        self.broker.runtime.spawn(self._sweep(), "close stale connections")
+
+    def _connect(self) -> Connection:
+        self._next_id += 1
+        return Connection(self, self._next_id)
+
+    def admit(self, connection: Connection) -> bool:
+        if (
+            len(self.connections) >= limits.MAX_CONNECTIONS
+            or self._per_host[connection.host] >= limits.MAX_CONNECTIONS_PER_IP
+        ):
+            self.warn(f"refusing a connection from {connection.host}: too many are open")
+            return False
+        self.connections.add(connection)
+        self._per_host[connection.host] += 1
+        return True
+
+    def forget(self, connection: Connection, held_bytes: int) -> None:
+        self.hold(-held_bytes)
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._per_host[connection.host] -= 1
+            if not self._per_host[connection.host]:
+                del self._per_host[connection.host]
+            self.dispatcher.connection_closed(connection)
+
+    def hold(self, size: int) -> None:
+        """Bytes of requests that wait their turn, over all connections (X9)."""
+        self._held_bytes += size
+
+    @property
+    def over_budget(self) -> bool:
+        return self._held_bytes > limits.MAX_INFLIGHT_REQUEST_BYTES
+
+    def warn(self, message: str) -> None:
+        self._warnings += 1
+        if self._warnings <= WARNINGS_PER_SWEEP:
+            # Client-made text goes through repr so that it can't forge log lines (X28).
+            log.warning("%s", message.encode("unicode_escape").decode("ascii"))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            if self._warnings > WARNINGS_PER_SWEEP:
+                log.warning(
+                    "%d more warnings about connections were left out", self._warnings - WARNINGS_PER_SWEEP
+                )
+            self._warnings = 0
+            now_ms = self.clock.now_ms()
+            for connection in list(self.connections):
+                if (reason := connection.stale(now_ms)) is not None:
+                    log.info("closing %s: %s", connection.host, reason)
+                    connection.close()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+
+    def stats(self) -> dict[str, Any]:
+        return {"connections": len(self.connections), "held_bytes": self._held_bytes}

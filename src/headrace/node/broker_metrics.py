@@ -1,0 +1,172 @@
+"""Driver: the broker's numbers under the names dashboards already know (kafka_exporter and the usual JMX ones).
+
+Counters are plain integers on the hot path; everything is put into families only when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.broker.broker import Broker
+from headrace.core.ids import is_internal
+from headrace.core.measures import Family, FamilyKind, Sample
+from headrace.kafka.server import KafkaServer
+from headrace.wire.api import API
+
+
+class Series:
+    """One metric name while its series are gathered."""
+
+    def __init__(self, kind: FamilyKind, name: str, text: str) -> None:
+        self._kind: FamilyKind = kind
+        self._name = name
+        self._text = text
+        self._samples: list[Sample] = []
+
+    def add(self, value: float, **labels: str) -> Series:
+        self._samples.append(Sample(tuple(labels.items()), value))
+        return self
+
+    @property
+    def family(self) -> Family:
+        return Family(self._name, self._kind, self._text, self._samples)
+
+
+def gauge(name: str, text: str, *values: float) -> Series:
+    return _series("gauge", name, text, values)
+
+
+def counter(name: str, text: str, *values: float) -> Series:
+    return _series("counter", name, text, values)
+
+
+def _series(kind: FamilyKind, name: str, text: str, values: tuple[float, ...]) -> Series:
+    series = Series(kind, name, text)
+    for value in values:
+        series.add(value)
+    return series
+
+
+class BrokerMetrics:
+    def __init__(self, broker: Broker, kafka: KafkaServer) -> None:
+        self._broker = broker
+        self._kafka = kafka
+
+    def collect(self) -> Iterable[Family]:
+        for part in (self._cluster, self._partitions, self._groups, self._broker_totals):
+            for series in part():
+                yield series.family
+
+    def _cluster(self) -> Iterator[Series]:
+        image = self._broker.image
+        nodes = image.live_brokers()
+        yield gauge("kafka_brokers", "Brokers in the cluster.", len(nodes))
+        info = gauge("kafka_broker_info", "Each broker and its address.")
+        for node in nodes:
+            address = f"{node.registration.host}:{node.registration.port}"
+            info.add(1, id=str(node.id), address=address)
+        yield info
+        counts = gauge("kafka_topic_partitions", "Partitions of the topic.")
+        for topic in image.topics.values():
+            counts.add(len(topic.partitions), topic=topic.name)
+        yield counts
+        active = image.controller is not None and image.controller.broker_id == self._broker.node_id
+        yield gauge(
+            "kafka_controller_kafkacontroller_activecontrollercount", "1 on the controller.", int(active)
+        )
+
+    def _partitions(self) -> Iterator[Series]:
+        names = {
+            "current_offset": "High watermark.",
+            "oldest_offset": "First offset there is.",
+            "leader": "Broker that leads.",
+            "leader_is_preferred": "1 when the preferred replica leads.",
+            "replicas": "Replicas.",
+            "in_sync_replica": "Replicas in sync.",
+            "under_replicated_partition": "1 when a replica is not in sync.",
+        }
+        families = {name: gauge(f"kafka_topic_partition_{name}", text) for name, text in names.items()}
+        under = 0
+        for topic, number, state in self._broker.image.all_partitions():
+            labels = {"topic": topic.name, "partition": str(number)}
+            lacking = len(state.isr) < len(state.replicas)
+            under += lacking
+            families["leader"].add(state.leader, **labels)
+            families["leader_is_preferred"].add(int(state.leader == state.replicas[0]), **labels)
+            families["replicas"].add(len(state.replicas), **labels)
+            families["in_sync_replica"].add(len(state.isr), **labels)
+            families["under_replicated_partition"].add(int(lacking), **labels)
+            partition = self._broker.partitions.get((topic.name, number))
+            if partition is not None:
+                families["current_offset"].add(partition.high_watermark, **labels)
+                families["oldest_offset"].add(partition.log.start_offset, **labels)
+        yield from families.values()
+        yield gauge(
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            "Partitions with a replica out of sync.",
+            under,
+        )
+
+    def _groups(self) -> Iterator[Series]:
+        offsets = gauge("kafka_consumergroup_current_offset", "Committed offset of the group.")
+        sums = gauge(
+            "kafka_consumergroup_current_offset_sum", "Committed offsets over all partitions of the topic."
+        )
+        lags = gauge("kafka_consumergroup_lag", "Records the group has not committed yet.")
+        lag_sums = gauge("kafka_consumergroup_lag_sum", "Lag over all partitions of the topic.")
+        members = gauge("kafka_consumergroup_members", "Members of the group.")
+        for group in self._broker.groups.overview():
+            members.add(group.members, consumergroup=group.group_id)
+            totals: dict[str, list[int]] = {}
+            for topic, number, offset in group.offsets:
+                labels = {"consumergroup": group.group_id, "topic": topic, "partition": str(number)}
+                partition = self._broker.partitions.get((topic, number))
+                lag = max(0, partition.high_watermark - offset) if partition is not None else 0
+                offsets.add(offset, **labels)
+                lags.add(lag, **labels)
+                total = totals.setdefault(topic, [0, 0])
+                total[0] += offset
+                total[1] += lag
+            for topic, (offset, lag) in totals.items():
+                sums.add(offset, consumergroup=group.group_id, topic=topic)
+                lag_sums.add(lag, consumergroup=group.group_id, topic=topic)
+        yield from (offsets, sums, lags, lag_sums, members)
+
+    def _broker_totals(self) -> Iterator[Series]:
+        prefix = "kafka_server_brokertopicmetrics_"
+        messages = counter(f"{prefix}messagesin_total", "Records appended.")
+        bytes_in = counter(f"{prefix}bytesin_total", "Bytes appended.")
+        bytes_out = counter(f"{prefix}bytesout_total", "Bytes read by clients.")
+        totals: dict[str, list[int]] = {}
+        leaders = 0
+        for (topic, _), partition in self._broker.partitions.items():
+            leaders += partition.is_leader
+            if is_internal(topic):
+                continue
+            total = totals.setdefault(topic, [0, 0, 0])
+            total[0] += partition.messages_in
+            total[1] += partition.bytes_in
+            total[2] += partition.bytes_out
+        for topic, (count, size_in, size_out) in totals.items():
+            messages.add(count, topic=topic)
+            bytes_in.add(size_in, topic=topic)
+            bytes_out.add(size_out, topic=topic)
+        yield from (messages, bytes_in, bytes_out)
+        broker = self._broker
+        yield counter(f"{prefix}failedproducerequests_total", "Batches refused.", broker.failed_produces)
+        yield counter(
+            f"{prefix}failedfetchrequests_total", "Fetches of a partition refused.", broker.failed_fetches
+        )
+        manager = "kafka_server_replicamanager_"
+        yield gauge(f"{manager}partitioncount", "Replicas on this broker.", len(broker.partitions))
+        yield gauge(f"{manager}leadercount", "Partitions this broker leads.", leaders)
+        yield gauge(
+            f"{manager}offlinereplicacount", "Replicas that can't be opened.", len(broker.replicas.offline)
+        )
+        requests = counter("mq_requests_total", "Requests by API.")
+        for key, count in self._kafka.dispatcher.requests.items():
+            if count:
+                requests.add(count, protocol="kafka", api=API[key].name)
+        yield requests
+        yield gauge("mq_connections", "Open connections.").add(len(self._kafka.connections), protocol="kafka")
+        yield counter("mq_flush_rounds_total", "Group commits.", broker.flusher.rounds)

@@ -1,0 +1,108 @@
+"""Driver: this broker's place in the cluster: registration, its lease, and coming back after losing it.
+
+R6: the keep-alive is sent by the main loop, and only while the disk makes progress, so a half-dead broker does not
+look alive. R8: the lease says when others notice; what is legal is decided by epochs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from headrace.broker.metadata import Metadata
+from headrace.broker.runtime import Runtime
+from headrace.cluster.membership import PreviousLife, register
+from headrace.cluster.state import Registration
+from headrace.coordinator.lease import LeaseTerm
+from headrace.coordinator.port import Coordinator, CoordinatorError
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import Rejected
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 0.2
+ATTEMPTS = 20
+
+
+class Membership:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        registration: Registration,
+        *,
+        ttl_ms: int,
+        durable: bool,
+        making_progress: Callable[[], bool],
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._coordinator: Coordinator = metadata.coordinator
+        self._registration = registration
+        self._ttl_ms = ttl_ms
+        self._durable = durable
+        self._making_progress = making_progress
+        self.term: LeaseTerm | None = None
+        self.broker_epoch = 0
+        self.on_registered: list[Callable[[int, int], None]] = []
+        """Called with (broker epoch, lease id) after each registration."""
+
+    async def register(self, previous: PreviousLife | None) -> None:
+        """Join, fenced. The controller lets us in once nobody counts on our earlier life (R4)."""
+        broker_id = self._metadata.image.broker_id
+        for _ in range(ATTEMPTS):
+            sent_ms = self._runtime.clock.now_ms()
+            lease = await self._coordinator.grant(self._ttl_ms)
+            await self._metadata.load()
+            change = register(
+                self._metadata.image,
+                broker_id,
+                self._registration,
+                lease=lease.id,
+                previous=previous,
+                durable=self._durable,
+            )
+            if isinstance(change, Rejected):
+                await self._coordinator.revoke(lease.id)
+                raise HeadraceError(change.kind, change.detail)
+            result = await self._metadata.commit(change)
+            if result.succeeded:
+                self.term = LeaseTerm(lease, sent_ms)
+                self.broker_epoch = result.revision
+                for callback in self.on_registered:
+                    callback(result.revision, lease.id)
+                return
+            await self._coordinator.revoke(lease.id)
+            await asyncio.sleep(RETRY_S)
+        raise HeadraceError(ErrorKind.BROKER_NOT_AVAILABLE, "could not register with the coordinator")
+
+    async def keep_alive(self) -> None:
+        """For ever: renew the lease, and register again when it was lost."""
+        while True:
+            term = self.term
+            assert term is not None
+            now_ms = self._runtime.clock.now_ms()
+            await asyncio.sleep(max(0.02, (term.keep_alive_at_ms - now_ms) / 1000))
+            if not self._making_progress():
+                log.error("the disk makes no progress: not renewing the lease (R6)")
+                continue
+            sent_ms = self._runtime.clock.now_ms()
+            try:
+                async with asyncio.timeout(term.keep_alive_timeout_ms / 1000):
+                    term.answered(sent_ms, await self._coordinator.keep_alive(term.lease_id))
+                if term.lost:
+                    log.warning("the lease was lost; registering again")
+                    await self.register(None)
+            except (CoordinatorError, HeadraceError, TimeoutError) as problem:
+                log.warning("keep-alive: %s", problem or "no answer in time")
+                await asyncio.sleep(RETRY_S)
+
+    async def leave(self) -> None:
+        """End the lease now, so that nobody has to wait for it."""
+        if self.term is not None:
+            try:
+                async with asyncio.timeout(2):
+                    await self._coordinator.revoke(self.term.lease_id)
+            except (CoordinatorError, TimeoutError):
+                log.info("the lease will end by itself")

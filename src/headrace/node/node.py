@@ -1,0 +1,256 @@
+"""Driver: one broker process: wires the parts, starts them in a safe order, stops them in the reverse one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from pathlib import Path
+
+from headrace import __version__
+from headrace.broker.broker import Broker, BrokerOptions
+from headrace.broker.controller import Controller
+from headrace.broker.housekeeping import Housekeeping
+from headrace.broker.metadata import Metadata
+from headrace.broker.runtime import Runtime
+from headrace.cluster import keys
+from headrace.cluster.changes import Change, Put, absent
+from headrace.cluster.image import ClusterImage
+from headrace.cluster.membership import PreviousLife, announce_stop
+from headrace.cluster.state import ClusterState, Registration, encode
+from headrace.coordinator.opening import open_coordinator
+from headrace.coordinator.port import Coordinator, CoordinatorError
+from headrace.core.errors import HeadraceError
+from headrace.groups.config import GroupConfig
+from headrace.http.health import HealthDoor
+from headrace.http.metrics import MetricsDoor, Registry
+from headrace.http.router import Router
+from headrace.http.server import HttpServer
+from headrace.kafka.server import KafkaServer
+from headrace.node.broker_metrics import BrokerMetrics
+from headrace.node.data_directory import DataDirectory, DirectoryLock, NodeRecord
+from headrace.node.membership import Membership
+from headrace.node.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LEASE_MS = 6_000
+READY_S = 60.0
+STALLED_DISK_MS = 10_000
+
+
+class Node:
+    def __init__(self, settings: Settings, runtime: Runtime, coordinator: Coordinator | None = None) -> None:
+        self.settings = settings
+        self.runtime = runtime
+        self.kafka_port = 0
+        self.http_port = 0
+        self.ready = False
+        self._given_coordinator = coordinator
+        self._directory = DataDirectory(runtime.fs, str(settings.directory()))
+        self._lock: DirectoryLock | None = None
+
+    # -- start -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        settings = self.settings
+        self._coordinator = self._given_coordinator or await self._open_coordinator()
+        image = ClusterImage(settings.node_id, static_configs(settings))
+        self.metadata = Metadata(self.runtime, self._coordinator, image)
+        await self.metadata.load()
+        await self._found_cluster()
+        self.broker = Broker(self.runtime, self.metadata, self._options())
+        self._make_doors()
+        record = await self._previous_record()
+        # R33: the marker is taken away before any log is opened.
+        clean_epoch = self._directory.take_clean_marker()
+        previous = None
+        if record is not None:
+            previous = PreviousLife(record.broker_epoch, clean_epoch == record.broker_epoch)
+        self.broker.replicas.quarantine_unknown()
+        # Ports are bound first, because the registration names them; requests are answered once we are ready.
+        self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
+        _, self.http_port = await self.http.start(settings.host, settings.http_port)
+        await self._join(previous)
+        await self._become_ready()
+        await self.kafka.serve()
+        self.ready = True
+
+    async def _open_coordinator(self) -> Coordinator:
+        settings = self.settings
+        if settings.coordinator:
+            url = settings.coordinator
+        elif settings.ephemeral:
+            url = "memory:"
+        else:
+            url = f"sqlite://{Path(self._directory.path).absolute()}/coordinator.db"
+        return await open_coordinator(
+            url,
+            clock=self.runtime.clock,
+            run_blocking=self.runtime.run_blocking,
+            token_bytes=self.runtime.random_bytes,
+        )
+
+    async def _found_cluster(self) -> None:
+        """The first broker names the cluster; everybody after it finds the name."""
+        while self.metadata.image.cluster is None:
+            cluster_id = str(uuid.UUID(bytes=self.runtime.random_bytes(16), version=4))
+            state = ClusterState(cluster_id, self.runtime.clock.wall_ms())
+            change = Change(
+                (absent(keys.CLUSTER),), (Put(keys.CLUSTER, encode(state)),), "the cluster is founded"
+            )
+            await self.metadata.commit(change, wait=False)
+            await self.metadata.load()
+
+    async def _previous_record(self) -> NodeRecord | None:
+        if self.settings.ephemeral:
+            return None
+        record = self._directory.read_record()
+        cluster = self.metadata.image.cluster
+        assert cluster is not None
+        self._directory.check(record, cluster.cluster_id, self.settings.node_id)
+        if record is not None and record.lease:
+            # The lock on the directory proves that our earlier life is over: nobody has to wait for its lease.
+            try:
+                await self._coordinator.revoke(record.lease)
+                await self.metadata.load()
+            except CoordinatorError as problem:
+                log.info("the lease of the earlier life will end by itself: %s", problem)
+        return record
+
+    def _options(self) -> BrokerOptions:
+        settings = self.settings
+        return BrokerOptions(
+            log_dir=self._directory.topics,
+            ephemeral=settings.ephemeral,
+            repair=settings.repair,
+            auto_create_topics=settings.auto_create_topics,
+            offsets_partitions=settings.offsets_partitions,
+            internal_replication_factor=max(3, settings.default_replication_factor),
+            groups=GroupConfig(
+                min_session_timeout_ms=settings.group_min_session_timeout_ms,
+                max_session_timeout_ms=settings.group_max_session_timeout_ms,
+                initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+            ),
+        )
+
+    def _make_doors(self) -> None:
+        self.kafka = KafkaServer(self.broker)
+        router = Router()
+        registry = Registry()
+        registry.add(BrokerMetrics(self.broker, self.kafka))
+        HealthDoor(ready={"broker": self._not_ready, "log": self._disk_trouble}).mount(router)
+        MetricsDoor(registry).mount(router)
+        self.http = HttpServer(
+            router, self.runtime.clock, request_id_prefix=self.runtime.random_bytes(4).hex()
+        )
+        registry.add(self.http)
+
+    def _not_ready(self) -> str | None:
+        return None if self.ready else "starting"
+
+    def _disk_trouble(self) -> str | None:
+        failure = self.broker.flusher.failure
+        return None if failure is None else f"the log directory failed: {failure}"
+
+    async def _join(self, previous: PreviousLife | None) -> None:
+        settings = self.settings
+        host = settings.advertised_host or settings.host
+        registration = Registration(
+            host=host,
+            port=self.kafka_port,
+            http_host=host,
+            http_port=self.http_port,
+            incarnation=self.runtime.random_bytes(16).hex(),
+            rack=settings.rack or None,
+            version=__version__,
+            started_ms=self.runtime.clock.wall_ms(),
+        )
+        self.membership = Membership(
+            self.runtime,
+            self.metadata,
+            registration,
+            ttl_ms=LEASE_MS,
+            durable=settings.flush == "commit",
+            making_progress=self._disk_moves,
+        )
+        self.controller = Controller(self.metadata, settings.node_id)
+        self.membership.on_registered.append(self._registered)
+        self.metadata.start()
+        await self.membership.register(previous)
+
+    def _registered(self, broker_epoch: int, lease: int) -> None:
+        if not self.settings.ephemeral:
+            # R33: on disk before the logs are used, so that the next life can tell whose marker it finds.
+            self._directory.write_record(
+                NodeRecord(self.broker.cluster_id, self.settings.node_id, broker_epoch, lease)
+            )
+        self.broker.replicas.broker_epoch = broker_epoch
+        self.controller.registered(broker_epoch, lease)
+
+    def _disk_moves(self) -> bool:
+        started_ms = self.broker.flusher.sync_started_ms
+        return started_ms is None or self.runtime.clock.now_ms() - started_ms < STALLED_DISK_MS
+
+    async def _become_ready(self) -> None:
+        spawn = self.runtime.spawn
+        spawn(self.membership.keep_alive(), "keep the lease")
+        spawn(self.controller.run(), "controller")
+        spawn(self.broker.replicas.run(), "follow the image")
+        spawn(self.broker.flusher.run(), "group commit")
+        self.housekeeping = Housekeeping(self.runtime, self.broker)
+        spawn(self.housekeeping.run(), "housekeeping")
+        await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
+        await self.metadata.wait_until(self._led, READY_S)
+        await self.broker.replicas.caught_up()
+
+    def _led(self) -> bool:
+        """Every partition that lives on this broker alone has been given back to it."""
+        me = self.settings.node_id
+        return all(
+            state.leader == me
+            for _, _, state in self.metadata.image.all_partitions()
+            if state.replicas == (me,)
+        )
+
+    # -- stop --------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Clean: no new requests, leaderships handed over, everything synced, and a marker that says so (R33)."""
+        self.ready = False
+        await self.kafka.close()
+        await self.http.stop(grace_ms=500)
+        try:
+            change = announce_stop(self.metadata.image, self.settings.node_id)
+            if change is not None:
+                async with asyncio.timeout(5):
+                    await self.metadata.commit(change)
+        except (HeadraceError, TimeoutError) as problem:
+            log.warning("could not announce the stop: %s", problem)
+        await self.broker.flusher.flush_now()
+        clean = self.broker.flusher.failure is None
+        await self.broker.replicas.close(clean=clean)
+        await self.membership.leave()
+        if clean and not self.settings.ephemeral:
+            self._directory.mark_clean(self.membership.broker_epoch)
+        await self._coordinator.close()
+
+
+def static_configs(settings: Settings) -> dict[str, str]:
+    """The settings of this broker under Kafka's names, as DescribeConfigs shows them."""
+    return {
+        "node.id": str(settings.node_id),
+        "broker.id": str(settings.node_id),
+        "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
+        "num.partitions": str(settings.num_partitions),
+        "default.replication.factor": str(settings.default_replication_factor),
+        "log.retention.ms": str(settings.retention_ms),
+        "log.segment.bytes": str(settings.segment_bytes),
+        "log.roll.ms": str(settings.segment_ms),
+        "message.max.bytes": str(settings.max_message_bytes),
+        "offsets.topic.num.partitions": str(settings.offsets_partitions),
+        "group.initial.rebalance.delay.ms": str(settings.group_initial_rebalance_delay_ms),
+        "group.min.session.timeout.ms": str(settings.group_min_session_timeout_ms),
+        "group.max.session.timeout.ms": str(settings.group_max_session_timeout_ms),
+        "headrace.flush": settings.flush,
+    }
