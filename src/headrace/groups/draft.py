@@ -63,12 +63,14 @@ class Draft:
         until_ms = self.now_ms + self.config.new_member_join_timeout_ms if member.is_new else None
         self.do(MemberJoining(self.group.group_id, protocol_type, member, until_ms))
 
-    def remove(self, member_id: str) -> None:
-        """Forget a member or a reserved id; what it waits for is answered, because nobody else will."""
+    def remove(self, member_id: str) -> bool:
+        """Forget a member or a reserved id; what it waits for is answered, because nobody else will. True when it was
+        a member, so that the others have to rebalance."""
         member = self.group.members.get(member_id)
         if member is not None:
             self.dismiss(member, ErrorKind.UNKNOWN_MEMBER_ID)
         self.do(MemberRemoved(self.group.group_id, member_id))
+        return member is not None
 
     def dismiss(self, member: Member, error: ErrorKind) -> None:
         if member.join_waiter is not None:

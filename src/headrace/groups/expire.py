@@ -48,10 +48,9 @@ def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms
 def _expire_classic(table: GroupTable, group: ClassicGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
     draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
     silent = [key.member_id for key in keys if key.kind == SESSION]
-    for member_id in silent:
-        draft.remove(member_id)
+    departed = [member_id for member_id in silent if draft.remove(member_id)]
     if silent:
-        after_removal(draft, f"no heartbeat from {', '.join(silent)}")
+        after_removal(draft, departed, "no heartbeat from")
     until_ms = draft.group.phase_until_ms
     if until_ms is not None and until_ms <= now_ms and any(key.kind == PHASE for key in keys):
         if draft.group.state is GroupState.PREPARING:

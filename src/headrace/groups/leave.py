@@ -14,15 +14,13 @@ from headrace.groups.state import ClassicGroup
 def leave(group: ClassicGroup, command: LeaveGroup, config: GroupConfig, now_ms: int, wall_ms: int) -> Plan:
     draft = Draft(group, config, now_ms, wall_ms)
     outcomes: list[LeftMember] = []
-    gone: list[str] = []
+    departed: list[str] = []
     for identity in command.members:
         member_id, error = _find(draft.group, identity)
-        if error is ErrorKind.NONE:
-            draft.remove(member_id)
-            gone.append(f"{member_id} left: {identity.reason or 'no reason given'}")
+        if error is ErrorKind.NONE and draft.remove(member_id):
+            departed.append(f"{member_id} ({identity.reason or 'no reason given'})")
         outcomes.append(LeftMember(identity.member_id, identity.instance_id, error))
-    if gone:
-        after_removal(draft, "; ".join(gone))
+    after_removal(draft, departed, "leave of")
     draft.reply(command.waiter, LeaveResult(ErrorKind.NONE, tuple(outcomes)))
     return draft.plan()
 

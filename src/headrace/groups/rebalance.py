@@ -34,11 +34,12 @@ def complete_if_all_joined(draft: Draft) -> None:
         complete(draft)
 
 
-def after_removal(draft: Draft, reason: str) -> None:
-    """Members are gone. Without them a waiting rebalance may end, a first one too when nobody is left to wait for."""
+def after_removal(draft: Draft, departed: list[str], why: str) -> None:
+    """Members, or only reserved ids when `departed` is empty, are gone: a waiting rebalance may end without them, a
+    first one too when nobody is left to wait for."""
     group = draft.group
-    if group.state in (GroupState.STABLE, GroupState.COMPLETING):
-        start(draft, reason)
+    if departed and group.state in (GroupState.STABLE, GroupState.COMPLETING):
+        start(draft, f"{why} {', '.join(departed)}")
     elif group.state is GroupState.PREPARING and not group.members and group.all_joined:
         complete(draft)
     else:
@@ -77,7 +78,7 @@ def sync_phase_over(draft: Draft) -> None:
     missing = sorted(draft.group.pending_sync)
     for member_id in missing:
         draft.remove(member_id)
-    after_removal(draft, f"{', '.join(missing)} did not sync in time")
+    after_removal(draft, missing, "no sync in time from")
 
 
 def complete(draft: Draft) -> None:

@@ -29,6 +29,17 @@ def test_a_reserved_id_that_is_not_used_is_forgotten(world: Any) -> None:
     assert world.answers[world.join("m1")].error is ErrorKind.UNKNOWN_MEMBER_ID
 
 
+def test_a_reserved_id_that_goes_away_disturbs_nobody(world: Any) -> None:
+    (member,) = world.stable("a")
+    for _ in range(2):
+        world.join(member_id_required=True)
+    world.leave(world.answers[world.join(member_id_required=True)].member_id)
+    for _ in range(4):
+        world.advance(5_000)
+        assert world.beat(member, 1) is ErrorKind.NONE
+    assert not world.group().reserved
+
+
 def test_a_reserved_id_holds_a_rebalance_back(world: Any) -> None:
     (leader,) = world.stable("a")
     world.join(member_id_required=True)
