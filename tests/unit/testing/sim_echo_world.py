@@ -75,9 +75,7 @@ def run_echo_world(seed: int, *, keep_trace: bool = False, lines: int = 40) -> O
 
     async def scenario(simulation: Simulation) -> None:
         server.start()
-        clients: list[asyncio.Task[Any]] = []
-        for name in ("c1", "c2"):
-            clients.append(simulation.node(name, client).start())
+        clients: list[asyncio.Task[Any]] = [simulation.node(name, client).start() for name in ("c1", "c2")]
         dice = simulation.dice.fork("faults")
         network = simulation.network
         while not all(task.done() for task in clients):

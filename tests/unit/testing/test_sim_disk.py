@@ -236,7 +236,7 @@ def test_s11_a_short_write_shows_only_after_a_power_cut() -> None:
 
 
 def test_s15_a_full_disk_refuses_and_recovers() -> None:
-    disk, fs = fresh(capacity_bytes=100)
+    _, fs = fresh(capacity_bytes=100)
     file = fs.open("/d/f", create=True)
     file.append([b"x" * 90])
     assert fs.free_bytes("/d") == 10

@@ -109,7 +109,7 @@ def test_a_program_that_fails_fails_the_run() -> None:
         await asyncio.sleep(1)
         assert not node.is_running
 
-    with pytest.raises(SimulationFailed, match="seed 9.*oops"):
+    with pytest.raises(SimulationFailed, match=r"seed 9.*oops"):
         simulation.run(scenario)
 
 

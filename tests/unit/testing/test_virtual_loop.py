@@ -89,7 +89,7 @@ async def _wait(loop: VirtualTimeLoop) -> None:
 
 def test_a_busy_loop_is_a_livelock() -> None:
     async def scenario(simulation: Simulation) -> None:
-        while True:
+        while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     with pytest.raises(SimulationLivelock):
@@ -98,7 +98,7 @@ def test_a_busy_loop_is_a_livelock() -> None:
 
 def test_a_run_without_end_is_stopped() -> None:
     async def scenario(simulation: Simulation) -> None:
-        while True:
+        while True:  # noqa: ASYNC110
             await asyncio.sleep(1)
 
     with pytest.raises(SimulationFailed, match="seed 4: not finished after 60"):
@@ -110,7 +110,7 @@ def test_a_failed_callback_or_task_fails_the_run() -> None:
         asyncio.get_running_loop().call_soon(int, "x")
         await asyncio.sleep(1)
 
-    with pytest.raises(SimulationFailed, match="seed 2.*ValueError"):
+    with pytest.raises(SimulationFailed, match=r"seed 2.*ValueError"):
         Simulation(2).run(scenario)
 
 
