@@ -1,0 +1,440 @@
+"""Machine: what can be asked of a queue shard, what it answers, and what it wants done.
+
+Every command carries a `waiter`, the opaque id under which the driver finds who asked; NO_WAITER gets no answer.
+A command about messages names them by `Handle`, what a receipt says (R56). Batches are answered entry by entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Rejected, Reply
+from headrace.queues.config import DEFAULT_PRIORITY, QueueConfig
+from headrace.queues.ranges import Range
+
+NO_WAITER = -1
+
+
+class Source(NamedTuple):
+    """One data partition as one queue reads it: the unit of state. A subscription over many topics has many."""
+
+    queue: str
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.queue}<{self.topic}-{self.partition}"
+
+
+class Handle(NamedTuple):
+    """One delivery of one message (R56). `epoch` keeps a receipt from before a failover from acking another's lease."""
+
+    offset: int
+    delivery: int
+    epoch: int
+
+
+class Message(NamedTuple):
+    """What is special about a message, as the driver read it from the log. Plain tuples in this order do as well.
+
+    A message with nothing special is not mentioned at all; that is what keeps a big backlog small.
+    """
+
+    offset: int
+    due_ms: int = 0
+    """Wall clock; not to be delivered before."""
+    group: bytes = b""
+    """The message group of a FIFO queue, the tenant of a fair one."""
+    dedup_id: bytes = b""
+    priority: int = DEFAULT_PRIORITY
+    expires_ms: int = 0
+    """Wall clock; not to be delivered from then on. 0 is never."""
+    timestamp_ms: int = 0
+    """The log's timestamp, which is what the deduplication window is measured in (R59)."""
+
+
+class Outcome(IntEnum):
+    """Why a message is done. The values are journaled."""
+
+    ACKED = 1
+    GAP = 2
+    EXPIRED = 3
+    CANCELLED = 4
+    MOVED = 5
+    ARCHIVED = 6
+    DUPLICATE = 7
+
+
+class DeathReason(IntEnum):
+    """Why a message goes to the dead letters. The values are journaled."""
+
+    MAX_DELIVERIES = 1
+    REJECTED = 2
+    EXPIRED = 3
+
+
+class AckType(IntEnum):
+    """KIP-932 and KIP-1222, as on the wire."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+# --- commands: queues ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Create a queue or change it. Answer: None or Rejected."""
+
+    queue: str
+    config: QueueConfig
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Hand out nothing more, or again (`paused=False`)."""
+
+    queue: str
+    paused: bool = True
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveQueue:
+    queue: str
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Begin to read a partition at `start_offset`. Answer: where the source stands, which is not `start_offset`
+    when it was open already."""
+
+    source: Source
+    start_offset: int
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Forget a partition: the topic is gone or the subscription left it."""
+
+    source: Source
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class SetClock:
+    """The wall clock as of now. Due times are compared with it until the next SetClock, moved on by the monotonic
+    clock; so a jump of the wall clock matters only when the driver says so (R58)."""
+
+    wall_ms: int
+    waiter: int = NO_WAITER
+
+
+# --- commands: messages ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DataAvailable:
+    """The log grew: `end_offset` is the high watermark (or the last stable offset), `start_offset` where it begins.
+
+    For an indexed queue `messages` tells, in ascending order, what is special in [wanted.first, indexed_to); `skipped`
+    are ranges that the filter refuses or that hold no message (control records, compacted gaps); the rest is
+    ordinary. For other queues all three are left out.
+    """
+
+    source: Source
+    end_offset: int
+    start_offset: int = 0
+    indexed_to: int | None = None
+    messages: Sequence[Message] = ()
+    skipped: Sequence[Range] = ()
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class FindDuplicate:
+    """Before a send: was this deduplication id seen within the window? Answer: the first one's offset, or None."""
+
+    source: Source
+    dedup_id: bytes
+    wall_ms: int
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Answer: Received, at once, also when there is nothing; waiting is the driver's."""
+
+    source: Source
+    max_messages: int
+    visibility_ms: int | None = None
+    owner: str = ""
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Done for good. Answer: a tuple of None or Rejected, one for each handle."""
+
+    source: Source
+    handles: tuple[Handle, ...]
+    outcome: Outcome = Outcome.ACKED
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give back; `delay_ms` None takes the queue's back-off, drawn with `draw` in [0, 1). Answer as for Ack."""
+
+    source: Source
+    handles: tuple[Handle, ...]
+    delay_ms: int | None = None
+    draw: float = 0.0
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOwner:
+    """A consumer left (KIP-932: its share session closed): all it holds, in every partition here, is given back."""
+
+    queue: str
+    owner: str
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """The lease now ends `visibility_ms` from now; 0 gives back at once (SQS). Answer as for Ack."""
+
+    source: Source
+    handles: tuple[Handle, ...]
+    visibility_ms: int
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """To the dead letters, whatever the count. `detail` ends in the dead letter's headers. Answer as for Ack."""
+
+    source: Source
+    handles: tuple[Handle, ...]
+    detail: str = ""
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """KIP-932: batches of (first, last, types), last included; one type for all or one for each offset.
+    All or nothing. Answer: None or Rejected."""
+
+    source: Source
+    owner: str
+    batches: tuple[tuple[int, int, tuple[int, ...]], ...]
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The dead letters are written. The driver puts the records of this command's facts into the same transaction as
+    the dead letters (R60); if that transaction aborts, the shard has to be loaded again."""
+
+    source: Source
+    offsets: tuple[int, ...]
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFailed:
+    """Nothing was moved; ask again in `retry_ms`."""
+
+    source: Source
+    offsets: tuple[int, ...]
+    retry_ms: int
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Everything before `upto` (None: the end) is done, also what is in flight or delayed. Twice within
+    `min_interval_ms` is PURGE_QUEUE_IN_PROGRESS (SQS: 60 s)."""
+
+    source: Source
+    upto: int | None = None
+    min_interval_ms: int = 0
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Start over at `offset` (KIP-932: alter the share-partition start offset)."""
+
+    source: Source
+    offset: int
+    waiter: int = NO_WAITER
+
+
+# --- commands: schedules and questions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListSchedules:
+    """Answer: ((offset, due_ms), ...) in offset order; continue from the last offset + 1."""
+
+    source: Source
+    from_offset: int = 0
+    limit: int = 100
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSchedule:
+    source: Source
+    offset: int
+    due_ms: int
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class CancelSchedule:
+    source: Source
+    offset: int
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Answer: Counts."""
+
+    source: Source
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """Answer: a tuple of offsets that a Receive could hand out, lowest first. Changes nothing."""
+
+    source: Source
+    limit: int = 10
+    from_offset: int = 0
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Answer: the MessageStatus of one offset."""
+
+    source: Source
+    offset: int
+    waiter: int = NO_WAITER
+
+
+# --- answers ---------------------------------------------------------------------------------------------------
+
+
+class Delivered(NamedTuple):
+    """Neighbouring messages on the same delivery. `first_received_ms` is wall clock."""
+
+    first: int
+    end: int
+    delivery: int
+    first_received_ms: int
+
+
+class Received(NamedTuple):
+    runs: tuple[Delivered, ...] = ()
+    epoch: int = 0
+    """Goes into the receipts."""
+    visibility_ms: int = 0
+    limited: bool = False
+    """Held back by max_in_flight (SQS: OverLimit)."""
+    paused: bool = False
+
+    def handles(self) -> list[Handle]:
+        return [Handle(o, run.delivery, self.epoch) for run in self.runs for o in range(run.first, run.end)]
+
+
+class Counts(NamedTuple):
+    visible: int
+    in_flight: int
+    delayed: int
+    """Scheduled, or resting after a release."""
+    dying: int
+    start_offset: int
+    """The oldest message that is not done, if it is below end_offset."""
+    end_offset: int
+    indexed_to: int
+    paused: bool
+
+
+class MessageState(IntEnum):
+    UNKNOWN = 0
+    """At or after the end of the log as this shard knows it."""
+    AVAILABLE = 1
+    ACQUIRED = 2
+    SCHEDULED = 3
+    RESTING = 4
+    DYING = 5
+    DONE = 6
+
+
+class MessageStatus(NamedTuple):
+    state: MessageState
+    deliveries: int = 0
+    until_ms: int = 0
+    """ACQUIRED and RESTING: monotonic. SCHEDULED: wall clock."""
+    owner: str = ""
+
+
+class Wanted(NamedTuple):
+    """What the driver should read from the log and pass in the next DataAvailable."""
+
+    first: int
+    end: int
+    limit: int
+    """How many more messages fit into the window."""
+    gaps: tuple[Range, ...]
+    """The parts of [first, end) that are not done; the rest need not be read. Bounded: `end` is cut to fit."""
+
+
+# --- effects ---------------------------------------------------------------------------------------------------
+
+
+class WakeReceivers(NamedTuple):
+    queue: str
+
+
+class MoveToDeadLetter(NamedTuple):
+    """Write to `dead_letter` and then say Moved, in one transaction (R60), or MoveFailed. Asked once; asked again only
+    after MoveFailed and after a reload."""
+
+    source: Source
+    dead_letter: str
+    offset: int
+    reason: DeathReason
+    deliveries: int
+    detail: str = ""
+
+
+class ReadAhead(NamedTuple):
+    """The window has room again: read `shard.wanted(source)` and pass it in."""
+
+    source: Source
+
+
+def answer(waiter: int, value: object) -> tuple[Reply, ...]:
+    return () if waiter == NO_WAITER else (Reply(waiter, value),)
+
+
+def no_such_source(waiter: int, source: Source) -> tuple[Reply, ...]:
+    return answer(waiter, Rejected(ErrorKind.QUEUE_DOES_NOT_EXIST, f"no queue state for {source}"))

@@ -1,0 +1,86 @@
+"""Machine: questions that change nothing: how many, which, and in what state (Q10)."""
+
+from __future__ import annotations
+
+from heapq import merge
+from itertools import islice
+
+from headrace.core.plan import Plan
+from headrace.queues.board import Board
+from headrace.queues.commands import (
+    Counts,
+    Describe,
+    Inspect,
+    MessageState,
+    MessageStatus,
+    Peek,
+    answer,
+    no_such_source,
+)
+from headrace.queues.state import Partition
+
+MAX_PEEKED = 1_000
+_MAX_PEEKED_LANES = 1_000
+
+
+def decide_describe(board: Board, command: Describe, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    return Plan(replies=answer(command.waiter, counts(partition, board.queues[command.source.queue].paused)))
+
+
+def counts(partition: Partition, paused: bool) -> Counts:
+    """Visible is what is left of the log: the backlog that nobody looked at yet counts."""
+    delayed = partition.schedule.count + partition.resting
+    held = len(partition.leases) + delayed + len(partition.dying) + partition.done.count
+    visible = partition.end_offset - partition.start_offset - held
+    return Counts(
+        max(0, visible), len(partition.leases), delayed, len(partition.dying),
+        partition.start_offset, partition.end_offset, partition.indexed_end, paused,
+    )  # fmt: skip
+
+
+def decide_peek(board: Board, command: Peek, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    offsets = peek(partition, command.from_offset, min(command.limit, MAX_PEEKED))
+    return Plan(replies=answer(command.waiter, offsets))
+
+
+def peek(partition: Partition, from_offset: int, limit: int) -> tuple[int, ...]:
+    ready = merge(
+        *(
+            (offset for first, end in lane.ready.runs(from_offset) for offset in range(first, end))
+            for lane in partition.lanes.all()[:_MAX_PEEKED_LANES]
+        )
+    )
+    return tuple(islice(ready, limit))
+
+
+def decide_inspect(board: Board, command: Inspect, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    return Plan(replies=answer(command.waiter, status(partition, command.offset)))
+
+
+def status(partition: Partition, offset: int) -> MessageStatus:
+    if partition.is_done(offset):
+        return MessageStatus(MessageState.DONE)
+    lease = partition.leases.get(offset)
+    if lease is not None:
+        return MessageStatus(MessageState.ACQUIRED, lease.delivery, lease.deadline_ms, lease.owner)
+    dying = partition.dying.get(offset)
+    if dying is not None:
+        return MessageStatus(MessageState.DYING, dying.deliveries)
+    retry = partition.retries.get(offset)
+    if retry is not None and retry.held:
+        return MessageStatus(MessageState.RESTING, retry.deliveries, retry.deadline_ms)
+    due_ms = partition.schedule.time_of(offset)
+    if due_ms is not None:
+        return MessageStatus(MessageState.SCHEDULED, until_ms=due_ms)
+    if offset >= partition.end_offset:
+        return MessageStatus(MessageState.UNKNOWN)
+    return MessageStatus(MessageState.AVAILABLE, 0 if retry is None else retry.deliveries)

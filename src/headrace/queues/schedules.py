@@ -1,0 +1,85 @@
+"""Machine: messages with a due time: list them, move them, cancel them, and let them go when it is time (Q7).
+
+A move and a cancellation are journaled; the due time itself is in the log, with the message. What became overdue while
+nobody led the shard is due at once.
+"""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Plan, Rejected
+from headrace.queues.board import Board
+from headrace.queues.commands import (
+    CancelSchedule,
+    ListSchedules,
+    MoveSchedule,
+    Outcome,
+    Source,
+    answer,
+    no_such_source,
+)
+from headrace.queues.deadlines import Retry
+from headrace.queues.delay import LAST_MS
+from headrace.queues.draft import Draft
+from headrace.queues.facts import Promoted, Rescheduled
+from headrace.queues.state import Partition
+
+MAX_LISTED = 1_000
+
+
+def decide_list_schedules(board: Board, command: ListSchedules, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    listed = partition.schedule.items(command.from_offset, min(command.limit, MAX_LISTED))
+    return Plan(replies=answer(command.waiter, tuple(listed)))
+
+
+def decide_move_schedule(board: Board, command: MoveSchedule, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    if command.offset not in partition.schedule:
+        return Plan(replies=answer(command.waiter, _not_scheduled(command.source, command.offset)))
+    if partition.lanes.fifo:
+        detail = (
+            "a FIFO queue keeps its order, so a message can not be moved in time; cancel it and send it again"
+        )
+        return Plan(replies=answer(command.waiter, Rejected(ErrorKind.UNSUPPORTED_OPERATION, detail)))
+    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    draft.reschedule(command.offset, max(0, min(command.due_ms, LAST_MS)))
+    return draft.plan(command.waiter, None)
+
+
+def decide_cancel_schedule(board: Board, command: CancelSchedule, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    if command.offset not in partition.schedule:
+        return Plan(replies=answer(command.waiter, _not_scheduled(command.source, command.offset)))
+    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    draft.settle(((command.offset, command.offset + 1),), Outcome.CANCELLED)
+    return draft.plan(command.waiter, None)
+
+
+def _not_scheduled(source: Source, offset: int) -> Rejected:
+    return Rejected(ErrorKind.SCHEDULE_NOT_FOUND, f"nothing is scheduled at offset {offset} of {source}")
+
+
+def apply_rescheduled(board: Board, partition: Partition, fact: Rescheduled, now_ms: int) -> None:
+    partition.moved[fact.offset] = fact.due_ms
+    partition.schedule.move(fact.offset, fact.due_ms)
+
+
+def apply_promoted(board: Board, partition: Partition, fact: Promoted, now_ms: int) -> None:
+    wall_ms = now_ms + board.wall_offset_ms
+    limit = fact.limit
+    for holder in partition.deadlines.due(now_ms, limit):
+        if isinstance(holder, Retry):
+            partition.wake(holder)
+            limit -= 1
+    partition.deadlines.tidy()
+    for offset, lane_id in partition.schedule.pop_due(wall_ms, limit):
+        lane = partition.lanes[lane_id]
+        lane.scheduled -= 1
+        partition.lanes.put(lane, offset, offset + 1)
