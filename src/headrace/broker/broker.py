@@ -13,9 +13,11 @@ from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.replicas import Replicas
+from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.cluster.image import Broker as Node
+from headrace.cluster.membership import fence_suspect
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import is_internal
@@ -53,11 +55,13 @@ class Broker:
         self.log_dir = options.log_dir
         self._options = options
         self.flusher = Flusher(runtime, self._disk_failed)
+        self.replicator = Replicator(runtime, self.image, self._suspect)
         self.replicas = Replicas(
             runtime,
-            self.image,
+            metadata,
             self.flusher,
             options.log_dir,
+            self.replicator,
             ephemeral=options.ephemeral,
             repair=options.repair,
         )
@@ -88,6 +92,18 @@ class Broker:
         """S7: every log in this directory is out of service until a restart scans it."""
         for partition in self.partitions.values():
             partition.mark_failed()
+
+    def _suspect(self, broker_id: int) -> None:
+        """A peer's process seems gone. Fencing it is a compared transaction, so a wrong guess does no harm (R8)."""
+        self.runtime.spawn(self._fence(broker_id), f"fence broker {broker_id}")
+
+    async def _fence(self, broker_id: int) -> None:
+        controller = self.image.controller
+        if controller is None:
+            return
+        change = fence_suspect(self.image, broker_id, controller.epoch)
+        if change is not None and (await self.metadata.commit(change)).succeeded:
+            log.warning("broker %d refuses connections: fenced", broker_id)
 
     async def _serves(self, topic: str) -> None:
         await self.replicas.caught_up()
@@ -160,6 +176,17 @@ class Broker:
             )
             await self.topics.ensure(wanted)
 
+    def near_replica(self, partition: Partition, rack: str) -> int:
+        """KIP-392: an in-sync replica in the consumer's own rack, when the leader is not; else -1."""
+        me = self.image.broker(self.node_id)
+        if me is None or me.rack == rack:
+            return -1
+        for member in partition.isr:
+            node = self.image.broker(member)
+            if node is not None and node.live and node.rack == rack:
+                return member
+        return -1
+
     # -- maintenance -------------------------------------------------------------------------------------------
 
     async def delete_records(self, partition: Partition, offset: int) -> int:
@@ -169,8 +196,10 @@ class Broker:
         wanted = partition.high_watermark if offset == -1 else offset
         if wanted < 0 or wanted > partition.high_watermark:
             raise HeadraceError(ErrorKind.OFFSET_OUT_OF_RANGE, f"{wanted} is above the high watermark")
-        partition.delete_records(wanted)
-        return partition.log.start_offset
+        start = partition.delete_records(wanted)
+        if isinstance(start, Rejected):
+            raise HeadraceError(start.kind, start.detail)
+        return start
 
     def connection_closed(self, connection_id: int) -> None:
         """A client is gone. Nothing here depends on it yet: members leave by their session."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.broker.partition import Partition
+from headrace.broker.partition import FetchWaiter, Partition
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
@@ -30,34 +30,49 @@ class Got(NamedTuple):
     log_start_offset: int = -1
     data: Buffer = b""
     aborted: list[tuple[int, int]] | None = None
-    leader_id: int = -1
-    leader_epoch: int = -1
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset) for a follower whose log parts from ours (R22)."""
+    preferred_replica: int = -1
+    """A replica nearer to the consumer (KIP-392)."""
 
 
 class FetchTarget(NamedTuple):
     wanted: Wanted
     partition: Partition | None
-    error: ErrorKind
-    """Why there is no partition, when there is none."""
+    verdict: Got | None = None
+    """The answer, when it is known without reading."""
 
 
-def read_one(target: FetchTarget, max_bytes: int, read_committed: bool) -> Got:
+class Reader(NamedTuple):
+    """Who reads: a follower up to the end, a consumer up to what is committed."""
+
+    replica_id: int = -1
+    read_committed: bool = False
+    rack: str = ""
+
+    @property
+    def is_replica(self) -> bool:
+        return self.replica_id >= 0
+
+
+def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
+    if target.verdict is not None:
+        return target.verdict
     partition = target.partition
-    if partition is None:
-        return Got(target.error)
+    assert partition is not None
     wanted = target.wanted
-    if not partition.is_leader:
-        kind = ErrorKind.KAFKA_STORAGE_ERROR if partition.failed else ErrorKind.NOT_LEADER_OR_FOLLOWER
-        return Got(kind, leader_epoch=partition.leader_epoch)
-    if 0 <= wanted.leader_epoch != partition.leader_epoch:
-        stale = wanted.leader_epoch < partition.leader_epoch
-        return Got(ErrorKind.FENCED_LEADER_EPOCH if stale else ErrorKind.UNKNOWN_LEADER_EPOCH)
-    high_watermark, stable = partition.high_watermark, partition.last_stable_offset
-    start = partition.log.start_offset
-    upto = stable if read_committed else high_watermark
-    offset = wanted.fetch_offset
-    if offset < start or offset > partition.log.end_offset:
-        return Got(ErrorKind.OFFSET_OUT_OF_RANGE, high_watermark, stable, start)
+    refusal = partition.fetch_refusal(wanted.leader_epoch, from_follower=bool(reader.rack))
+    if refusal is not ErrorKind.NONE:
+        return Got(refusal)
+    log, high_watermark, stable = partition.log, partition.high_watermark, partition.last_stable_offset
+    start, offset = log.start_offset, wanted.fetch_offset
+    if offset < start or offset > log.end_offset:
+        if partition.is_leader or offset < start:
+            return Got(ErrorKind.OFFSET_OUT_OF_RANGE, high_watermark, stable, start)
+        # A follower that is behind is no proof that the offset does not exist.
+        return Got(ErrorKind.OFFSET_NOT_AVAILABLE, high_watermark, stable, start)
+    committed = stable if reader.read_committed else high_watermark
+    upto = log.end_offset if reader.is_replica else committed
     data: Buffer = b""
     if max_bytes > 0 and offset < upto:
         found = partition.read(offset, max_bytes, upto)
@@ -65,7 +80,7 @@ def read_one(target: FetchTarget, max_bytes: int, read_committed: bool) -> Got:
             return Got(found.kind, high_watermark, stable, start)
         data = found
     aborted = None
-    if read_committed:
+    if reader.read_committed:
         aborted = _aborted(partition, offset, data) if data else []
     return Got(ErrorKind.NONE, high_watermark, stable, start, data, aborted)
 
@@ -85,7 +100,7 @@ class FetchRequest(NamedTuple):
     min_bytes: int
     max_bytes: int
     max_wait_ms: int
-    read_committed: bool
+    reader: Reader
 
 
 def _attempt(request: FetchRequest) -> tuple[list[Got], bool]:
@@ -97,12 +112,12 @@ def _attempt(request: FetchRequest) -> tuple[list[Got], bool]:
     for target in request.targets:
         # KIP-74: the first partition with data may exceed the limit, so that a large batch is never stuck.
         limit = min(left, target.wanted.max_bytes) if total else target.wanted.max_bytes
-        got = read_one(target, limit, request.read_committed)
+        got = read_one(target, limit, request.reader)
         results.append(got)
         size = len(got.data)
         total += size
         left -= size
-        failed = failed or got.error is not ErrorKind.NONE
+        failed = failed or target.verdict is not None or got.error is not ErrorKind.NONE
     return results, failed or total >= request.min_bytes
 
 
@@ -121,9 +136,14 @@ class ParkedFetch:
         self._park()
 
     def _park(self) -> None:
+        for waiters in self._places():
+            waiters[self] = None
+
+    def _places(self) -> Iterator[dict[FetchWaiter, None]]:
+        replica = self._request.reader.is_replica
         for target in self._request.targets:
             if target.partition is not None:
-                target.partition.fetch_waiters.add(self)
+                yield target.partition.replica_waiters if replica else target.partition.fetch_waiters
 
     def wake(self) -> None:
         # Several partitions may move in one turn of the loop; look once, after all of them.
@@ -152,9 +172,8 @@ class ParkedFetch:
     def cancel(self) -> None:
         self._done = True
         self._timer.cancel()
-        for target in self._request.targets:
-            if target.partition is not None:
-                target.partition.fetch_waiters.discard(self)
+        for waiters in self._places():
+            waiters.pop(self, None)
 
 
 def fetch(request: FetchRequest, respond: Callable[[list[Got]], None]) -> ParkedFetch | None:

@@ -16,53 +16,85 @@ from headrace.log.results import LogCorrupt
 
 log = logging.getLogger(__name__)
 
-TICK_S = 0.2
+TICK_MS = 200
+LEADER_TICK_MS = 1_000
 CHECKPOINT_MS = 5_000
-RETENTION_MS = 30_000
+CLEAN_MS = 30_000
+STALL_MS = 2_000
 
 
 class Housekeeping:
-    def __init__(self, runtime: Runtime, broker: Broker) -> None:
+    def __init__(self, runtime: Runtime, broker: Broker, lease_held: Callable[[], bool]) -> None:
         self._runtime = runtime
         self._broker = broker
+        self._lease_held = lease_held
+        self._due = {"leaders": 0, "checkpoint": CHECKPOINT_MS, "clean": CLEAN_MS}
+        self._started_ms = runtime.clock.now_ms()
 
-    async def run(self) -> None:
-        clock = self._runtime.clock
-        next_checkpoint = clock.now_ms() + CHECKPOINT_MS
-        next_retention = clock.now_ms() + RETENTION_MS
+    async def watch_the_clock(self) -> None:
+        """Quick things, on time: produce timeouts, the lease, slow followers."""
+        last_ms = self._runtime.clock.now_ms()
         while True:
-            await asyncio.sleep(TICK_S)
-            now_ms = clock.now_ms()
+            await asyncio.sleep(TICK_MS / 1000)
+            now_ms = self._runtime.clock.now_ms()
+            stalled = now_ms - last_ms > STALL_MS
+            if stalled:
+                log.warning("the event loop stood still for %d ms", now_ms - last_ms)
+            last_ms = now_ms
             for partition in list(self._broker.partitions.values()):
                 partition.expire_waiting(now_ms)
-            if now_ms >= next_checkpoint:
-                next_checkpoint = now_ms + CHECKPOINT_MS
+            if stalled or self._is_due("leaders", LEADER_TICK_MS):
+                self._broker.replicas.tick(self._lease_held(), stalled)
+
+    async def run(self) -> None:
+        """Slow things, when there is time."""
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            if self._is_due("checkpoint", CHECKPOINT_MS):
                 await self._each(self._checkpoint)
-            if now_ms >= next_retention:
-                next_retention = now_ms + RETENTION_MS
+            if self._is_due("clean", CLEAN_MS):
                 self._broker.groups.tell_wall_clock()
                 await self._each(self._clean)
 
+    def _is_due(self, what: str, every_ms: int) -> bool:
+        elapsed_ms = self._runtime.clock.now_ms() - self._started_ms
+        if elapsed_ms < self._due[what]:
+            return False
+        self._due[what] = elapsed_ms + every_ms
+        return True
+
     async def _each(self, work: Callable[[Partition], Awaitable[None]]) -> None:
         for partition in list(self._broker.partitions.values()):
-            if partition.failed:
-                continue
-            try:
-                await work(partition)
-            except (OSError, LogCorrupt) as problem:
-                log.error("%s: %s", partition.tp, problem)
-            await asyncio.sleep(0)
+            if not partition.failed:
+                try:
+                    await work(partition)
+                except (OSError, LogCorrupt) as problem:
+                    log.error("%s: %s", partition.tp, problem)
+                await asyncio.sleep(0)
 
     async def _checkpoint(self, partition: Partition) -> None:
         """A recovery point that is near the end keeps the next start short (S25)."""
         partition.log.roll_if_due(self._runtime.clock.wall_ms())
         checkpoint = partition.log.begin_checkpoint(partition.high_watermark)
-        if checkpoint is not None:
-            fs = partition.fs
-            await self._runtime.run_blocking(
-                lambda: [fs.write_file(file.path, file.data) for file in checkpoint.files]
-            )
-            partition.log.checkpoint_done(checkpoint)
+        if checkpoint is None:
+            return
+
+        def write() -> None:
+            for file in checkpoint.files:
+                partition.fs.write_file(file.path, file.data)
+
+        try:
+            await self._runtime.run_blocking(write)
+        except OSError as problem:
+            partition.log.checkpoint_failed(checkpoint, problem)
+            raise
+        partition.log.checkpoint_done(checkpoint)
 
     async def _clean(self, partition: Partition) -> None:
-        """filled in with retention and compaction"""
+        clock = self._runtime.clock
+        now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+        report = partition.log.apply_retention(wall_ms, now_ms, partition.high_watermark)
+        if report.deleted_segments:
+            log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
+        partition.log.purge_deleted(now_ms)
+        partition.log.expire_producers(wall_ms, now_ms)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Protocol
 
 from headrace.broker.flusher import Flusher
+from headrace.broker.following import Following
 from headrace.broker.runtime import Runtime
 from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -24,14 +24,18 @@ from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import Appended, Duplicate, LogCorrupt
 from headrace.records.batch import BatchHeader, read_header
-from headrace.replication.events import LeaderEffect
-from headrace.replication.leader import (
+from headrace.replication.acks import Acks
+from headrace.replication.events import (
     AdvanceHighWatermark,
+    Diverging,
     FailWaiters,
-    Leader,
+    LeaderEffect,
+    LeaderEvent,
     LocalAppended,
     LocalDurable,
+    RefuseFetch,
 )
+from headrace.replication.leader import Leader
 
 log = logging.getLogger(__name__)
 
@@ -65,15 +69,24 @@ class Partition:
         self.leader_epoch = -1
         self.high_watermark = partition_log.start_offset
         self.on_commit: list[Callable[[int], None]] = []
-        self.fetch_waiters: set[FetchWaiter] = set()
+        self.fetch_waiters: dict[FetchWaiter, None] = {}
         self._runtime = runtime
         self._flusher = flusher
         self._delegate = delegate
         self._leader: Leader | None = None
+        self.replica_waiters: dict[FetchWaiter, None] = {}
+        """Followers that wait for the next append; consumers wait for the high watermark."""
+        self.following = Following(
+            tp,
+            partition_log,
+            runtime,
+            waits_for_sync=config.flush == "commit",
+            request_flush=lambda size: self.request_flush(size, urgent=True),
+            set_high_watermark=self._follow_high_watermark,
+            go_offline=lambda reason: self.mark_failed(),
+        )
         self._ready: asyncio.Future[None] | None = None
-        # (offset that must be committed, tie-break, deadline, callback)
-        self._waiting: list[tuple[int, int, int, CommitCallback]] = []
-        self._tie = 0
+        self._acks: Acks[CommitCallback] = Acks()
         self.bytes_in = self.messages_in = self.bytes_out = 0
 
     # -- leadership ------------------------------------------------------------------------------------------
@@ -91,6 +104,29 @@ class Partition:
         self.on_durable()
         self._carry_out(leader.step(LocalAppended(self.log.end_offset), self._runtime.clock.now_ms()))
 
+    def follow(self, leader: int, leader_epoch: int, unclean_epoch: int = -1) -> None:
+        """Another broker leads, or nobody does (-1)."""
+        self.leader_epoch = leader_epoch
+        self.following.follow(leader, leader_epoch, unclean_epoch)
+
+    def _follow_high_watermark(self, offset: int) -> None:
+        if self._leader is None:
+            self.high_watermark = offset
+            self._wake_fetchers()
+
+    def tell_leader(self, event: LeaderEvent) -> list[LeaderEffect]:
+        """Something happened that only a leader cares about; what it answers to a fetch comes back."""
+        leader = self._leader
+        if leader is None:
+            return []
+        effects = leader.step(event, self._runtime.clock.now_ms())
+        self._carry_out(effects)
+        return effects
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return () if self._leader is None else self._leader.isr
+
     def resign(self, kind: ErrorKind = ErrorKind.NOT_LEADER_OR_FOLLOWER) -> None:
         """R18: an append that was not committed while we led is never acknowledged by us."""
         self._leader = None
@@ -99,6 +135,7 @@ class Partition:
         self._ready = None
         self._fail_waiting(kind)
         self._wake_fetchers()
+        _wake(self.replica_waiters)
 
     def mark_failed(self) -> None:
         """S7: the disk under this replica can't be trusted; nothing more is acknowledged from it."""
@@ -142,6 +179,8 @@ class Partition:
         leader = self._leader
         assert leader is not None
         self._carry_out(leader.step(LocalAppended(appended.last_offset + 1), self._runtime.clock.now_ms()))
+        if self.replica_waiters:
+            _wake(self.replica_waiters)
         return appended
 
     def append_internal(self, batch: bytes | bytearray, *, urgent: bool) -> int:
@@ -166,15 +205,11 @@ class Partition:
         if offset <= self.high_watermark:
             callback(ErrorKind.NONE)
         else:
-            self._tie += 1
-            heappush(self._waiting, (offset, self._tie, deadline_ms, callback))
+            self._acks.add(callback, offset, deadline_ms)
 
     def expire_waiting(self, now_ms: int) -> None:
-        late = [entry for entry in self._waiting if entry[2] <= now_ms]
-        if late:
-            self._waiting = sorted(entry for entry in self._waiting if entry[2] > now_ms)
-            for _, _, _, callback in late:
-                callback(ErrorKind.REQUEST_TIMED_OUT)
+        for callback in self._acks.expire(now_ms):
+            callback(ErrorKind.REQUEST_TIMED_OUT)
 
     # -- what became durable and committed ---------------------------------------------------------------------
 
@@ -186,6 +221,8 @@ class Partition:
         leader = self._leader
         if leader is not None:
             self._carry_out(leader.step(LocalDurable(self.log.durable_end), self._runtime.clock.now_ms()))
+        else:
+            self.following.durable()
 
     def _carry_out(self, effects: list[LeaderEffect]) -> None:
         for effect in effects:
@@ -193,14 +230,13 @@ class Partition:
                 self._advance(effect.offset)
             elif isinstance(effect, FailWaiters):
                 self._fail_waiting(effect.kind)
-            else:
+            elif not isinstance(effect, (RefuseFetch, Diverging)):
                 self._delegate(self, effect)
 
     def _advance(self, offset: int) -> None:
         self.high_watermark = offset
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= offset:
-            heappop(waiting)[3](ErrorKind.NONE)
+        for settled in self._acks.release(offset):
+            settled(ErrorKind.NONE)
         for callback in tuple(self.on_commit):
             callback(offset)
         ready, leader = self._ready, self._leader
@@ -211,23 +247,20 @@ class Partition:
         self._wake_fetchers()
 
     def _wake_fetchers(self) -> None:
-        if self.fetch_waiters:
-            waiters, self.fetch_waiters = self.fetch_waiters, set()
-            for waiter in waiters:
-                waiter.wake()
+        _wake(self.fetch_waiters)
 
     def _fail_waiting(self, kind: ErrorKind) -> None:
-        waiting, self._waiting = self._waiting, []
-        for _, _, _, callback in waiting:
+        for callback in self._acks.fail_all():
             callback(kind)
 
     def configure(self, config: TopicConfig, log_config: LogConfig) -> None:
         self.config = config
         self.log.config = log_config
 
-    def delete_records(self, offset: int) -> None:
-        self.log.delete_records(offset)
+    def delete_records(self, offset: int) -> int | Rejected:
+        start = self.log.delete_records(offset)
         self._wake_fetchers()
+        return start
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -246,6 +279,21 @@ class Partition:
             if client_epoch < self.leader_epoch
             else ErrorKind.UNKNOWN_LEADER_EPOCH
         )
+
+    def fetch_refusal(self, client_epoch: int, *, from_follower: bool) -> ErrorKind:
+        """Why nothing can be read here. A consumer that asked for a near replica may read from a follower (KIP-392)."""
+        leader = self._leader
+        if leader is not None:
+            refusal = leader.read_refusal()
+            return self.epoch_refusal(client_epoch) if refusal is None else refusal
+        if (
+            from_follower
+            and not self.failed
+            and self.following.leader >= 0
+            and client_epoch in (-1, self.leader_epoch)
+        ):
+            return ErrorKind.NONE
+        return self.epoch_refusal(client_epoch)
 
     def reader_refusal(self, client_epoch: int) -> ErrorKind:
         """R19: until the high watermark has reached our own epoch, the end of the log is not known."""
@@ -273,3 +321,10 @@ class Partition:
         if isinstance(data, Rejected):
             raise HeadraceError(data.kind, data.detail)
         return data
+
+
+def _wake(waiters: dict[FetchWaiter, None]) -> None:
+    woken = list(waiters)
+    waiters.clear()
+    for waiter in woken:
+        waiter.wake()

@@ -11,27 +11,41 @@ import logging
 from collections.abc import Callable
 
 from headrace.broker.flusher import Flusher
+from headrace.broker.isr_writer import IsrWriter
+from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
+from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.configs import TopicConfig
 from headrace.cluster.image import (
-    ClusterImage,
+    BrokerDown,
+    BrokerUp,
     Delta,
     PartitionChanged,
     Topic,
     TopicConfigChanged,
-    TopicCreated,
     TopicDeleted,
 )
-from headrace.cluster.state import PartitionState
+from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.ids import TopicPartition
 from headrace.core.ports import FileSystem
 from headrace.log.config import LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import LogCorrupt, WrongTopic
-from headrace.replication.events import LeaderEffect, StepDown
+from headrace.replication.events import (
+    BrokerChanged,
+    LeaderEffect,
+    LeaseChanged,
+    PartitionRead,
+    ProposeIsr,
+    RequirementsChanged,
+    RereadPartition,
+    Stalled,
+    StepDown,
+    Tick,
+)
 from headrace.replication.leader import Leader, Leadership
 
 log = logging.getLogger(__name__)
@@ -69,9 +83,10 @@ class Replicas:
     def __init__(
         self,
         runtime: Runtime,
-        image: ClusterImage,
+        metadata: Metadata,
         flusher: Flusher,
         log_dir: str,
+        replicator: Replicator,
         *,
         ephemeral: bool = False,
         repair: bool = False,
@@ -85,7 +100,9 @@ class Replicas:
         self.offline: dict[TopicPartition, str] = {}
         """Replicas that can't be opened, and why."""
         self._runtime = runtime
-        self._image = image
+        self._image = metadata.image
+        self._isr = IsrWriter(runtime, metadata)
+        self.replicator = replicator
         self._flusher = flusher
         self._log_dir = log_dir
         self._memory = MemoryFileSystem()
@@ -99,9 +116,19 @@ class Replicas:
 
     def heard(self, deltas: list[Delta]) -> None:
         for delta in deltas:
-            if isinstance(delta, (PartitionChanged, TopicDeleted, TopicConfigChanged, TopicCreated)):
+            if isinstance(delta, (PartitionChanged, TopicDeleted, TopicConfigChanged)):
                 self._idle.clear()
                 self._todo.put_nowait(delta)
+            elif isinstance(delta, BrokerUp):
+                self.broker_changed(delta.broker.id)
+            elif isinstance(delta, BrokerDown):
+                self.broker_changed(delta.broker_id)
+
+    def look_at_everything(self) -> None:
+        """At start: the image was read before anybody listened."""
+        for topic, number, state in list(self._image.all_partitions()):
+            revision = self._image.mod_revision(keys.partition(topic.id, number))
+            self.heard([PartitionChanged(topic, number, None, state, revision)])
 
     async def run(self) -> None:
         while True:
@@ -149,20 +176,31 @@ class Replicas:
         self, partition: Partition, topic: Topic, number: int, state: PartitionState
     ) -> None:
         me = self._image.broker_id
-        leads = self._image.leads_in_this_life(topic, number, me, self.broker_epoch)
-        if not leads:
+        if not self._image.leads_in_this_life(topic, number, me, self.broker_epoch):
             if partition.is_leader:
                 self._resign(partition)
+            leader = state.leader if state.leader != me else NO_LEADER
+            partition.follow(leader, state.leader_epoch, state.unclean_epoch)
+            self.replicator.follow(partition, leader)
             return
         if partition.is_leader and partition.leader_epoch == state.leader_epoch:
+            revision = self._image.mod_revision(keys.partition(topic.id, number))
+            partition.tell_leader(
+                PartitionRead(revision, state.leader_epoch, state.replicas, state.isr, state.elr)
+            )
             return
         if partition.is_leader:
             self._resign(partition)
+        self.replicator.forget(partition)
+        partition.follow(NO_LEADER, state.leader_epoch)
         # R10: the epoch and where it begins are on disk before we append in it; nobody appends before we lead.
         await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
         if topic.partitions[number] is not state:
             return
         partition.become_leader(self._new_leader(partition, topic, number, state))
+        for node in self._image.brokers.values():
+            if node.id in state.replicas and node.id != me:
+                partition.tell_leader(BrokerChanged(node.id, node.epoch, node.live, node.rack))
         for callback in self.on_lead:
             callback(partition)
 
@@ -196,6 +234,31 @@ class Replicas:
         if isinstance(effect, StepDown):
             log.warning("%s: stepping down: %s", partition.tp, effect.reason)
             self._resign(partition)
+        elif isinstance(effect, ProposeIsr):
+            self._runtime.spawn(self._isr.propose(partition, effect), f"ISR of {partition.tp}")
+        elif isinstance(effect, RereadPartition):
+            self._runtime.spawn(self._isr.read_again(partition), f"read {partition.tp} again")
+
+    # -- what leaders have to know -------------------------------------------------------------------------------
+
+    def broker_changed(self, broker_id: int) -> None:
+        """A broker came, went, or was fenced: those who lead it have to know (R12, R14)."""
+        node = self._image.broker(broker_id)
+        event = BrokerChanged(
+            broker_id,
+            -1 if node is None else node.epoch,
+            node is not None and node.live,
+            None if node is None else node.rack,
+        )
+        for partition in list(self.partitions.values()):
+            partition.tell_leader(event)
+
+    def tick(self, lease_held: bool, stalled: bool) -> None:
+        """Now and then: slow followers leave the ISR (R15), and leaders learn whether our lease holds (R7)."""
+        for partition in list(self.partitions.values()):
+            if partition.is_leader:
+                partition.tell_leader(LeaseChanged(lease_held))
+                partition.tell_leader(Stalled() if stalled else Tick())
 
     def _resign(self, partition: Partition) -> None:
         partition.resign()
@@ -205,7 +268,13 @@ class Replicas:
     def _configure(self, topic: Topic, number: int) -> None:
         partition = self.partitions.get((topic.name, number))
         if partition is not None:
-            partition.configure(topic.config, log_config(topic.config))
+            config = topic.config
+            partition.configure(config, log_config(config))
+            partition.tell_leader(
+                RequirementsChanged(
+                    config.min_insync_replicas, config.min_insync_racks, config.flush == "commit"
+                )
+            )
 
     # -- logs --------------------------------------------------------------------------------------------------
 
@@ -233,8 +302,15 @@ class Replicas:
             self.offline[tp] = str(problem)
             log.critical("%s stays offline: %s", tp, problem)
             return None
-        if not report.clean:
-            log.warning("%s: %s", tp, report)
+        if report.truncated_bytes or report.quarantined:
+            log.warning(
+                "%s: cut off %d torn bytes that nobody was told of (S3); %s",
+                tp,
+                report.truncated_bytes,
+                report,
+            )
+        elif not report.clean:
+            log.info("%s: %s", tp, report)
         partition = Partition(
             tp, topic.id, opened, topic.config, fs, self._runtime, self._flusher, self._delegated
         )
@@ -244,6 +320,7 @@ class Replicas:
     async def _drop(self, partition: Partition, topic: str) -> None:
         """The metadata says in so many words that this replica is no longer ours."""
         self._resign(partition)
+        self.replicator.forget(partition)
         del self.partitions[partition.tp]
         partition.log.close(clean=False)
 

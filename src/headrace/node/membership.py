@@ -77,6 +77,10 @@ class Membership:
             await asyncio.sleep(RETRY_S)
         raise HeadraceError(ErrorKind.BROKER_NOT_AVAILABLE, "could not register with the coordinator")
 
+    def lease_held(self) -> bool:
+        """Whether this process may still believe that it is registered (R7)."""
+        return self.term is not None and self.term.holds(self._runtime.clock.now_ms())
+
     async def keep_alive(self) -> None:
         """For ever: renew the lease, and register again when it was lost."""
         while True:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from pathlib import Path
 
 from headrace import __version__
 from headrace.broker.broker import Broker, BrokerOptions
@@ -47,7 +46,7 @@ class Node:
         self.http_port = 0
         self.ready = False
         self._given_coordinator = coordinator
-        self._directory = DataDirectory(runtime.fs, str(settings.directory()))
+        self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._lock: DirectoryLock | None = None
 
     # -- start -------------------------------------------------------------------------------------------------
@@ -83,7 +82,7 @@ class Node:
         elif settings.ephemeral:
             url = "memory:"
         else:
-            url = f"sqlite://{Path(self._directory.path).absolute()}/coordinator.db"
+            url = f"sqlite://{self._directory.path}/coordinator.db"
         return await open_coordinator(
             url,
             clock=self.runtime.clock,
@@ -186,6 +185,7 @@ class Node:
                 NodeRecord(self.broker.cluster_id, self.settings.node_id, broker_epoch, lease)
             )
         self.broker.replicas.broker_epoch = broker_epoch
+        self.broker.replicator.broker_epoch = broker_epoch
         self.controller.registered(broker_epoch, lease)
 
     def _disk_moves(self) -> bool:
@@ -194,12 +194,16 @@ class Node:
 
     async def _become_ready(self) -> None:
         spawn = self.runtime.spawn
-        spawn(self.membership.keep_alive(), "keep the lease")
-        spawn(self.controller.run(), "controller")
+        self._background = [
+            spawn(self.membership.keep_alive(), "keep the lease"),
+            spawn(self.controller.run(), "controller"),
+        ]
+        self.broker.replicas.look_at_everything()
         spawn(self.broker.replicas.run(), "follow the image")
         spawn(self.broker.flusher.run(), "group commit")
-        self.housekeeping = Housekeeping(self.runtime, self.broker)
-        spawn(self.housekeeping.run(), "housekeeping")
+        housekeeping = Housekeeping(self.runtime, self.broker, self.membership.lease_held)
+        spawn(housekeeping.watch_the_clock(), "watch the clock")
+        spawn(housekeeping.run(), "housekeeping")
         await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
         await self.metadata.wait_until(self._led, READY_S)
         await self.broker.replicas.caught_up()
@@ -227,6 +231,8 @@ class Node:
                     await self.metadata.commit(change)
         except (HeadraceError, TimeoutError) as problem:
             log.warning("could not announce the stop: %s", problem)
+        for task in self._background:
+            task.cancel()
         await self.broker.flusher.flush_now()
         clean = self.broker.flusher.failure is None
         await self.broker.replicas.close(clean=clean)

@@ -7,16 +7,18 @@ Not served: v18.
 from __future__ import annotations
 
 from headrace.broker.broker import Broker
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, fetch
+from headrace.broker.fetch import FetchRequest, FetchTarget, Got, Reader, fetch
 from headrace.broker.fetch_sessions import FetchSessions, Key, Opened, Wanted
 from headrace.broker.partition import Partition
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_FETCH_BYTES
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
+from headrace.replication.events import Diverging, FollowerFetch, RefuseFetch
 from headrace.wire import fetch as wire
 from headrace.wire.fetch_response import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchPartitionResponse,
     FetchResponse,
     FetchTopicResponse,
@@ -49,13 +51,10 @@ def handle_frame(
     if isinstance(opened, ErrorKind):
         _send(slot, header, FetchResponse([], opened.kafka_code, 0))
         return
-    targets = [FetchTarget(wanted, *_locate(broker, wanted, by_id)) for wanted in opened.wanted]
+    reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id)
+    targets = [_target(broker, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
     asked = FetchRequest(
-        targets,
-        request.min_bytes,
-        min(request.max_bytes, MAX_FETCH_BYTES),
-        request.max_wait_ms,
-        request.isolation_level == 1,
+        targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
     )
     parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results))
     if parked is not None:
@@ -86,13 +85,55 @@ def _forgotten(request: wire.FetchRequest, by_id: bool) -> list[Key]:
     ]
 
 
-def _locate(broker: Broker, wanted: Wanted, by_id: bool) -> tuple[Partition | None, ErrorKind]:
+def _target(broker: Broker, wanted: Wanted, by_id: bool, reader: Reader, replica_epoch: int) -> FetchTarget:
     if by_id:
         topic = broker.image.topic_by_id(wanted.topic_id)
         if topic is None:
-            return None, ErrorKind.UNKNOWN_TOPIC_ID
+            return FetchTarget(wanted, None, Got(ErrorKind.UNKNOWN_TOPIC_ID))
         wanted.topic = topic.name
-    return broker.find_partition(wanted.topic, wanted.partition)
+    partition, missing = broker.find_partition(wanted.topic, wanted.partition)
+    if partition is None:
+        return FetchTarget(wanted, None, Got(missing))
+    if reader.is_replica:
+        return FetchTarget(
+            wanted, partition, _heard_from_follower(partition, wanted, reader.replica_id, replica_epoch)
+        )
+    if reader.rack and partition.is_leader:
+        near = broker.near_replica(partition, reader.rack)
+        if near >= 0:
+            return FetchTarget(wanted, partition, _go_there(partition, near))
+    return FetchTarget(wanted, partition)
+
+
+def _heard_from_follower(
+    partition: Partition, wanted: Wanted, replica_id: int, replica_epoch: int
+) -> Got | None:
+    """A follower's fetch says what it holds; the leader machine decides what that means."""
+    event = FollowerFetch(
+        replica_id, replica_epoch, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.leader_epoch
+    )
+    for effect in partition.tell_leader(event):
+        if isinstance(effect, RefuseFetch):
+            return Got(effect.kind)
+        if isinstance(effect, Diverging):
+            return Got(
+                ErrorKind.NONE,
+                partition.high_watermark,
+                partition.last_stable_offset,
+                partition.log.start_offset,
+                diverging=(effect.epoch, effect.end_offset),
+            )
+    return None
+
+
+def _go_there(partition: Partition, near: int) -> Got:
+    return Got(
+        ErrorKind.NONE,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.start_offset,
+        preferred_replica=near,
+    )
 
 
 def _answer(broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, results: list[Got]) -> None:
@@ -104,7 +145,7 @@ def _answer(broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, r
             with_data.append(wanted.key)
         if got.error is not ErrorKind.NONE:
             broker.failed_fetches += 1
-        elif opened.incremental and not got.data and not wanted.has_news(got):
+        elif opened.incremental and not got.data and got.preferred_replica < 0 and not wanted.has_news(got):
             continue
         wanted.told(got)
         hint = hint_for(broker, wanted.topic, wanted.partition, got.error)
@@ -116,9 +157,9 @@ def _answer(broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, r
             got.last_stable_offset,
             got.log_start_offset,
             None if got.aborted is None else [AbortedTransaction(pid, first) for pid, first in got.aborted],
-            -1,
+            got.preferred_replica,
             got.data,
-            None,
+            None if got.diverging is None else EpochEndOffset(*got.diverging),
             hint,
         )
         topic_key = wanted.key[0]

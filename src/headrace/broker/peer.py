@@ -1,0 +1,122 @@
+"""Driver: a connection from this broker to another one, speaking the ordinary Kafka protocol.
+
+Requests are answered in order. A connection that breaks fails everything that waits on it; whoever asked decides what
+that means. Every call has a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+from headrace.core import limits
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ports import Buffer
+from headrace.wire.api import API
+from headrace.wire.codec import decode, encode
+from headrace.wire.framing import RequestHeader, decode_response_header, encode_request_frame
+
+CONNECT_S = 2.0
+
+
+class PeerLost(HeadraceError):
+    """The connection broke before the answer came: the request may or may not have been carried out."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(ErrorKind.NETWORK_EXCEPTION, detail)
+
+
+class PeerRefused(PeerLost):
+    """Nobody listens there: the process is gone."""
+
+
+class PeerConnection(asyncio.Protocol):
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
+        self._received = bytearray()
+        self._correlation = 0
+        self.closed = asyncio.get_running_loop().create_future()
+        """Done when the connection is gone, whoever ended it."""
+
+    @classmethod
+    async def open(cls, host: str, port: int, client_id: str) -> PeerConnection:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, protocol = await asyncio.get_running_loop().create_connection(
+                    lambda: cls(client_id), host, port
+                )
+        except ConnectionRefusedError as problem:
+            raise PeerRefused(f"{host}:{port} refuses connections") from problem
+        except (OSError, TimeoutError) as problem:
+            raise PeerLost(f"{host}:{port} can't be reached: {problem or 'no answer'}") from problem
+        return protocol
+
+    async def call(self, key: int, version: int, request: object, seconds: float) -> Any:
+        """Send one general message and decode its answer."""
+        frame, position = await self.exchange(key, version, [encode(request, version)], seconds)
+        return decode(API[key].response, version, frame, position)
+
+    async def exchange(
+        self, key: int, version: int, body: Sequence[Buffer], seconds: float
+    ) -> tuple[memoryview, int]:
+        """Send a request; the answer's frame and where its body begins."""
+        if self._transport is None:
+            raise PeerLost("the connection is closed")
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        header = RequestHeader(key, version, self._correlation, self._client_id)
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._correlation, future))
+        self._transport.writelines(encode_request_frame(header, body))
+        try:
+            async with asyncio.timeout(seconds):
+                frame = await future
+        except TimeoutError:
+            # Answers come in order, so nothing after this one can be trusted to arrive either.
+            self.close()
+            raise PeerLost(f"no answer within {seconds} s") from None
+        correlation, position = decode_response_header(frame, key, version)
+        if correlation != header.correlation_id:
+            self.close()
+            raise PeerLost("answers are out of order")
+        return memoryview(frame), position
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio -------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= 4:
+            size = int.from_bytes(received[:4], "big", signed=True)
+            if not 0 < size <= limits.MAX_FRAME_BYTES + limits.MIB:
+                self.close()
+                return
+            if len(received) < size + 4:
+                return
+            frame = bytes(received[4 : size + 4])
+            del received[: size + 4]
+            if not self._waiting:
+                self.close()
+                return
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(PeerLost(f"the connection broke: {exc or 'closed by the other side'}"))
+        if not self.closed.done():
+            self.closed.set_result(None)
