@@ -10,7 +10,6 @@ Invariant: one entry per ABORT marker in the log that ended a transaction with d
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container
 from typing import NamedTuple
 
 
@@ -66,10 +65,11 @@ class AbortedIndex:
         gone = bisect_left(self._markers, offset)
         del self._entries[:gone], self._markers[:gone]
 
-    def drop_markers(self, markers: Container[int]) -> None:
-        """Compaction removed these markers (their data went before them)."""
-        self._entries = [entry for entry in self._entries if entry.last_offset not in markers]
-        self._markers = [entry.last_offset for entry in self._entries]
+    def replace(self, start: int, end: int, entries: list[AbortedTransaction]) -> None:
+        """Compaction rewrote [start, end): these are the transactions with a marker there that still have data."""
+        first, last = bisect_left(self._markers, start), bisect_left(self._markers, end)
+        self._entries[first:last] = entries
+        self._markers[first:last] = [entry.last_offset for entry in entries]
 
     def clear(self) -> None:
         self._entries.clear()

@@ -39,6 +39,8 @@ class LogState(NamedTuple):
     """R20: where a replica starts from after a restart. A hint for replication, never used to truncate."""
     compacted_to: int = 0
     """Compaction has seen everything below."""
+    sparse: int = 0
+    """1 once compaction, here or on the leader, may have left offsets out."""
     clock_ms: int = 0
     """The latest wall clock that retention came to believe (S23)."""
 

@@ -66,11 +66,15 @@ class FlushQueue:
 
     def forget(self, segment: Segment) -> None:
         """The segment leaves the log. Its file is not closed while a sync may run on it (S8)."""
-        self._unsynced = [other for other in self._unsynced if other is not segment]
-        self._segments = [other for other in self._segments if other is not segment]
+        self.reclaim(segment)
         file, segment.file = segment.file, None
         if file is not None:
             self.close_file(file)
+
+    def reclaim(self, segment: Segment) -> None:
+        """A rolled segment becomes the active one again and keeps its file."""
+        self._unsynced = [other for other in self._unsynced if other is not segment]
+        self._segments = [other for other in self._segments if other is not segment]
 
     def close_file(self, file: File) -> None:
         if self._flushing is not None and any(file is other for other in self._flushing.files):

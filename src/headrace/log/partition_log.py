@@ -1,525 +1,271 @@
-"""Machine: one partition's log: appends, reads, flushes, rolls; the parts around it do the rest.
+"""Machine: one partition's log: what GrowingLog does, and everything that makes a log shorter.
 
-Synchronous and single-writer: every method runs to its end without giving the loop away, so "check epoch, assign
-offset, write" can not be interleaved (R25). What blocks on the disk is handed to the driver as a value: `begin_flush`
-and `begin_checkpoint` say what to sync or write, `flush_done` and `checkpoint_done` take note that it happened.
+    truncation   from the end, when replicas disagree (R23, R26)
+    deletion     from the beginning: retention, DeleteRecords (S20, S23)
+    compaction   from within (S21)
 
-Invariants
-- start_offset <= durable_end <= end_offset, except that start_offset may pass durable_end when records are deleted;
-- every batch below durable_end was synced; the recovery point on disk is never above durable_end (S6);
-- epochs, producers and aborted transactions are what the batches in the log make them (R40).
-
-How a roll keeps S19 without blocking the loop. S19 wants the old file synced before the new one takes data, so that a
-crash can not lose the end of the old and keep the new. Syncing here would stop the loop for as long as the disk takes.
-Instead the old file goes to the front of the next flush, `durable_end` (and so every acknowledgement and the recovery
-point) waits for both, and recovery believes a segment only when the one before it is complete: a gap between two
-segments beyond the recovery point is where the log ends. What the gap cost was never acknowledged.
+Invariant: after each of them, and after a crash at any point in each of them, reads find a log that existed before or
+the one that should be there now, and all that is derived from it fits.
 """
 
 from __future__ import annotations
 
-import errno
-
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
-from headrace.core.ports import Buffer, FileSystem
-from headrace.log import recovery
-from headrace.log.aborted import AbortedIndex, AbortedTransaction
-from headrace.log.checkpoints import LogState, encode_state
-from headrace.log.config import LogConfig
-from headrace.log.epochs import LeaderEpochs
-from headrace.log.flushing import FlushQueue
-from headrace.log.index import MAX_RELATIVE_OFFSET, encode_index
-from headrace.log.lookup import find_max_timestamp, find_timestamp
-from headrace.log.names import EPOCHS_FILE, INDEX, LOG, STATE_FILE, log_path
-from headrace.log.producers import ProducerTable
-from headrace.log.replicated import check_replicated
-from headrace.log.results import (
-    Accept,
-    Appended,
-    Checkpoint,
-    Duplicate,
-    Flush,
-    FoundOffset,
-    LoadReport,
-    LogCorrupt,
-    PendingFile,
-    RollReason,
-)
-from headrace.log.rolling import RollLimits
-from headrace.log.segment import Place, Segment
-from headrace.log.segment_cache import SegmentCache
-from headrace.log.snapshots import replace_cache, write_snapshot
-from headrace.records.batch import (
-    BatchHeader,
-    stamp,
-    stamp_log_append_time,
-)
-
-_FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_MAX_CURSORS = 32
+from headrace.log.cleanable import find_cleanable
+from headrace.log.compaction import Compaction, CompactionInput, CompactionReport, Group, LastBatch
+from headrace.log.growing_log import FULL_DISK, GrowingLog
+from headrace.log.names import snapshot_path
+from headrace.log.results import RollReason, StartReason
+from headrace.log.retention import RetentionReport, deletable_count, is_expired, step_ms
+from headrace.log.swap import commit_swap, complete_swap
+from headrace.log.truncation import Cutter
 
 
-class PartitionLog:
-    __slots__ = (
-        "_active",
-        "_cache",
-        "_config",
-        "_cursors",
-        "_derived",
-        "_failure",
-        "_flushes",
-        "_fs",
-        "_limits",
-        "_owns_cache",
-        "_segments",
-        "_state",
-        "directory",
-        "end_offset",
-        "epochs",
-        "producers",
-        "start_offset",
-        "topic_id",
-    )
+class PartitionLog(GrowingLog):
+    __slots__ = ()
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        config: LogConfig,
-        topic_id: bytes,
-        cache: SegmentCache,
-        owns_cache: bool,
-        loaded: recovery.Loaded,
-    ) -> None:
-        """Use `open`."""
-        self._fs = fs
-        self.directory = directory
-        self.topic_id = topic_id
-        self._cache = cache
-        self._owns_cache = owns_cache
-        self._segments = loaded.segments
-        self._active = loaded.segments.active
-        self._derived = loaded.derived
-        self.epochs: LeaderEpochs = loaded.derived.epochs
-        self.producers: ProducerTable = loaded.derived.producers
-        self._state: LogState = loaded.state
-        """What the state file holds."""
-        self.start_offset = loaded.state.log_start
-        self.end_offset = loaded.end_offset
-        self._failure: str | None = None
-        self._flushes = FlushQueue(cache, loaded.end_offset)
-        self._cursors: dict[int, tuple[Segment, int]] = {}
-        """Offset -> where the batch lies: a sequential reader comes back for exactly this offset."""
-        self._config = config
-        self._limits = RollLimits()
-        self._limits.set(self._config, self._active)
+    # ---- the beginning of the log
 
-    @classmethod
-    def open(
-        cls,
-        fs: FileSystem,
-        directory: str,
-        config: LogConfig,
-        *,
-        topic_id: bytes,
-        wall_ms: int,
-        cache: SegmentCache | None = None,
-        repair: bool = False,
-        refuse_holes: bool = False,
-    ) -> tuple[PartitionLog, LoadReport]:
-        """Open or create the log in `directory`. Raises LogCorrupt or WrongTopic, changing nothing that matters.
+    def advance_start(self, offset: int, reason: StartReason) -> bool:
+        """Move the first offset up. In memory: the next checkpoint makes it durable, the next retention pass frees
+        the space. False when the log started there or later already."""
+        offset = min(offset, self.end_offset)
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = offset
+        self.start_reason = reason
+        self.epochs.truncate_start(offset)
+        self._derived.aborted.drop_before(offset)
+        return True
 
-        `cache` is shared by the logs of a broker. `repair` cuts the log at damage instead of refusing, moving what it
-        cuts into quarantine (S4, S12). `refuse_holes`: see recovery.
-        """
-        shared = cache if cache is not None else SegmentCache(fs)
-        loaded = recovery.load(fs, directory, config, topic_id, wall_ms, shared, repair, refuse_holes)
-        log = cls(fs, directory, config, topic_id, shared, cache is None, loaded)
-        return log, loaded.report
-
-    # ---- what it is
-
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
-        self._limits.set(self._config, self._active)
-
-    @property
-    def size_bytes(self) -> int:
-        return self._segments.closed_bytes + self._active.size
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
-    def failed(self) -> str | None:
-        """Why nothing may be written here any more (S7), None while all is well."""
-        return self._failure
-
-    @property
-    def aborted(self) -> AbortedIndex:
-        return self._derived.aborted
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the earliest open transaction began."""
-        return self.producers.first_open_offset
-
-    @property
-    def checkpointed(self) -> LogState:
-        """What is on disk: the recovery point and high watermark a restart would begin with."""
-        return self._state
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """R48: consumers at read_committed may read up to here."""
-        return self.producers.last_stable_offset(high_watermark)
-
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """R48: for a read_committed fetch that returns [start, end)."""
-        return self._derived.aborted.overlapping(start, end)
-
-    def check_producer(self, header: BatchHeader) -> Accept | Duplicate | Rejected:
-        return self.producers.check(header)
-
-    # ---- appending
-
-    def start_epoch(self, epoch: int) -> None:
-        """R10: on becoming leader, before the first append: the epoch begins at the log's end, and that is on disk."""
-        if self.epochs.assign(epoch, self.end_offset):
-            self._write_epochs()
-
-    def append(
-        self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, wall_ms: int
-    ) -> Appended | Rejected:
-        """One validated batch of a client (or a marker), at the end of the log, stamped in place."""
+    def delete_records(self, offset: int) -> int | Rejected:
+        """DeleteRecords: forget everything below `offset` (at most the high watermark: the caller's check), for good.
+        Returns the new start."""
+        if offset > self.end_offset or offset < 0:
+            return Rejected(ErrorKind.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond {self.end_offset}")
         if self._failure is not None:
             return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, self._failure)
-        active, limits = self._active, self._limits
-        base_offset = self.end_offset
-        last_offset = base_offset + header[6]
-        if (
-            active.size + header[1] + 12 > limits.most_bytes
-            or wall_ms >= limits.at_ms
-            or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-        ):
-            refused = self._make_room(header[1] + 12, last_offset, wall_ms)
-            if refused is not None:
-                return refused
-            active = self._active
-        epochs = self.epochs
-        if leader_epoch != epochs.latest:
-            refused = self._enter_epoch(leader_epoch, base_offset)
-            if refused is not None:
-                return refused
-        append_time = -1
-        if self._config.log_append_time:
-            header = stamp_log_append_time(batch, 0, header, wall_ms)
-            append_time = wall_ms
-        stamp(batch, 0, base_offset, leader_epoch)
-        assert active.file is not None
+        if self.advance_start(offset, StartReason.DELETE_RECORDS) and not self._files.busy:
+            try:
+                self.checkpoint()
+            except OSError as error:
+                return self.fail(f"the log start could not be written: {error}")
+        return self.start_offset
+
+    def apply_retention(self, wall_ms: int, now_ms: int, upto: int) -> RetentionReport:
+        """One pass: drop the oldest segments that are expired, too many, or below the start; none at or above `upto`
+        (the high watermark), none of an open transaction (R52)."""
+        nothing = RetentionReport(0, 0, self.start_offset)
+        believed_ms = self._believed_ms(wall_ms, now_ms)
+        if self._failure is not None or self._files.busy:
+            return nothing
+        active, config = self._active, self._config
+        closed, limit = self._segments.closed, self._settled(upto)
+        count = deletable_count(closed, active, config, believed_ms, self.start_offset, limit)
         try:
-            active.file.append((batch,))
+            if active.size and config.delete and is_expired(active, config, believed_ms):
+                self.roll(RollReason.RETENTION)
+            if not count:
+                return nothing
+            self.advance_start(self._segments[count].base_offset, StartReason.RETENTION)
+            self._checkpoint_before_deleting(count)
         except OSError as error:
-            return self._write_failed(error)
-        active.note(header, base_offset, self._config.index_interval_bytes)
-        active.appended_ms = wall_ms
-        if active.created_ms == 0:
-            active.created_ms = wall_ms
-            self._limits.set(self._config, self._active)
-        if header[9] >= 0:
-            self._derived.absorb(header, batch, 0, base_offset, wall_ms)
-        self.end_offset = last_offset + 1
-        return Appended(base_offset, last_offset, append_time)
+            if error.errno not in FULL_DISK:
+                self.fail(f"retention failed: {error}")
+            return nothing
+        self._reader.forget()
+        gone = self._segments.retire_first(count)
+        for segment in gone:
+            self._flushes.forget(segment)
+        return RetentionReport(len(gone), sum(segment.size for segment in gone), self.start_offset)
 
-    def append_replicated(
-        self, data: Buffer, wall_ms: int, *, allow_gaps: bool | None = None
-    ) -> Appended | Rejected:
-        """R11: the leader's own bytes at the leader's own offsets. One write per segment they go to.
-
-        A batch that is cut short ends the data. `allow_gaps` (by default: what a compacted topic does) accepts
-        offsets that the leader's compaction left out; offsets never go back.
-        """
-        if self._failure is not None:
-            return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, self._failure)
-        gaps = self._config.compact if allow_gaps is None else allow_gaps
-        first_offset = self.end_offset
-        checked = check_replicated(data, first_offset, self.epochs.latest, gaps=gaps)
-        if isinstance(checked, Rejected):
-            return checked
-        run_start = run_end = 0
-        run: list[tuple[int, BatchHeader]] = []
-        for at, header in checked:
-            active, limits, size = self._active, self._limits, run_end - run_start
-            if (
-                active.size + size + header.size > limits.most_bytes
-                or wall_ms >= limits.at_ms
-                or header.last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-            ):
-                refused = self._write_run(data, run, run_start, run_end, wall_ms)
-                if refused is None:
-                    refused = self._make_room(header.size, header.last_offset, wall_ms, header.base_offset)
-                if refused is not None:
-                    return refused
-                run, run_start = [], at
-            run.append((at, header))
-            run_end = at + header.size
-        refused = self._write_run(data, run, run_start, run_end, wall_ms)
-        if refused is not None:
-            return refused
-        return Appended(first_offset, self.end_offset - 1, -1)
-
-    def _write_run(
-        self, data: Buffer, run: list[tuple[int, BatchHeader]], start: int, end: int, wall_ms: int
-    ) -> Rejected | None:
-        if not run:
-            return None
-        active = self._active
-        assert active.file is not None
-        for _, header in run:
-            if header.leader_epoch != self.epochs.latest:
-                refused = self._enter_epoch(header.leader_epoch, header.base_offset)
-                if refused is not None:
-                    return refused
+    def _checkpoint_before_deleting(self, count: int) -> None:
+        """S20: where the log starts is on disk before anything goes, so a missing first segment is always damage."""
         try:
-            active.file.append((memoryview(data)[start:end],))
+            self.checkpoint()
         except OSError as error:
-            return self._write_failed(error)
-        interval = self._config.index_interval_bytes
-        for at, header in run:
-            active.note(header, header.base_offset, interval)
-            if header.producer_id >= 0:
-                self._derived.absorb(header, data, at, header.base_offset, wall_ms)
-        if active.created_ms == 0:
-            active.created_ms = wall_ms
-            self._limits.set(self._config, self._active)
-        active.appended_ms = wall_ms
-        self.end_offset = active.next_offset
-        return None
+            if error.errno not in FULL_DISK:
+                raise
+            # S15: retention has to work on a full disk. The caches of what is about to go make room for one small file.
+            self._segments.drop_caches(count)
+            self.checkpoint()
 
-    def _enter_epoch(self, epoch: int, start_offset: int) -> Rejected | None:
-        """The first batch of an epoch. It is on disk in the epoch file before any batch carries it, which lets
-        recovery and reads hold every batch against that file (S2)."""
-        if epoch < self.epochs.latest:
-            return Rejected(ErrorKind.FENCED_LEADER_EPOCH, f"leader epoch {epoch} after {self.epochs.latest}")
-        self.epochs.assign(epoch, start_offset)
+    def _settled(self, upto: int) -> int:
+        """R52: below the high watermark `upto`, and of no open transaction."""
+        unstable = self.first_unstable_offset
+        return upto if unstable is None else min(upto, unstable)
+
+    def _believed_ms(self, wall_ms: int, now_ms: int) -> int:
+        return self._clock.believe(wall_ms, now_ms, step_ms(self._config))
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """S20: unlink files that were renamed `.deleted` long enough ago. Returns how many."""
+        return self._segments.purge(now_ms, self._config.file_delete_delay_ms)
+
+    def expire_producers(self, wall_ms: int, now_ms: int) -> int:
+        """R40: forget idle producers, on the clock that retention believes."""
+        believed_ms = self._believed_ms(wall_ms, now_ms)
+        return self.producers.expire(believed_ms, self._config.producer_id_expiration_ms)
+
+    # ---- the end of the log
+
+    def truncate(self, offset: int) -> int:
+        """R23: remove every batch that reaches `offset` or beyond, with all that was derived from it. Returns the new
+        end, which is lower than `offset` when that was in the middle of a batch. An OSError is final (S7)."""
+        if offset >= self.end_offset:
+            return self.end_offset
+        if offset < self.start_offset:
+            self.truncate_fully_and_start_at(offset)
+            return offset
         try:
-            self._write_epochs()
+            self._lower_state(offset)
+            cutter = self._cutter()
+            end = cutter.cut(offset)
+            if self._segments.active.next_offset != end:
+                self._begin_segment(
+                    end
+                )  # in a gap that compaction left: the name of the file keeps the offset
+            self._active = self._segments.active
+            self._flushes.truncated(end)
+            self._derived.aborted.truncate(end)
+            self.epochs.truncate_end(end)
+            self._files.write_epochs()
+            self.producers.take(cutter.rebuild_producers(end))
         except OSError as error:
-            return self.fail(f"the epoch file could not be written: {error}")
-        return None
+            self.fail(f"a truncation failed: {error}")
+            raise
+        self._settle_at(end)
+        return end
 
-    def _write_failed(self, error: OSError) -> Rejected:
-        """S15: a full disk leaves the file as it was (the port's promise), and the log usable. The rest is final (S7)."""
-        active = self._active
-        assert active.file is not None
-        if error.errno in _FULL_DISK and active.file.size == active.size:
-            return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, f"the disk is full: {error}")
-        return self.fail(f"an append failed: {error}")
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """R26: forget everything and begin anew at `offset`, the leader's start."""
+        try:
+            # First where it starts, then what is gone, newest first: a crash leaves the old log or an empty one.
+            state = self._files.state._replace(
+                recovery_point=offset, log_start=offset, high_watermark=offset, compacted_to=0, sparse=0
+            )
+            self._files.write(state)
+            self._cutter().cut_all()
+            self._begin_segment(offset)
+            self._flushes.truncated(offset)
+            self._derived.aborted.clear()
+            self.epochs.clear()
+            self._files.write_epochs()
+            self.producers.clear()
+        except OSError as error:
+            self.fail(f"a restart of the log failed: {error}")
+            raise
+        self.start_offset, self.start_reason = offset, StartReason.RESTART
+        self._settle_at(offset)
 
-    def fail(self, detail: str) -> Rejected:
-        """S7: nothing is written here any more. Only opening the log anew, with its CRC scan, ends this."""
-        if self._failure is None:
-            self._failure = detail
-        return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, self._failure)
+    def _lower_state(self, offset: int) -> None:
+        """Before the log gets shorter: a log that ends below its recovery point would be taken for damaged."""
+        state = self._files.state
+        lowered = state._replace(
+            recovery_point=max(min(state.recovery_point, offset), state.log_start),
+            high_watermark=min(state.high_watermark, offset),
+            compacted_to=min(self._compacted_to, offset),
+            sparse=int(self._sparse),
+        )
+        self._files.write(lowered)
 
-    # ---- rolling
-
-    def roll_if_due(self, wall_ms: int) -> RollReason | None:
-        """For a driver's tick: time passes also when nothing is appended."""
-        if self._active.size and self._failure is None and wall_ms >= self._limits.at_ms:
-            reason = self._limits.reason(self._config, self._active, 0, self.end_offset, wall_ms)
-            if reason is not None:
-                self.roll(reason, wall_ms)
-            return reason
-        return None
-
-    def roll(self, reason: RollReason, wall_ms: int, base_offset: int | None = None) -> None:
-        """Close the active segment and begin another at the end. An empty one stays: there is nothing to close."""
-        old = self._active
-        base = self.end_offset if base_offset is None else base_offset
-        if old.size == 0 and old.base_offset == base:
-            return
-        self._begin_segment(base)
-        self._flushes.rolled(old)
-        self._write_caches(old, base)
-
-    def _begin_segment(self, base_offset: int) -> None:
-        segment = Segment(log_path(self.directory, base_offset), base_offset)
-        file = self._fs.open(segment.path, create=True)
-        if file.size:
-            file.close()
-            raise LogCorrupt(segment.path, 0, base_offset, "a new segment's file exists and is not empty")
-        self._fs.sync_dir(self.directory)
-        segment.file = file
-        self._segments.add(segment)
-        self._active = segment
+    def _settle_at(self, end: int) -> None:
+        self.end_offset = end
+        self._compacted_to = self._files.state.compacted_to
+        self._sparse = bool(self._files.state.sparse)
+        self._reader.forget()
         self._limits.set(self._config, self._active)
 
-    def _write_caches(self, closed: Segment, snapshot_offset: int) -> None:
-        try:
-            self._write_index(closed)
-            write_snapshot(self._fs, self.directory, snapshot_offset, self.producers)
-        except OSError:
-            pass  # both only save work at the next start; a full disk shows at the next append
+    def _cutter(self) -> Cutter:
+        interval = self._config.index_interval_bytes
+        return Cutter(self._fs, self.directory, self._segments, self._cache, self._flushes, interval)
 
-    def _write_index(self, segment: Segment) -> None:
-        if segment.index is not None:
-            aborted = self._derived.aborted.between(segment.base_offset, segment.next_offset)
-            path = segment.path.removesuffix(LOG) + INDEX
-            replace_cache(self._fs, path, encode_index(segment.summary(), aborted, segment.index))
+    # ---- from within
 
-    def _make_room(
-        self, size: int, last_offset: int, wall_ms: int, base_offset: int | None = None
-    ) -> Rejected | None:
-        """The slow side of the append path: is it time for another segment?"""
-        if size > self._config.segment_bytes:
-            return Rejected(
-                ErrorKind.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes is larger than a segment"
-            )
-        reason = self._limits.reason(self._config, self._active, size, last_offset, wall_ms)
-        if reason is None:
+    def begin_compaction(
+        self, wall_ms: int, now_ms: int, upto: int, *, forced: bool = False
+    ) -> Compaction | None:
+        """A pass worth making, None when there is none. Nothing at or above `upto` (the high watermark), of an open
+        transaction, unsynced, or in the active segment is touched. Drive it with `step`, in a thread if you like; then
+        `finish_compaction` or `abandon`. One at a time."""
+        believed_ms = self._believed_ms(wall_ms, now_ms)
+        if not self._config.compact or self._failure is not None:
             return None
-        try:
-            self.roll(reason, wall_ms, base_offset)
-        except OSError as error:
-            if error.errno in (*_FULL_DISK, errno.EMFILE, errno.ENFILE):
-                return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, f"no new segment: {error}")
-            return self.fail(f"no new segment: {error}")
-        return None
-
-    # ---- reading
-
-    def read(self, offset: int, max_bytes: int, upto: int) -> Buffer | Rejected:
-        """Whole batches from the one that holds `offset` on, all below `upto`, checked (S1): at most `max_bytes`, but
-        the first batch whole (KIP-74). Empty at `upto` and at the end. Raises LogCorrupt; never serves damage (S26)."""
-        end = self.end_offset
-        if not self.start_offset <= offset <= end:
-            return Rejected(
-                ErrorKind.OFFSET_OUT_OF_RANGE, f"offset {offset} is not in [{self.start_offset}, {end}]"
-            )
-        upto = min(upto, end)
-        if offset >= upto:
-            return b""
-        interval = self._config.index_interval_bytes
-        cursor = self._cursors.get(offset)
-        if cursor is not None:
-            number, segment = -1, cursor[0]
-            place = Place(cursor[1], offset, True)
-        else:
-            number = self._segments.position_of(offset)
-            segment = self._segments[number]
-            place = segment.place_of(offset, self._cache.index(segment, interval))
-        while True:
-            file = self._cache.file(segment)
-            result = segment.read(file, place, offset, max_bytes, upto, interval, self.epochs)
-            if result.data:
-                if result.next_offset < segment.next_offset and segment is not self._active:
-                    self._remember(result.next_offset, segment, result.next_position)
-                return result.data
-            # Nothing here: a gap that compaction left at the end of a segment, or `upto` is near.
-            number = number + 1 if number >= 0 else self._segments.position_of(offset) + 1
-            if number >= len(self._segments):
-                return b""
-            segment = self._segments[number]
-            place = segment.place_of(segment.base_offset, self._cache.index(segment, interval))
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        cursors = self._cursors
-        if len(cursors) >= _MAX_CURSORS:
-            del cursors[next(iter(cursors))]
-        cursors[offset] = (segment, position)
-
-    def offset_for_time(self, timestamp: int, upto: int) -> FoundOffset | None:
-        """The first record below `upto` with a timestamp at or above: exact, at the cost of opening one batch."""
-        upto = min(upto, self.end_offset)
-        interval = self._config.index_interval_bytes
-        return find_timestamp(self._segments, self._cache, interval, timestamp, self.start_offset, upto)
-
-    def max_timestamp_offset(self, upto: int) -> FoundOffset | None:
-        """The first record below `upto` that has the highest timestamp of all below `upto`."""
-        upto = min(upto, self.end_offset)
-        interval = self._config.index_interval_bytes
-        return find_max_timestamp(self._segments, self._cache, interval, self.start_offset, upto)
-
-    # ---- making it durable
-
-    @property
-    def durable_end(self) -> int:
-        """Every batch below was synced."""
-        return self._flushes.durable_end
-
-    def begin_flush(self) -> Flush | None:
-        """What to sync so that everything appended so far is durable; None: nothing, or a flush is under way."""
-        return None if self._failure is not None else self._flushes.begin(self._active, self.end_offset)
-
-    def flush_done(self, flush: Flush) -> None:
-        """Every file of `flush` was synced."""
-        self._flushes.end(flush, synced=True)
-
-    def flush_failed(self, flush: Flush, error: OSError) -> None:
-        """S7: a failed sync is final. Syncing again would report success for data that is gone."""
-        self._flushes.end(flush, synced=False)
-        self.fail(f"a sync failed: {error}")
-
-    def sync(self) -> None:
-        """Flush and wait: for tools, tests and a clean stop. A driver flushes through a pool instead."""
-        flush = self.begin_flush()
-        if flush is not None:
-            for file in flush.files:
-                file.sync()
-            self.flush_done(flush)
-
-    # ---- small files
-
-    def begin_checkpoint(self, high_watermark: int | None = None) -> Checkpoint | None:
-        """What to write so that the next start has little to do; None when it is on disk already.
-
-        No truncation may come between this and `checkpoint_done`: the driver owns both.
-        """
-        state = self._next_state(high_watermark)
-        if state == self._state and not self.epochs.dirty:
+        limit = min(self._settled(upto), self.durable_end)
+        found = find_cleanable(
+            self._segments.closed,
+            self._active,
+            self._config,
+            self._compacted_to,
+            self.start_offset,
+            limit,
+            believed_ms,
+            forced=forced or self._compaction_unfinished,
+        )
+        if found is None:
             return None
-        files = [PendingFile(f"{self.directory}/{STATE_FILE}", encode_state(state))]
-        if self.epochs.dirty:
-            files.insert(0, PendingFile(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode()))
-            self.epochs.dirty = False
-        return Checkpoint(tuple(files), state)
-
-    def checkpoint_done(self, checkpoint: Checkpoint) -> None:
-        self._state = checkpoint.state
-
-    def checkpoint(self, high_watermark: int | None = None) -> None:
-        """Begin, write and finish at once."""
-        checkpoint = self.begin_checkpoint(high_watermark)
-        if checkpoint is not None:
-            for file in checkpoint.files:
-                self._fs.write_file(file.path, file.data)
-            self.checkpoint_done(checkpoint)
-
-    def _next_state(self, high_watermark: int | None) -> LogState:
-        return self._state._replace(
-            recovery_point=max(self.durable_end, self.start_offset),
-            log_start=self.start_offset,
-            high_watermark=self._state.high_watermark if high_watermark is None else high_watermark,
+        return Compaction(
+            self._fs,
+            self._config,
+            CompactionInput(
+                found.segments,
+                found.dirty_from,
+                found.upto,
+                self._derived.aborted.between(0, self.end_offset),
+                {pid: LastBatch(producer.last_offset, producer.epoch) for pid, producer in self.producers},
+                believed_ms,
+            ),
         )
 
-    def _write_epochs(self) -> None:
-        self._fs.write_file(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
-        self.epochs.dirty = False
+    def finish_compaction(self, done: Compaction) -> CompactionReport:
+        """Swap the result in, oldest segments first, so that no value goes before what superseded it is in place. When
+        the segments changed meanwhile (truncated, deleted) the result is thrown away."""
+        current = {id(segment) for segment in self._segments.closed}
+        stale = any(id(segment) not in current for segment in done.input.segments)
+        if stale or self._failure is not None:
+            done.abandon()
+            return CompactionReport(0, 0, 0, False)
+        freed = 0
+        try:
+            for group in done.groups:
+                freed += sum(segment.size for segment in group.replaced) - group.cleaned.size
+                self._swap_in(group)
+        except OSError as error:
+            self.fail(f"a compaction could not be swapped in: {error}")
+            raise
+        self._derived.aborted.replace(done.input.segments[0].base_offset, done.rewritten_to, done.aborted)
+        for group in done.groups:
+            self._write_caches(group.cleaned)
+            group.cleaned.index = None
+        self._compacted_to = max(self._compacted_to, done.compacted_to)
+        self._compaction_unfinished = done.compacted_to < done.input.upto
+        if not self._files.busy:
+            self.checkpoint()
+        return CompactionReport(done.read_bytes, freed, len(done.groups), self._compaction_unfinished)
 
-    def close(self, clean: bool = True, high_watermark: int | None = None) -> None:
-        """`clean`: everything is synced and the next start reads no batch at all. A failed log is never clean."""
-        if clean and self._failure is None:
-            self.sync()
-            self._write_caches(self._active, self.end_offset)
-            self.checkpoint(high_watermark)
-        self._flushes.close(self._active)
-        for segment in self._segments:
+    def _swap_in(self, group: Group) -> None:
+        replaced, cleaned = group.replaced, group.cleaned
+        self._sparse = True
+        for segment in replaced:
             self._cache.drop(segment.path)
-        self._failure = self._failure or "the log is closed"
+            self._flushes.forget(segment)
+        commit_swap(self._fs, self.directory, cleaned.base_offset)
+        for path in complete_swap(self._fs, self.directory, [segment.base_offset for segment in replaced]):
+            self._segments.adopt_trash(path)
+        self._segments.replace(self._segments.position_of(cleaned.base_offset), len(replaced), cleaned)
+        self._reader.forget()
+        for segment in replaced[1:]:
+            snapshot = snapshot_path(self.directory, segment.base_offset)
+            if self._fs.exists(snapshot):
+                self._fs.remove(snapshot)
+
+    def compact(self, wall_ms: int, now_ms: int, upto: int, *, forced: bool = False) -> int:
+        """All passes at once: for tools and tests. Returns how many were made."""
+        passes = 0
+        while (run := self.begin_compaction(wall_ms, now_ms, upto, forced=forced and not passes)) is not None:
+            run.run()
+            passes += 1
+            if not self.finish_compaction(run).unfinished:
+                break
+        return passes

@@ -209,6 +209,10 @@ class ProducerTable:
         ]
         self._open = {producer_id: offset for offset, producer_id in sorted(pairs)}
 
+    def take(self, other: ProducerTable) -> None:
+        """Become `other`, in place: whoever holds this table goes on holding the right one."""
+        self._producers, self._open, self._completed = other._producers, other._open, other._completed
+
     def clear(self) -> None:
         self._producers.clear()
         self._open.clear()

@@ -319,9 +319,7 @@ class _Loader:
         return offset
 
     def _gaps_allowed(self, before: Segment | None = None) -> bool:
-        return (
-            self._config.compact or self._state.compacted_to > 0 or (before is not None and not before.dense)
-        )
+        return self._config.compact or self._state.sparse > 0 or (before is not None and not before.dense)
 
     def _check_seam(self, found: list[_Found], position: int, expected: int) -> BadBatch | None:
         base, before = found[position].segment.base_offset, found[position - 1]

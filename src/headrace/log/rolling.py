@@ -25,7 +25,7 @@ class RollLimits:
         self.most_bytes = min(config.segment_bytes, index_bytes, MAX_POSITION)
         self.at_ms = _NEVER_MS
         if active.size:
-            self.at_ms = active.created_ms + min(config.segment_ms, config.busy_segment_ms)
+            self.at_ms = active.created_ms + min(segment_ms(config), config.busy_segment_ms)
 
     def reason(
         self, config: LogConfig, active: Segment, more_bytes: int, last_offset: int, wall_ms: int
@@ -40,12 +40,19 @@ class RollLimits:
         if size > config.index_max_entries * config.index_interval_bytes or size > MAX_POSITION:
             return RollReason.INDEX_FULL
         age_ms = wall_ms - active.created_ms
-        if age_ms >= config.segment_ms:
+        if age_ms >= segment_ms(config):
             return RollReason.TIME
         if age_ms >= config.busy_segment_ms:
             if size > config.busy_segment_bytes:
                 return RollReason.BUSY
             # From now on it is the smaller size that decides, and the longer time.
             self.most_bytes = min(self.most_bytes, config.busy_segment_bytes)
-            self.at_ms = active.created_ms + config.segment_ms
+            self.at_ms = active.created_ms + segment_ms(config)
         return None
+
+
+def segment_ms(config: LogConfig) -> int:
+    """A compacted topic's records must be closed in time to be compacted within the lag that was promised."""
+    if config.compact and config.max_compaction_lag_ms >= 0:
+        return min(config.segment_ms, config.max_compaction_lag_ms)
+    return config.segment_ms

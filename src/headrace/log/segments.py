@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from headrace.core.ports import FileSystem
-from headrace.log.names import DELETED, INDEX, LOG, snapshot_path
+from headrace.log.names import DELETED, INDEX, LOG, SNAPSHOT
 from headrace.log.segment import Segment
 from headrace.log.segment_cache import SegmentCache
 
@@ -87,26 +87,24 @@ class SegmentList:
     def discard(self, segment: Segment) -> None:
         """Rename the files of a segment that is no longer in the list. Its writable file is the caller's to close."""
         self._cache.drop(segment.path)
-        self.trash(segment.path)
-        for path in (
-            segment.path.removesuffix(LOG) + INDEX,
-            snapshot_path(self._directory, segment.base_offset),
-        ):
-            if self._fs.exists(path):
-                self._fs.remove(path)  # caches: nothing is lost with them
+        self._fs.rename(segment.path, segment.path + DELETED)
+        self._trash.append((segment.path + DELETED, None))
+        self._drop_caches(segment)
 
-    def trash(self, path: str) -> None:
-        target = path + DELETED
-        self._fs.rename(path, target)
-        self._trash.append((target, None))
+    def drop_caches(self, count: int) -> None:
+        """Index and snapshot of the first `count` segments, which are about to go."""
+        for segment in self._segments[:count]:
+            self._drop_caches(segment)
+
+    def _drop_caches(self, segment: Segment) -> None:
+        stem = segment.path.removesuffix(LOG)
+        for path in (stem + INDEX, stem + SNAPSHOT):
+            if self._fs.exists(path):
+                self._fs.remove(path)
 
     def adopt_trash(self, path: str) -> None:
         """Found at start-up, still to be unlinked."""
         self._trash.append((path, None))
-
-    @property
-    def has_trash(self) -> bool:
-        return bool(self._trash)
 
     def purge(self, now_ms: int, delay_ms: int) -> int:
         """Unlink what was renamed at least `delay_ms` ago, counted from the first call that saw it."""
