@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Delete, Put, absent, controller_is
+from headrace.cluster.changes import Change, Compare, Delete, Op, Put, absent, controller_is
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.state import (
     ControllerState,
@@ -117,18 +117,23 @@ def loses(config: TopicConfig, loss: Loss) -> bool:
 def fence_suspect(image: ClusterImage, broker_id: int, controller_epoch: int) -> Change | None:
     """Peers saw the broker's connections break: fence it now instead of waiting for its lease (R8 makes that safe).
 
-    A broker that finds itself fenced while it lives registers again with the same incarnation.
+    A broker that finds itself fenced while it lives registers again with the same incarnation. When the suspect is the
+    controller it is deposed in the same transaction, or nobody could act on the fence until its lease ends; a deposed
+    controller's transactions are refused (R1).
     """
     broker = image.broker(broker_id)
     if broker is None or broker.fence is not None:
         return None
+    ops: tuple[Op, ...] = (Put(keys.fence(broker_id), encode(Fence(FenceReason.SUSPECTED, broker.epoch))),)
+    if image.controller is not None and image.controller.broker_id == broker_id:
+        ops = (*ops, Delete(keys.CONTROLLER))
     return Change(
         compares=(
             controller_is(controller_epoch),
             Compare(keys.broker(broker_id), "mod", broker.epoch),
             absent(keys.fence(broker_id)),
         ),
-        ops=(Put(keys.fence(broker_id), encode(Fence(FenceReason.SUSPECTED, broker.epoch))),),
+        ops=ops,
         why=f"broker {broker_id} is suspected",
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
-from headrace.cluster.membership import PreviousLife, register
+from headrace.cluster.membership import PreviousLife, must_register_again, register
 from headrace.cluster.state import Registration
 from headrace.coordinator.lease import LeaseTerm
 from headrace.coordinator.port import Coordinator, CoordinatorError
@@ -95,8 +95,8 @@ class Membership:
             try:
                 async with asyncio.timeout(term.keep_alive_timeout_ms / 1000):
                     term.answered(sent_ms, await self._coordinator.keep_alive(term.lease_id))
-                if term.lost:
-                    log.warning("the lease was lost; registering again")
+                if term.lost or must_register_again(self._metadata.image, self._metadata.image.broker_id):
+                    log.warning("this broker was fenced or its lease was lost; registering again")
                     await self.register(None)
             except (CoordinatorError, HeadraceError, TimeoutError) as problem:
                 log.warning("keep-alive: %s", problem or "no answer in time")
