@@ -192,7 +192,7 @@ class H1Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-        if self.status >= 200:
+        if self.status >= 200 and self.failure is None:
             self._headers_done = True
             self._reusable = self._parser.should_keep_alive()
             self._wake()
@@ -212,6 +212,6 @@ class H1Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self.status < 200:  # 1xx: the answer is still to come
             self.headers.clear()
-        else:
+        elif self.failure is None:  # what was too large may end within the same bytes
             self._complete = True
             self._wake()

@@ -19,11 +19,11 @@ MAX_BATCH_EVENTS = 1000
 class EventHistory:
     __slots__ = ("_capacity", "_events", "_revisions", "floor", "latest")
 
-    def __init__(self, *, latest: int, capacity: int) -> None:
+    def __init__(self, *, latest: int, capacity: int, floor: int | None = None) -> None:
         self._capacity = capacity
         self._revisions: list[int] = []
         self._events: list[Sequence[Event]] = []
-        self.floor = latest + 1
+        self.floor = latest + 1 if floor is None else floor
         """The lowest position a watcher can still start from."""
         self.latest = latest
 

@@ -48,7 +48,7 @@ class RevisionedStore:
         self._keys: list[str] = []
         self._leases: dict[int, _HeldLease] = {}
         self._next_lease = 1
-        self._history = EventHistory(latest=0, capacity=history_revisions)
+        self._history = EventHistory(latest=self.revision, capacity=history_revisions, floor=1)
         self._listeners: list[Callable[[], None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
