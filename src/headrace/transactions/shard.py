@@ -1,0 +1,87 @@
+"""Machine: the transactional ids that live in one partition of `__transaction_state`.
+
+`decide` looks the verb up and changes nothing; `apply` is the only mutator. The driver lets answers and markers go only
+when every fact before them is committed, so a decision is never seen before it is durable (R42).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import JournalRecord, Plan, Reply
+from headrace.transactions import add, describe, end, expire, init, journal
+from headrace.transactions.commands import (
+    AddOffsets,
+    AddPartitions,
+    DescribeTransactions,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    MarkersWritten,
+    VerifyPartitions,
+    WallClock,
+)
+from headrace.transactions.config import TransactionConfig
+from headrace.transactions.facts import Forgotten, Loaded, Moved, WallClockSet
+from headrace.transactions.table import TransactionTable
+
+
+class TransactionShard:
+    """`coordinator_epoch` is the leader epoch of the partition (R43): a shard lives as long as that leadership."""
+
+    __slots__ = ("table",)
+
+    def __init__(
+        self, config: TransactionConfig | None = None, *, coordinator_epoch: int, wall_minus_now_ms: int = 0
+    ) -> None:
+        self.table = TransactionTable(config or TransactionConfig(), coordinator_epoch, wall_minus_now_ms)
+
+    def decide(self, command: Any, now_ms: int) -> Plan:
+        return _VERBS[type(command)](self.table, command, now_ms)
+
+    def apply(self, fact: Any, now_ms: int) -> None:
+        self.table.apply(fact, now_ms)
+
+    def encode(self, fact: Moved | Forgotten) -> Sequence[JournalRecord]:
+        if isinstance(fact, Forgotten):
+            return (journal.tombstone(fact.transactional_id),)
+        return (journal.transaction_record(fact.transaction),)
+
+    def replay(self, record: JournalRecord, now_ms: int) -> None:
+        decoded = journal.decode(record)
+        if decoded is None:
+            return
+        transactional_id, transaction = decoded
+        self.apply(Forgotten(transactional_id) if transaction is None else Loaded(transaction), now_ms)
+
+    def loaded(self, now_ms: int) -> Plan:
+        return expire.resume(self.table)
+
+    def next_deadline(self) -> int | None:
+        return self.table.next_deadline()
+
+    def expire(self, now_ms: int) -> Plan:
+        return expire.expire(self.table, now_ms)
+
+    def invariants(self) -> None:
+        """Holds whenever all facts of a plan are applied; tests and simulation call it after each."""
+        self.table.invariants()
+
+
+def _wall_clock(table: TransactionTable, command: WallClock, now_ms: int) -> Plan:
+    return Plan((WallClockSet(command.wall_ms - now_ms),), (Reply(command.waiter, ErrorKind.NONE),))
+
+
+_VERBS: dict[type, Callable[[TransactionTable, Any, int], Plan]] = {
+    InitProducerId: init.init,
+    AddPartitions: add.add_partitions,
+    AddOffsets: add.add_offsets,
+    VerifyPartitions: add.verify_partitions,
+    EndTxn: end.end,
+    MarkersWritten: end.markers_written,
+    DescribeTransactions: describe.describe,
+    ListTransactions: describe.list_transactions,
+    WallClock: _wall_clock,
+}
