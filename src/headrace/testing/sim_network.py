@@ -59,10 +59,12 @@ class SimServer(asyncio.AbstractServer):
         self.port = port
         self.factory = factory
         self.context = contextvars.copy_context()
+        self._closed = False
 
     @property
     def sockets(self) -> tuple[SimSocket, ...]:
-        return (SimSocket((self._host.address, self.port)),) if self.is_serving() else ()
+        """Bound from the start, also while nobody is let in yet (start_serving=False)."""
+        return () if self._closed else (SimSocket((self._host.address, self.port)),)
 
     def is_serving(self) -> bool:
         return self._host.listeners.get(self.port) is self
@@ -81,6 +83,7 @@ class SimServer(asyncio.AbstractServer):
             self.close()
 
     def close(self) -> None:
+        self._closed = True
         if self.is_serving():
             del self._host.listeners[self.port]
 

@@ -1,0 +1,361 @@
+"""Machine: did a queue lose, invent, or hand out messages when it must not?
+
+First the total-queue rule: what was enqueued for sure is dequeued, and nothing else is. Then our own: early
+redelivery, resurrection, FIFO violation, early delivery, dedup violation (correctness.md section 6). A client knows
+only when it asked and when it was answered, so every rule counts in the queue's favour inside that gap: what is
+reported did happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from headrace.testing.history import Outcome
+
+Message = Hashable
+"""Every enqueued body is unique, so a body found in a receive names its send."""
+
+DEDUP_WINDOW_MS = 5 * 60 * 1000
+
+
+@dataclass(slots=True)
+class QueueOperation:
+    """Begun and ended in real time; `begun` and `ended` are places among all events."""
+
+    queue: str
+    invoked_ms: int
+    begun: int
+    outcome: Outcome = Outcome.INFO
+    completed_ms: int = 0
+    ended: int | None = None
+
+
+@dataclass(slots=True)
+class Enqueue(QueueOperation):
+    message: Message = None
+    delay_ms: int = 0
+    group: str | None = None
+    dedup_id: str | None = None
+
+
+class Delivery(NamedTuple):
+    message: Message
+    receipt: str
+
+
+@dataclass(slots=True)
+class Receive(QueueOperation):
+    visibility_ms: int = 0
+    deliveries: Sequence[Delivery] = ()
+    """In the order of the answer; empty unless it ended OK."""
+
+
+@dataclass(slots=True)
+class ChangeVisibility(QueueOperation):
+    message: Message = None
+    receipt: str = ""
+    visibility_ms: int = 0
+    """Zero gives the message back."""
+
+
+@dataclass(slots=True)
+class Delete(QueueOperation):
+    message: Message = None
+    receipt: str = ""
+
+
+@dataclass(slots=True)
+class Discard(QueueOperation):
+    """The message left the queue by another door: dead letters, purge, retention."""
+
+    message: Message = None
+
+
+@dataclass(slots=True)
+class QueueHistory:
+    operations: list[QueueOperation] = field(default_factory=list)
+    _event_count: int = 0
+
+    def _next_event(self) -> int:
+        self._event_count += 1
+        return self._event_count
+
+    def enqueue(self, queue: str, message: Message, now_ms: int, *, delay_ms: int = 0, group: str | None = None,
+                dedup_id: str | None = None) -> Enqueue:  # fmt: skip
+        operation = Enqueue(queue, now_ms, self._next_event(), message=message, delay_ms=delay_ms, group=group,
+                            dedup_id=dedup_id)  # fmt: skip
+        self.operations.append(operation)
+        return operation
+
+    def receive(self, queue: str, visibility_ms: int, now_ms: int) -> Receive:
+        operation = Receive(queue, now_ms, self._next_event(), visibility_ms=visibility_ms)
+        self.operations.append(operation)
+        return operation
+
+    def change_visibility(
+        self, queue: str, delivery: Delivery, visibility_ms: int, now_ms: int
+    ) -> ChangeVisibility:
+        operation = ChangeVisibility(queue, now_ms, self._next_event(), message=delivery.message,
+                                     receipt=delivery.receipt, visibility_ms=visibility_ms)  # fmt: skip
+        self.operations.append(operation)
+        return operation
+
+    def delete(self, queue: str, delivery: Delivery, now_ms: int) -> Delete:
+        operation = Delete(
+            queue, now_ms, self._next_event(), message=delivery.message, receipt=delivery.receipt
+        )
+        self.operations.append(operation)
+        return operation
+
+    def discard(self, queue: str, message: Message, now_ms: int) -> None:
+        operation = Discard(queue, now_ms, self._next_event(), message=message)
+        self.operations.append(operation)
+        self.end(operation, Outcome.OK, now_ms)
+
+    def end(
+        self,
+        operation: QueueOperation,
+        outcome: Outcome,
+        now_ms: int,
+        deliveries: Sequence[Delivery] = (),
+    ) -> None:
+        """An operation that is never ended has an unknown outcome."""
+        operation.outcome = outcome
+        operation.completed_ms = now_ms
+        operation.ended = self._next_event()
+        if isinstance(operation, Receive) and outcome is Outcome.OK:
+            operation.deliveries = tuple(deliveries)
+
+
+class QueueAnomaly(NamedTuple):
+    name: str
+    message: Message
+    detail: dict[str, Any]
+
+
+@dataclass(slots=True)
+class QueueReport:
+    anomalies: list[QueueAnomaly] = field(default_factory=list)
+    """All forbidden."""
+    duplicated: int = 0
+    """Deliveries beyond the first: allowed, and worth watching."""
+    recovered: int = 0
+    """Delivered although the send's outcome was unknown."""
+    deduplicated: int = 0
+
+    @property
+    def is_valid(self) -> bool:
+        return not self.anomalies
+
+    def names(self) -> set[str]:
+        return {anomaly.name for anomaly in self.anomalies}
+
+    def describe(self, limit: int = 10) -> str:
+        lines = [f"{'valid' if self.is_valid else 'INVALID'}: {len(self.anomalies)} anomalies"]
+        lines.extend(f"  {name}: {message!r} {detail}" for name, message, detail in self.anomalies[:limit])
+        return "\n".join(lines)
+
+
+class _Handed(NamedTuple):
+    """One delivery with the receive it came in."""
+
+    receive: Receive
+    place: int
+    delivery: Delivery
+
+    @property
+    def ended(self) -> int:
+        assert self.receive.ended is not None
+        return self.receive.ended
+
+
+class _View:
+    """The history by message."""
+
+    def __init__(self, operations: Sequence[QueueOperation]) -> None:
+        self.enqueues: dict[Message, Enqueue] = {}
+        self.handed: dict[Message, list[_Handed]] = {}
+        self.deletes: dict[Message, list[Delete]] = {}
+        self.discards: dict[Message, list[Discard]] = {}
+        self.changes: dict[str, list[ChangeVisibility]] = {}
+        self.receives: list[Receive] = []
+        for operation in operations:
+            if isinstance(operation, Enqueue):
+                self.enqueues[operation.message] = operation
+            elif isinstance(operation, Receive) and operation.ended is not None:
+                self.receives.append(operation)
+            elif isinstance(operation, Delete):
+                self.deletes.setdefault(operation.message, []).append(operation)
+            elif isinstance(operation, Discard):
+                self.discards.setdefault(operation.message, []).append(operation)
+            elif isinstance(operation, ChangeVisibility):
+                self.changes.setdefault(operation.receipt, []).append(operation)
+        for receive in sorted(self.receives, key=lambda receive: receive.ended or 0):
+            for place, delivery in enumerate(receive.deliveries):
+                self.handed.setdefault(delivery.message, []).append(_Handed(receive, place, delivery))
+
+
+def check_queue(
+    operations: Sequence[QueueOperation],
+    *,
+    remaining: Sequence[Message] = (),
+    resurrection_window_ms: int = 0,
+    dedup_window_ms: int = DEDUP_WINDOW_MS,
+) -> QueueReport:
+    """`remaining` are messages found in the queue at the end without receiving them."""
+    view = _View(operations)
+    report = QueueReport()
+    _check_total(view, report, frozenset(remaining), dedup_window_ms)
+    searches: tuple[Callable[[], Iterator[QueueAnomaly]], ...] = (
+        lambda: _early_redeliveries(view),
+        lambda: _resurrections(view, resurrection_window_ms),
+        lambda: _fifo_violations(view),
+        lambda: _early_deliveries(view),
+        lambda: _dedup_violations(view, dedup_window_ms),
+    )
+    for search in searches:
+        report.anomalies.extend(search())
+    return report
+
+
+def _check_total(view: _View, report: QueueReport, remaining: frozenset[Message], window_ms: int) -> None:
+    for message, enqueue in view.enqueues.items():
+        is_seen = message in view.handed or message in view.discards or message in remaining
+        if enqueue.outcome is Outcome.INFO and is_seen:
+            report.recovered += 1
+        if is_seen or enqueue.outcome is not Outcome.OK:
+            continue
+        if _was_deduplicated(view, enqueue, window_ms):
+            report.deduplicated += 1
+        else:
+            report.anomalies.append(QueueAnomaly("lost", message, {"queue": enqueue.queue}))
+    for message, handed in view.handed.items():
+        report.duplicated += len(handed) - 1
+        attempt = view.enqueues.get(message)
+        if attempt is None or attempt.outcome is Outcome.FAIL:
+            detail = {"why": "never sent" if attempt is None else "its send failed"}
+            report.anomalies.append(QueueAnomaly("unexpected", message, detail))
+
+
+def _was_deduplicated(view: _View, enqueue: Enqueue, window_ms: int) -> bool:
+    """A send with the same id, not longer ago than the window, may stand for this one if it was delivered."""
+    if enqueue.dedup_id is None:
+        return False
+    for other in view.enqueues.values():
+        is_twin = (
+            other is not enqueue
+            and other.queue == enqueue.queue
+            and other.dedup_id == enqueue.dedup_id
+            and other.outcome is not Outcome.FAIL
+            and (other.message in view.handed or other.message in view.discards)
+        )
+        if is_twin and abs(enqueue.invoked_ms - max(other.completed_ms, other.invoked_ms)) <= window_ms:
+            return True
+    return False
+
+
+def _early_redeliveries(view: _View) -> Iterator[QueueAnomaly]:
+    for message, handed in view.handed.items():
+        for first, second in pairwise(handed):
+            held_until_ms = _held_until_ms(view, first, second.ended)
+            if second.receive.completed_ms < held_until_ms:
+                detail = {
+                    "held_until_ms": held_until_ms,
+                    "delivered_again_by_ms": second.receive.completed_ms,
+                    "receipts": (first.delivery.receipt, second.delivery.receipt),
+                }
+                yield QueueAnomaly("early-redelivery", message, detail)
+
+
+def _held_until_ms(view: _View, handed: _Handed, before: int) -> int:
+    """The earliest moment at which the lease can have ended, as far as the client can know."""
+    until_ms = handed.receive.invoked_ms + handed.receive.visibility_ms
+    for change in view.changes.get(handed.delivery.receipt, ()):
+        if change.begun > before or change.outcome is Outcome.FAIL:
+            continue
+        changed_ms = change.invoked_ms + change.visibility_ms
+        is_sure = change.outcome is Outcome.OK and change.ended is not None and change.ended < before
+        until_ms = changed_ms if is_sure else min(until_ms, changed_ms)
+    return until_ms
+
+
+def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
+    for message, deletes in view.deletes.items():
+        handed = view.handed.get(message, [])
+        for delete in deletes:
+            if delete.outcome is not Outcome.OK or delete.ended is None:
+                continue
+            # A handle of an older delivery deletes nothing, although the answer is a success (R56).
+            until_then = [one for one in handed if one.receive.begun < delete.ended]
+            if not until_then or until_then[-1].delivery.receipt != delete.receipt:
+                continue
+            for one in handed:
+                if (
+                    one.receive.begun > delete.ended
+                    and one.receive.invoked_ms - delete.completed_ms >= window_ms
+                ):
+                    detail = {"deleted_ms": delete.completed_ms, "received_ms": one.receive.invoked_ms}
+                    yield QueueAnomaly("resurrection", message, detail)
+                    break
+
+
+def _fifo_violations(view: _View) -> Iterator[QueueAnomaly]:
+    groups: dict[tuple[str, str], list[Enqueue]] = {}
+    for enqueue in view.enqueues.values():
+        if enqueue.group is not None and enqueue.outcome is Outcome.OK:
+            groups.setdefault((enqueue.queue, enqueue.group), []).append(enqueue)
+    for members in groups.values():
+        for later in members:
+            for handed in view.handed.get(later.message, ()):
+                for earlier in members:
+                    if earlier.ended is not None and earlier.ended < later.begun:
+                        yield from _overtaken(view, earlier, later, handed)
+
+
+def _overtaken(view: _View, earlier: Enqueue, later: Enqueue, handed: _Handed) -> Iterator[QueueAnomaly]:
+    """`later` was handed out: then `earlier` is gone from the queue, or stands before it in the same answer."""
+    gone = [*view.deletes.get(earlier.message, ()), *view.discards.get(earlier.message, ())]
+    if any(operation.begun < handed.ended and operation.outcome is not Outcome.FAIL for operation in gone):
+        return
+    if earlier.message not in view.handed:
+        # Never handed out at all: lost (said elsewhere) or taken for a duplicate of another send.
+        return
+    same_answer = [one.place for one in view.handed[earlier.message] if one.receive is handed.receive]
+    if not same_answer or same_answer[0] > handed.place:
+        detail = {
+            "group": later.group,
+            "overtook": earlier.message,
+            "received_ms": handed.receive.completed_ms,
+        }
+        yield QueueAnomaly("fifo-violation", later.message, detail)
+
+
+def _early_deliveries(view: _View) -> Iterator[QueueAnomaly]:
+    for message, handed in view.handed.items():
+        enqueue = view.enqueues.get(message)
+        if enqueue is None or not enqueue.delay_ms:
+            continue
+        due_ms = enqueue.invoked_ms + enqueue.delay_ms
+        for one in handed:
+            if one.receive.completed_ms < due_ms:
+                detail = {"due_ms": due_ms, "received_ms": one.receive.completed_ms}
+                yield QueueAnomaly("early-delivery", message, detail)
+
+
+def _dedup_violations(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
+    by_id: dict[tuple[str, str], list[Enqueue]] = {}
+    for enqueue in view.enqueues.values():
+        if enqueue.dedup_id is not None and enqueue.message in view.handed:
+            by_id.setdefault((enqueue.queue, enqueue.dedup_id), []).append(enqueue)
+    for (_, dedup_id), sends in by_id.items():
+        sends.sort(key=lambda send: send.begun)
+        for first, second in pairwise(sends):
+            # Surely inside the window: from the earliest start of one to the latest end of the other.
+            last_ms = second.completed_ms if second.ended is not None else None
+            if last_ms is not None and last_ms - first.invoked_ms < window_ms:
+                yield QueueAnomaly(
+                    "dedup-violation", second.message, {"id": dedup_id, "first": first.message}
+                )
