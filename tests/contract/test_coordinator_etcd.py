@@ -564,6 +564,7 @@ async def test_a_restored_backup_is_noticed(tmp_path: Path) -> None:
         try:
             await write_until_acknowledged(one, "w/b", b"")
             await watching.until(lambda: watching.mirror.items.keys() == {"w/b"})
+            assert [one.restored for one in watching.resyncs][:2] == [False, True]
             await watching.stop()
         finally:
             replacement.stop()

@@ -103,7 +103,7 @@ class EtcdCoordinator:
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchUpdate, None]:
         loop = asyncio.get_running_loop()
-        position = from_revision
+        position = reached = from_revision
         reread_at = loop.time() + self._settings.reread_s
         feed: PrefixFeed | None = None
         losses = 0
@@ -113,8 +113,9 @@ class EtcdCoordinator:
                     snapshot = await self._read_or_none(prefix)
                     reread_at = loop.time() + self._settings.reread_s
                     if snapshot is not None:
-                        position = snapshot.revision + 1
-                        yield Resync(snapshot)
+                        told = reached
+                        position = reached = snapshot.revision + 1
+                        yield Resync(snapshot, restored=position < told)
                     elif position == 0:
                         await asyncio.sleep(RETRY_S)
                     continue
@@ -127,7 +128,7 @@ class EtcdCoordinator:
                     losses = feed.losses
                     position = 0
                     continue
-                position = max(position, batch.revision + 1)
+                position = reached = max(position, batch.revision + 1)
                 if batch.events:
                     yield batch
                 else:

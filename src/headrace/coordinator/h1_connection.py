@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import httptools
 
@@ -154,8 +154,7 @@ class H1Connection(asyncio.Protocol):
     # What the transport does.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             notice_dead_peers(sock)

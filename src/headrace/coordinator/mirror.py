@@ -2,7 +2,7 @@
 
 `apply` returns only what really changed, each key as an Event, so whoever builds on it never sees a repeat, a replay of
 an older state, or a deletion that a late event undoes. Invariant: the mod_revision held for a key never goes down,
-except when the whole store did (it was restored from a backup), and then everything is replaced.
+except when the whole store did (`Resync.restored`), and then everything is replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Mirror:
 
     def apply(self, update: WatchUpdate) -> list[Event]:
         if isinstance(update, Resync):
-            return self._replace(update.snapshot)
+            return self._replace(update.snapshot, update.restored)
         changes = [event for event in update.events if self._accept(event)]
         self.revision = max(self.revision, update.revision)
         return changes
@@ -41,10 +41,11 @@ class Mirror:
         )
         return True
 
-    def _replace(self, snapshot: Snapshot) -> list[Event]:
-        restored = snapshot.revision < self._floor
+    def _replace(self, snapshot: Snapshot, restored: bool) -> list[Event]:
         if restored:
             self._tombstones.clear()
+        elif snapshot.revision < self._floor:
+            return []  # a full read that was overtaken by a later one
         changes = []
         fresh = {item.key: item for item in snapshot.items}
         for key, held in list(self.items.items()):

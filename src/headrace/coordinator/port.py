@@ -168,6 +168,8 @@ class Resync(NamedTuple):
     """
 
     snapshot: Snapshot
+    restored: bool = False
+    """The store went back behind what this watch had told: a backup was restored, and only this snapshot counts."""
 
 
 WatchUpdate: TypeAlias = WatchBatch | Resync

@@ -242,7 +242,7 @@ async def test_a_connection_that_died_in_the_pool_is_not_used(client: H1Client, 
 
 
 async def test_an_old_idle_connection_is_not_used(server: Server) -> None:
-    client = H1Client(ClientSettings(idle_s=0))
+    client = H1Client(ClientSettings(idle_s=-1))
     await post(client, server)
     await post(client, server)
     assert server.connections == 2
@@ -405,3 +405,20 @@ async def test_many_origins_do_not_pile_up(
         origin = Origin(f"h{number}", server.origin.port, address="127.0.0.1")
         assert (await client.request(origin, "GET", "/", timeout_s=5)).status == 200
     assert len(client._pools) <= 3 and len(client._open) <= 3
+
+
+def test_it_works_on_uvloop() -> None:
+    """Whose transports are not asyncio's."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scenario() -> None:
+        server = await Server().start()
+        client = H1Client()
+        assert (await post(client, server)).body == b"ok"
+        with await client.open_stream(server.origin, "POST", "/", timeout_s=5) as stream:
+            assert await stream.read() == b"ok"
+        await client.close()
+        await server.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())

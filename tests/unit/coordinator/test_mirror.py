@@ -82,9 +82,11 @@ def test_an_older_snapshot_does_not_undo_newer_events() -> None:
 
 
 def test_a_restored_store_replaces_everything() -> None:
-    """The revision went back below the last full read: only a restored backup does that."""
+    """An older full read that was overtaken is ignored; one after a restore is all there is."""
     mirror = Mirror()
     mirror.apply(Resync(Snapshot(100, [KeyValue("a", b"1", 90, 90), KeyValue("b", b"1", 90, 90)])))
-    told = mirror.apply(Resync(Snapshot(50, [KeyValue("a", b"0", 40, 40)])))
+    older = Snapshot(50, [KeyValue("a", b"0", 40, 40), KeyValue("c", b"0", 40, 40)])
+    assert mirror.apply(Resync(older)) == []  # overtaken by the later read, says nothing
+    told = mirror.apply(Resync(Snapshot(50, [KeyValue("a", b"0", 40, 40)]), restored=True))
     assert {event.key: event.value for event in told} == {"a": b"0", "b": None}
     assert mirror.apply(WatchBatch(51, [Event("a", b"2", 40, 51)])) != []
