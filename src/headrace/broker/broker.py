@@ -172,7 +172,7 @@ class Broker:
                 OFFSETS_TOPIC,
                 self._options.offsets_partitions,
                 max(1, factor),
-                configs={"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)},
+                configs={"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)},
             )
             await self.topics.ensure(wanted)
 

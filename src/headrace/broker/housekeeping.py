@@ -98,3 +98,22 @@ class Housekeeping:
             log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
         partition.log.purge_deleted(now_ms)
         partition.log.expire_producers(wall_ms, now_ms)
+        if partition.config.is_compacted:
+            await self._compact(partition)
+
+    async def _compact(self, partition: Partition) -> None:
+        """The pass reads closed segments and writes files of its own, so it may run beside the broker, step by step."""
+        clock = self._runtime.clock
+        run = partition.log.begin_compaction(clock.wall_ms(), clock.now_ms(), partition.high_watermark)
+        while run is not None:
+            try:
+                while await self._runtime.run_blocking(run.step):
+                    await asyncio.sleep(0)
+            except BaseException:
+                run.abandon()
+                raise
+            report = partition.log.finish_compaction(run)
+            log.info("%s: compacted %d bytes away", partition.tp, report.freed_bytes)
+            if not report.unfinished:
+                return
+            run = partition.log.begin_compaction(clock.wall_ms(), clock.now_ms(), partition.high_watermark)

@@ -67,7 +67,9 @@ class IsrWriter:
             result = await self._metadata.commit(change, self._writer, wait=False)
         except HeadraceError as problem:
             unknown = isinstance(problem.__cause__, OutcomeUnknown)
-            partition.tell_leader(IsrUnknown(proposal.revision) if unknown else IsrRejected(proposal.revision))
+            partition.tell_leader(
+                IsrUnknown(proposal.revision) if unknown else IsrRejected(proposal.revision)
+            )
             return
         if result.succeeded:
             partition.tell_leader(IsrCommitted(result.revision, new.isr, new.elr))

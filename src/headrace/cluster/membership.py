@@ -36,6 +36,8 @@ class PreviousLife(NamedTuple):
     broker_epoch: int
     clean: bool
     """It holds a clean-shutdown marker of exactly that epoch."""
+    incarnation: str = ""
+    """Of the last life that tried to register from this directory, which may have died before it learnt its epoch."""
 
 
 def register(
@@ -58,7 +60,7 @@ def register(
     if (
         held is not None
         and held.registration.incarnation != registration.incarnation
-        and (previous is None or previous.broker_epoch != held.epoch)
+        and (previous is None or not _was_ours(previous, held.epoch, held.registration.incarnation))
     ):
         return Rejected(
             ErrorKind.DUPLICATE_BROKER_REGISTRATION,
@@ -97,12 +99,19 @@ def _loss(
     life = image.life(broker_id)
     if life is None or life.incarnation == registration.incarnation:
         return Loss.NOTHING
-    if previous is None or previous.broker_epoch != image.mod_revision(keys.epoch(broker_id)):
+    if previous is None or not _was_ours(
+        previous, image.mod_revision(keys.epoch(broker_id)), life.incarnation
+    ):
         # Another disk than that of the last life, or one that never learnt of it.
         return Loss.EVERYTHING
-    if previous.clean:
+    if previous.clean and previous.broker_epoch == image.mod_revision(keys.epoch(broker_id)):
         return Loss.MEMORY
     return Loss.UNSYNCED if durable else Loss.EVERYTHING
+
+
+def _was_ours(previous: PreviousLife, epoch: int, incarnation: str) -> bool:
+    """The data directory belonged to that life. One that died before it learnt its epoch never used the logs."""
+    return previous.broker_epoch == epoch or (bool(incarnation) and previous.incarnation == incarnation)
 
 
 def loses(config: TopicConfig, loss: Loss) -> bool:

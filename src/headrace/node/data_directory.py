@@ -32,12 +32,14 @@ class DirectoryRefused(Exception):
 
 
 class NodeRecord(NamedTuple):
-    """What a life writes down right after it registered, before its logs are used."""
+    """What a life writes down before it registers, and again with its epoch before its logs are used."""
 
     cluster_id: str
     node_id: int
     broker_epoch: int
+    """Of the last life that used the logs."""
     lease: int
+    incarnation: str
 
 
 class DirectoryLock:

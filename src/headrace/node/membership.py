@@ -45,6 +45,8 @@ class Membership:
         self._making_progress = making_progress
         self.term: LeaseTerm | None = None
         self.broker_epoch = 0
+        self.on_registering: list[Callable[[int], None]] = []
+        """Called with the lease id before each registration: what dies half-way must leave a trace."""
         self.on_registered: list[Callable[[int, int], None]] = []
         """Called with (broker epoch, lease id) after each registration."""
 
@@ -66,6 +68,8 @@ class Membership:
             if isinstance(change, Rejected):
                 await self._coordinator.revoke(lease.id)
                 raise HeadraceError(change.kind, change.detail)
+            for before in self.on_registering:
+                before(lease.id)
             result = await self._metadata.commit(change)
             if result.succeeded:
                 self.term = LeaseTerm(lease, sent_ms)

@@ -27,7 +27,7 @@ from headrace.http.router import Router
 from headrace.http.server import HttpServer
 from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
-from headrace.node.data_directory import DataDirectory, DirectoryLock, NodeRecord
+from headrace.node.data_directory import DataDirectory, NodeRecord
 from headrace.node.membership import Membership
 from headrace.node.settings import Settings
 
@@ -47,7 +47,8 @@ class Node:
         self.ready = False
         self._given_coordinator = coordinator
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
-        self._lock: DirectoryLock | None = None
+        self._incarnation = runtime.random_bytes(16).hex()
+        self._used_epoch = 0
 
     # -- start -------------------------------------------------------------------------------------------------
 
@@ -65,7 +66,10 @@ class Node:
         clean_epoch = self._directory.take_clean_marker()
         previous = None
         if record is not None:
-            previous = PreviousLife(record.broker_epoch, clean_epoch == record.broker_epoch)
+            previous = PreviousLife(
+                record.broker_epoch, clean_epoch == record.broker_epoch, record.incarnation
+            )
+            self._used_epoch = record.broker_epoch
         self.broker.replicas.quarantine_unknown()
         # Ports are bound first, because the registration names them; requests are answered once we are ready.
         self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
@@ -160,7 +164,7 @@ class Node:
             port=self.kafka_port,
             http_host=host,
             http_port=self.http_port,
-            incarnation=self.runtime.random_bytes(16).hex(),
+            incarnation=self._incarnation,
             rack=settings.rack or None,
             version=__version__,
             started_ms=self.runtime.clock.wall_ms(),
@@ -174,16 +178,26 @@ class Node:
             making_progress=self._disk_moves,
         )
         self.controller = Controller(self.metadata, settings.node_id)
+        self.membership.on_registering.append(self._registering)
         self.membership.on_registered.append(self._registered)
         self.metadata.start()
         await self.membership.register(previous)
 
-    def _registered(self, broker_epoch: int, lease: int) -> None:
+    def _registering(self, lease: int) -> None:
+        """On disk before anybody else can see us: the next life finds our lease and can end it."""
+        self._write_record(self._used_epoch, lease)
+
+    def _write_record(self, broker_epoch: int, lease: int) -> None:
         if not self.settings.ephemeral:
-            # R33: on disk before the logs are used, so that the next life can tell whose marker it finds.
+            node_id = self.settings.node_id
             self._directory.write_record(
-                NodeRecord(self.broker.cluster_id, self.settings.node_id, broker_epoch, lease)
+                NodeRecord(self.broker.cluster_id, node_id, broker_epoch, lease, self._incarnation)
             )
+
+    def _registered(self, broker_epoch: int, lease: int) -> None:
+        # R33: on disk before the logs are used, so that the next life can tell whose marker it finds.
+        self._used_epoch = broker_epoch
+        self._write_record(broker_epoch, lease)
         self.broker.replicas.broker_epoch = broker_epoch
         self.broker.replicator.broker_epoch = broker_epoch
         self.controller.registered(broker_epoch, lease)

@@ -1,7 +1,8 @@
 """Kernel of the node: what can be set, from where, and which source won.
 
 Precedence: flag > environment (HEADRACE_KAFKA_PORT) > project headrace.toml > user config.toml > default. All
-problems are reported at once, each with the place it came from.
+problems are reported at once, each with the place it came from. The same layers serve the commands that talk to a
+broker: theirs is the [client] table of the same files.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 import platformdirs
@@ -17,6 +18,10 @@ import platformdirs
 from headrace.core.units import parse_duration_ms, parse_size
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+T = TypeVar("T", bound=msgspec.Struct)
+
+CLIENT_TABLE = "client"
+"""The table of a settings file that is not about the broker."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,24 +50,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     flush: Literal["commit", "interval", "os"] = "commit"
     """commit: acks=all means on disk. interval: synced every flush_interval_ms. os: left to the kernel."""
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 1000
+    """With flush=interval: how often data is synced."""
     auto_create_topics: bool = True
     """Create topics on first use."""
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
     """Partitions of a topic that is created without a number."""
     default_replication_factor: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """Replicas of a topic that is created without a number."""
     retention_ms: Annotated[int, msgspec.Meta(ge=-1)] = 7 * 86_400_000
+    """How long data is kept; -1 is for ever."""
     segment_bytes: Annotated[int, msgspec.Meta(ge=14)] = 1 << 30
+    """Start a new segment file at this size."""
     segment_ms: Annotated[int, msgspec.Meta(ge=1)] = 7 * 86_400_000
+    """Start a new segment file at this age."""
     max_message_bytes: Annotated[int, msgspec.Meta(ge=0)] = 1_048_588
+    """The largest record batch that is accepted, as sent."""
     offsets_partitions: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 8
     """Partitions of __consumer_offsets; fixed once the topic exists."""
     group_initial_rebalance_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Wait for more members before the first rebalance of an empty group. Kafka's default is 3000."""
     group_min_session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 6_000
+    """The shortest session timeout a group member may ask for."""
     group_max_session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 1_800_000
+    """The longest session timeout a group member may ask for."""
     repair: bool = False
     """Open a log with corruption in the middle: quarantine what is damaged (S4). Never automatic."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """How much is logged to stderr."""
 
     @property
     def is_loopback(self) -> bool:
@@ -80,68 +94,119 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-class Loaded(NamedTuple):
-    settings: Settings
+class Loaded(NamedTuple, Generic[T]):
+    settings: T
     origins: dict[str, str]
-    """Setting name -> where its value came from."""
-
-
-_DURATIONS = {name for name in Settings.__struct_fields__ if name.endswith("_ms")}
-_SIZES = {name for name in Settings.__struct_fields__ if name.endswith("_bytes")}
+    """Setting name -> where its value came from; what is not here has its default."""
 
 
 def load_settings(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     files: list[Path] | None = None,
-) -> Loaded:
-    """Merge all layers. `flags` with value None were not given."""
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    problems: list[str] = []
+) -> Loaded[Settings]:
+    """The broker's settings from all layers. `flags` with value None were not given."""
+    return load_layers(Settings, flags, environ, files)
 
-    def layer(source: Mapping[str, Any], origin: str) -> None:
-        for name, value in source.items():
-            if name not in Settings.__struct_fields__:
-                problems.append(f"{origin}: there is no setting called {name!r}")
-                continue
-            try:
-                values[name] = _read(name, value)
-                origins[name] = origin
-            except ValueError as problem:
-                problems.append(f"{origin}: {name}: {problem}")
 
+def load_layers(
+    kind: type[T],
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    files: list[Path] | None = None,
+    *,
+    table: str | None = None,
+) -> Loaded[T]:
+    """Merge all layers into one `kind`. In files its keys are in `table`, or at the top when that is None."""
+    merge = _Merge(kind)
     for path in files or []:
         if path.is_file():
             try:
-                layer(tomllib.loads(path.read_text()), str(path))
+                content = tomllib.loads(path.read_text())
             except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
-                problems.append(f"{path}: {problem}")
-    prefix = "HEADRACE_"
-    from_env = {
-        key[len(prefix) :].lower(): value
-        for key, value in (environ or {}).items()
-        if key.startswith(prefix) and key[len(prefix) :].lower() in Settings.__struct_fields__
-    }
-    layer(from_env, "environment")
-    layer({name: value for name, value in (flags or {}).items() if value is not None}, "command line")
-    if problems:
-        raise SettingsError(problems)
-    return Loaded(msgspec.convert(values, Settings), origins)
+                merge.problems.append(f"{path}: {problem}")
+                continue
+            if table is None:
+                content.pop(CLIENT_TABLE, None)
+            merge.layer(content if table is None else content.get(table, {}), str(path))
+    for name in kind.__struct_fields__:
+        variable = environment_name(name)
+        if environ and variable in environ:
+            merge.layer({name: environ[variable]}, variable)
+    merge.layer({name: value for name, value in (flags or {}).items() if value is not None}, "command line")
+    if merge.problems:
+        raise SettingsError(merge.problems)
+    return Loaded(msgspec.convert(merge.values, kind), merge.origins)
 
 
-def _read(name: str, value: Any) -> Any:
-    """One value from text or TOML, checked against its own field."""
-    if isinstance(value, str):
-        if name in _DURATIONS:
-            value = parse_duration_ms(value)
-        elif name in _SIZES:
-            value = parse_size(value)
-    field = next(entry for entry in msgspec.structs.fields(Settings) if entry.name == name)
-    try:
-        return msgspec.convert(value, field.type, strict=False)
-    except msgspec.ValidationError as problem:
-        raise ValueError(str(problem)) from None
+class _Merge:
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        self._fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def layer(self, source: Mapping[str, Any], origin: str) -> None:
+        for name, value in source.items():
+            if name not in self._fields:
+                self.problems.append(f"{origin}: there is no setting called {name!r}{self._similar(name)}")
+                continue
+            try:
+                self.values[name] = self._read(name, value)
+                self.origins[name] = origin
+            except ValueError as problem:
+                self.problems.append(f"{origin}: {name}: {problem}")
+
+    def _read(self, name: str, value: Any) -> Any:
+        """One value from text or TOML, checked against its own field."""
+        if isinstance(value, str):
+            if is_duration(name):
+                value = parse_duration_ms(value)
+            elif is_size(name):
+                value = parse_size(value)
+        try:
+            return msgspec.convert(value, self._fields[name].type, strict=False)
+        except msgspec.ValidationError as problem:
+            raise ValueError(str(problem)) from None
+
+    def _similar(self, name: str) -> str:
+        import difflib
+
+        found = difflib.get_close_matches(name.replace("-", "_"), self._fields, 1)
+        return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def is_duration(name: str) -> bool:
+    return name.endswith("_ms")
+
+
+def is_size(name: str) -> bool:
+    return name.endswith("_bytes")
+
+
+def environment_name(name: str) -> str:
+    """The variable of a setting: kafka_port is HEADRACE_KAFKA_PORT."""
+    return f"HEADRACE_{name.upper()}"
+
+
+def field_documentation(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The docstring under each field. Reads the source, so only help texts and generated pages ask for it."""
+    import ast
+    import inspect
+    import textwrap
+
+    found: dict[str, str] = {}
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for field, after in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            found[field.target.id] = " ".join(str(after.value.value).split())
+    return found
 
 
 def default_files() -> list[Path]:
