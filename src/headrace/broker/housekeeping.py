@@ -107,8 +107,9 @@ class Housekeeping:
         run = partition.log.begin_compaction(clock.wall_ms(), clock.now_ms(), partition.high_watermark)
         while run is not None:
             try:
-                while await self._runtime.run_blocking(run.step):
-                    await asyncio.sleep(0)
+                more = True
+                while more:
+                    more = await self._runtime.run_blocking(run.step)
             except BaseException:
                 run.abandon()
                 raise

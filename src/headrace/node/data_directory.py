@@ -1,7 +1,7 @@
 """Adapter: the data directory: whose it is, that only one process uses it, and what its last life left behind.
 
 lock              held by the process that uses the directory (S27)
-node              sealed: cluster id, node id, broker epoch, lease
+node              sealed: cluster id, node id, broker epoch, lease, incarnation
 clean-shutdown    sealed: the last stop was clean (R33); taken away before any log is opened
 coordinator.db    the embedded coordinator
 topics/           the logs
