@@ -11,6 +11,7 @@ the URL, which ends up in process lists and logs (X25). Adapters are imported wh
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import ssl
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from headrace.coordinator.etcd import EtcdSettings
     from headrace.coordinator.h1_client import Origin
     from headrace.coordinator.sqlite import RunBlocking
+
+log = logging.getLogger(__name__)
 
 DEFAULT_ETCD_PORT = 2379
 DEFAULT_NAMESPACE = "/headrace/"
@@ -85,15 +88,20 @@ def etcd_settings(url: str, *, password: str | None = None) -> EtcdSettings:
             f"unknown coordinator parameter {', '.join(unknown)}; {parts.scheme} knows {sorted(known)}"
         )
     tls = _tls_context(parameters) if parts.scheme == "etcds" else None
+    endpoints = _endpoints(parts, tls)
     credentials = None
     if "user" in parameters:
         secret = _read_secret(parameters["password_file"]) if "password_file" in parameters else password
         if secret is None:
             raise ValueError("an etcd user needs a password; use password_file=…")
         credentials = Credentials(parameters["user"], secret)
+        if tls is None and not all(_is_loopback(one.host) for one in endpoints):
+            log.warning(
+                "the etcd password for %s travels in clear text; use etcds:// (X26)", parameters["user"]
+            )
     namespace = unquote(parts.path).strip("/")
     return EtcdSettings(
-        endpoints=_endpoints(parts, tls),
+        endpoints=endpoints,
         namespace=f"/{namespace}/" if namespace else DEFAULT_NAMESPACE,
         credentials=credentials,
         deadline_s=int(parameters.get("deadline_ms", "2000")) / 1000,
@@ -114,6 +122,10 @@ def _endpoints(parts: SplitResult, tls: ssl.SSLContext | None) -> tuple[Origin, 
             raise ValueError(f'"{parts.geturl()}" names no endpoint; write etcd://host:2379')
         endpoints.append(Origin(host, DEFAULT_ETCD_PORT if port is None else port, tls))
     return tuple(endpoints)
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _tls_context(parameters: dict[str, str]) -> ssl.SSLContext:

@@ -151,8 +151,14 @@ class SqliteCoordinator:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)
             self._poller = None
-            async with self._turn:  # what still runs in a thread uses the connection
-                await self._run_blocking(self._store.close)
+            try:
+                async with (
+                    asyncio.timeout(DEADLINE_S),
+                    self._turn,
+                ):  # what still runs in a thread uses the connection
+                    await self._run_blocking(self._store.close)
+            except TimeoutError:
+                log.warning("the coordinator file is left open: its disk does not answer")
 
     async def _pull(self, prefix: str, position: int) -> WatchUpdate:
         batch = await self._call(lambda: self._store.since(prefix, position)) if position else None

@@ -71,8 +71,9 @@ class Pulse(NamedTuple):
 
 def boot_ms() -> int:
     """Milliseconds since boot, with sleep; the same in every process of the host."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS has only the second
-    return time.clock_gettime_ns(clock) // 1_000_000
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    # Elsewhere than on Linux the monotonic clock also counts from boot, for all processes.
+    return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1_000_000
 
 
 def boot_id() -> str:
@@ -366,7 +367,7 @@ def _create_private(path: str) -> None:
     directory = os.path.dirname(path) or "."
     os.makedirs(directory, mode=0o700, exist_ok=True)
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         # Never open and close an existing one: that would drop the locks SQLite holds on it in this process.
         found = os.lstat(path)
@@ -375,8 +376,9 @@ def _create_private(path: str) -> None:
         if found.st_mode & 0o077:
             os.chmod(path, 0o600)
         return
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)  # S5
-    finally:
-        os.close(handle)
+    if os.name == "posix":
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # S5
+        finally:
+            os.close(handle)

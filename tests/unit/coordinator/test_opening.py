@@ -70,6 +70,14 @@ def test_x25_passwords_come_from_private_files(tmp_path: Path) -> None:
             etcd_settings(bad)
 
 
+def test_x26_a_password_in_clear_text_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    etcd_settings("etcd://127.0.0.1,localhost?user=u", password="p")
+    etcd_settings("etcds://far.example?user=u", password="p")
+    assert not caplog.records
+    etcd_settings("etcd://127.0.0.1,far.example?user=u", password="hunter2")
+    assert "clear text" in caplog.text and "hunter2" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "url", ["etcd://", "etcd://h:x", "etcd://h?ca=/x", "etcd://h?user=u", "etcd://h?typo=1", "etcd://h:1,,h2"]
 )
