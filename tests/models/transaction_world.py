@@ -135,13 +135,16 @@ class World:
             assert after_ms is None or after_ms > self.now_ms, "expire left something due"
         self.now_ms = end_ms
 
-    def restart(self, down_ms: int = 0, compacted: bool = False) -> None:
+    def restart(self, down_ms: int = 0, compacted: bool = False, connection_floor: int = -1) -> None:
         """Another broker takes over, on its own monotonic clock."""
         wall_ms = self.shard.table.wall_ms(self.now_ms) + down_ms
         self.now_ms = 77
         self.coordinator_epoch += 1
         self.shard = TransactionShard(
-            self.config, coordinator_epoch=self.coordinator_epoch, wall_minus_now_ms=wall_ms - self.now_ms
+            self.config,
+            coordinator_epoch=self.coordinator_epoch,
+            connection_floor=connection_floor,
+            wall_minus_now_ms=wall_ms - self.now_ms,
         )
         journal = (
             list({record.key: record for record in self.journal}.values()) if compacted else self.journal

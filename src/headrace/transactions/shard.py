@@ -29,14 +29,23 @@ from headrace.transactions.table import TransactionTable
 
 
 class TransactionShard:
-    """`coordinator_epoch` is the leader epoch of the partition (R43): a shard lives as long as that leadership."""
+    """`coordinator_epoch` is the leader epoch of the partition (R43): a shard lives as long as that leadership.
+
+    `connection_floor` is the highest connection id this broker has given out when the shard is made (R47).
+    """
 
     __slots__ = ("table",)
 
     def __init__(
-        self, config: TransactionConfig | None = None, *, coordinator_epoch: int, wall_minus_now_ms: int = 0
+        self,
+        config: TransactionConfig | None = None,
+        *,
+        coordinator_epoch: int,
+        connection_floor: int = -1,
+        wall_minus_now_ms: int = 0,
     ) -> None:
-        self.table = TransactionTable(config or TransactionConfig(), coordinator_epoch, wall_minus_now_ms)
+        settings = config or TransactionConfig()
+        self.table = TransactionTable(settings, coordinator_epoch, connection_floor, wall_minus_now_ms)
 
     def decide(self, command: Any, now_ms: int) -> Plan:
         return _VERBS[type(command)](self.table, command, now_ms)

@@ -45,11 +45,16 @@ class Entry:
 
 
 class TransactionTable:
-    __slots__ = ("config", "coordinator_epoch", "deadlines", "entries", "sweep_at_ms", "wall_minus_now_ms")
+    __slots__ = (
+        "config", "connection_floor", "coordinator_epoch", "deadlines", "entries", "sweep_at_ms", "wall_minus_now_ms",
+    )  # fmt: skip
 
-    def __init__(self, config: TransactionConfig, coordinator_epoch: int, wall_minus_now_ms: int) -> None:
+    def __init__(
+        self, config: TransactionConfig, coordinator_epoch: int, connection_floor: int, wall_minus_now_ms: int
+    ) -> None:
         self.config = config
         self.coordinator_epoch = coordinator_epoch
+        self.connection_floor = connection_floor
         self.wall_minus_now_ms = wall_minus_now_ms
         self.entries: dict[str, Entry] = {}
         self.deadlines = Deadlines()
@@ -87,6 +92,9 @@ class TransactionTable:
         entry = self.entries[new.transactional_id] = Entry(new)
         self._take(entry, None, new, now_ms)
         entry.marker_round = now_ms
+        # R47: who spoke last before the failover is not known, so connections from before it are not heard for this
+        # producer and epoch.
+        entry.speaker = self.connection_floor + 1
         if new.state in IDLE:
             # Idle time survives a failover; a clock that jumped back only makes it start again.
             entry.idle_since_ms = now_ms - max(0, self.wall_ms(now_ms) - new.updated_wall_ms)

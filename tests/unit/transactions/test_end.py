@@ -208,6 +208,17 @@ def test_r47_a_new_epoch_may_be_spoken_for_by_any_connection(world: World) -> No
     assert world.add(newer, P1, connection=2) is ErrorKind.CONCURRENT_TRANSACTIONS
 
 
+def test_r47_connections_from_before_a_failover_are_not_heard(world: World) -> None:
+    """Which of them spoke last died with the old shard; a client that is alive comes back over a new one."""
+    producer = opened(world, connection=10)
+    world.restart(connection_floor=20)
+    assert world.end(producer, connection=15).error is ErrorKind.CONCURRENT_TRANSACTIONS
+    assert world.last.effects == (CloseConnection(15),)
+    assert world.end(producer, connection=21) == OK
+    world.mark()
+    assert world.init(connection=15).error is ErrorKind.NONE, "but anybody may start a producer"
+
+
 def test_r47_commands_without_a_connection_are_not_asked(world: World) -> None:
     producer = opened(world, connection=10)
     assert world.add(producer, P0) is ErrorKind.NONE
