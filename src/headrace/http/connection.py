@@ -349,7 +349,7 @@ class HttpConnection(asyncio.Protocol):
         server = self._server
         keep_alive = keep_alive and not server.is_draining
         given_id = request.client_request_id if b"x-request-id" in request.headers else ""
-        if given_id and answer.status < 400:
+        if given_id and not any(name == "x-request-id" for name, _ in answer.headers):
             answer = Response(
                 answer.body, answer.status, answer.content_type, (*answer.headers, ("x-request-id", given_id))
             )

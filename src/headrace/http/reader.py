@@ -153,7 +153,8 @@ class RequestReader:
         parser = self._parser
         headers = self._headers
         self._version = parser.get_http_version()
-        self._keep_alive = parser.should_keep_alive()
+        # An HTTP/1.0 client that keeps alive waits for a header that nobody sends any more; it gets a close.
+        self._keep_alive = self._version == "1.1" and parser.should_keep_alive()
         raw_method = parser.get_method()
         method = _METHODS.get(raw_method)
         if self._version not in ("1.1", "1.0"):

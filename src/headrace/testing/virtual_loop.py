@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_HASH_AT_ONCE = 1_000
 MAX_STEPS_AT_ONE_TIME = 200_000
 """Loop turns without time moving; more is a livelock."""
 
@@ -102,6 +103,33 @@ def current_process() -> Process | None:
     return CURRENT_PROCESS.get()
 
 
+class SimFuture(asyncio.Future[Any]):
+    """Hashes by its number in the run. asyncio keeps futures and tasks in sets, whose order would else be that of
+    memory addresses: a task group cancels its children in it."""
+
+    number: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> SimFuture:
+        future = super().__new__(cls)
+        future.number = kwargs["loop"].next_number()
+        return future
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimTask(asyncio.Task[Any]):
+    number: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> SimTask:
+        task = super().__new__(cls)
+        task.number = kwargs["loop"].next_number()
+        return task
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 def _escape(name: str) -> Any:
     def refuse(self: object, *args: object, **kwargs: object) -> Any:
         raise EscapedSimulation(f"loop.{name} was called: simulated code may not reach the real world")
@@ -123,9 +151,11 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._shuffle = shuffle
         self._now_s = start_s
         self._thread = threading.get_ident()
-        self._task_count = 0
+        self._number = 0
         self._turns_at_this_time = 0
         self._hash = hashlib.blake2b(digest_size=16)
+        self._unhashed: list[str] = []
+        self._traced_s = -1.0
         self.trace_lines: list[str] | None = [] if keep_trace else None
         self.step_count = 0
         self.network: SimNetwork | None = None
@@ -147,16 +177,32 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def trace(self, line: str) -> None:
         """Mix an event into the hash of the run."""
-        text = f"{self._now_s!r} {line}"
-        self._hash.update(text.encode("utf-8", "backslashreplace"))
+        if self._now_s != self._traced_s:
+            self._traced_s = self._now_s
+            self._unhashed.append(repr(self._now_s))
+        self._unhashed.append(line)
+        if len(self._unhashed) > _HASH_AT_ONCE:
+            self._hash_lines()
+
+    def _hash_lines(self) -> None:
+        self._hash.update("\n".join([*self._unhashed, ""]).encode("utf-8", "backslashreplace"))
         if self.trace_lines is not None:
-            self.trace_lines.append(text)
+            self.trace_lines.extend(self._unhashed)
+        self._unhashed.clear()
 
     @property
     def trace_hash(self) -> str:
-        return self._hash.copy().hexdigest()
+        self._hash_lines()
+        return self._hash.hexdigest()
 
     # --- scheduling ---
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(loop=self)
 
     def create_task(  # type: ignore[override]
         self,
@@ -165,11 +211,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
+        self._check_closed()  # type: ignore[attr-defined]
         # asyncio numbers tasks per interpreter; the trace needs numbers per run.
-        self._task_count += 1
-        task: asyncio.Task[T] = super().create_task(
-            coro, name=f"{name or 'task'}#{self._task_count}", context=context
-        )
+        task = SimTask(coro, loop=self, name=f"{name or 'task'}#{self._number + 1}", context=context)
         process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
         if process is not None:
             process.own(task)
@@ -198,8 +242,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._turns_at_this_time += 1
         if self._turns_at_this_time > MAX_STEPS_AT_ONE_TIME:
             raise SimulationLivelock(f"time stands still at {self._now_s}: {self._describe_wait()}")
-        batch = self._in_drawn_order([self._ready.popleft() for _ in range(len(self._ready))])
-        for handle in batch:
+        batch = list(self._ready)
+        self._ready.clear()
+        for handle in self._in_drawn_order(batch) if len(batch) > 1 else batch:
             if handle.cancelled():
                 continue
             process = _process_of(handle)
@@ -224,7 +269,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             self._timer_cancelled_count = 0
 
     def _in_drawn_order(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:
-        if not self._shuffle or len(batch) < 2:
+        if not self._shuffle:
             return batch
         order = list(range(len(batch)))
         self._dice.shuffle(order)

@@ -87,7 +87,9 @@ async def _wait(loop: VirtualTimeLoop) -> None:
     await loop.create_future()
 
 
-def test_a_busy_loop_is_a_livelock() -> None:
+def test_a_busy_loop_is_a_livelock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.testing.virtual_loop.MAX_STEPS_AT_ONE_TIME", 1000)
+
     async def scenario(simulation: Simulation) -> None:
         while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
