@@ -67,7 +67,10 @@ def settle(
         unclean = leader != NO_LEADER
         if unclean:
             isr, elr = (leader,), ()
-    return Elected(_next(partition, leader, isr, elr, min_isr), unclean)
+    state = _next(partition, leader, isr, elr, min_isr)
+    if unclean:
+        state = msgspec.structs.replace(state, unclean_epoch=state.leader_epoch)
+    return Elected(state, unclean)
 
 
 def _standing_members(
@@ -200,13 +203,12 @@ def partition_change(
 ) -> Change:
     """The controller's transaction for one partition (R1).
 
-    A new leader is compared with the registration it was chosen under: one that has restarted since, and may have lost
-    its tail, is not elected on the strength of its earlier life (R29).
+    The leader, new or kept, is compared with the registration it was chosen under. One that has restarted since may have
+    lost its tail: it is neither elected nor confirmed on the strength of its earlier life (R4, R29).
     """
     key = keys.partition(topic.id, number)
-    old = topic.partitions[number]
     compares = [controller_is(controller_epoch), Compare(key, "mod", image.mod_revision(key))]
-    if new.leader != NO_LEADER and (old is None or old.leader != new.leader):
+    if new.leader != NO_LEADER:
         broker = image.broker(new.leader)
         compares += (
             Compare(keys.broker(new.leader), "mod", broker.epoch if broker is not None else 0),

@@ -126,6 +126,8 @@ class PartitionState(msgspec.Struct, frozen=True):
     removing: Replicas = ()
     last_leader: LeaderId = NO_LEADER
     """Who led last while there is no leader: the best guess for an unclean election."""
+    unclean_epoch: Annotated[int, Meta(ge=-1, le=2**31 - 1)] = -1
+    """The leader epoch of the last unclean election: what followers may then truncate is no breach (R24, R27)."""
 
     def __post_init__(self) -> None:
         replicas = set(self.replicas)

@@ -60,9 +60,9 @@ class Acks(Generic[Waiter]):
     def _pop(self, heap: list[tuple[int, int]], upto: int) -> list[Waiter]:
         gone = []
         while heap and heap[0][0] <= upto:
-            waiter = self._waiting.pop(heappop(heap)[1], None)
-            if waiter is not None:
-                gone.append(waiter)
+            number = heappop(heap)[1]
+            if number in self._waiting:
+                gone.append(self._waiting.pop(number))
         return gone
 
     def _sweep(self) -> None:

@@ -135,6 +135,8 @@ class IsrChange(Enum):
     EXPAND = "expand"
     SHRINK = "shrink"
     CLEAR_ELR = "clear_elr"
+    SETTLE = "settle"
+    """The ISR as it is, written again: it moves the revision, so a lost proposal can no longer happen."""
 
 
 class ProposeIsr(NamedTuple):

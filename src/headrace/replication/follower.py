@@ -33,8 +33,8 @@ class LeaderChanged(NamedTuple):
 
     leader: int
     leader_epoch: int
-    unclean: bool = False
-    """Truncating below the high watermark is allowed: an unclean election has been accepted (R24, R27)."""
+    unclean_epoch: int = -1
+    """The last leader epoch that began with an unclean election, which someone has accepted the loss of (R27)."""
 
 
 class Fetched(NamedTuple):
@@ -182,8 +182,10 @@ class Follower:
     def _leader_changed(self, event: LeaderChanged) -> list[FollowerEffect]:
         if event.leader_epoch < self.leader_epoch:
             return []
+        # An unclean election since we last agreed with a leader may have cost what we think committed (R24).
+        if event.unclean_epoch > max(self.leader_epoch, self._last_epoch):
+            self._may_lose = True
         self.leader, self.leader_epoch = event.leader, event.leader_epoch
-        self._may_lose = event.unclean
         return []
 
     def _counts(self, plan: FetchPlan) -> bool:
@@ -207,6 +209,7 @@ class Follower:
         if not self._counts(event.plan):
             return []
         self._leader_high_watermark = event.high_watermark
+        self._may_lose = False
         effects: list[FollowerEffect] = []
         if self._log_start < event.log_start_offset <= self.end_offset:
             self._log_start = event.log_start_offset

@@ -137,8 +137,8 @@ class Leader:
         self._isr = leadership.isr
         self._elr = leadership.elr
         self._proposal: ProposeIsr | None = None
-        self._proposal_lost = False
-        """Its outcome is unknown (R5), and stays so until a newer revision of the partition is seen."""
+        self._lost: frozenset[int] = frozenset()
+        """Members of proposals whose outcome is unknown (R5); until a newer revision is seen they might be in the ISR."""
         self._must_reread = False
         self._racks: dict[int, str | None] = {self.broker_id: leadership.rack}
         self._live: dict[int, int] = {}
@@ -240,22 +240,27 @@ class Leader:
         return self._take(event.revision, self._replicas, event.isr, event.elr, now_ms)
 
     def _isr_rejected(self, event: IsrRejected, now_ms: int) -> list[LeaderEffect]:
-        """R16: back to what is committed. Something we compared is no longer so: find out what, then propose again."""
+        """R16: back to what is committed. Something we compared is no longer so: find out what before the next try."""
         if not self._is_answer_to_proposal(event.revision):
             return _NOTHING
-        self._must_reread = True
-        if not self._proposal_lost:
-            self._proposal = None
-            self._recompute()
-        # After a lost proposal a refusal proves nothing: the lost one may be what made it fail.
+        self._roll_back()
         return [RereadPartition(), *self._advance()]
+
+    def _roll_back(self) -> None:
+        self._proposal, self._must_reread = None, True
+        self._recompute()
 
     def _isr_unknown(self, event: IsrUnknown, now_ms: int) -> list[LeaderEffect]:
         """R5, R16: wait for both the old and the new ISR until a newer revision settles it."""
         if not self._is_answer_to_proposal(event.revision):
             return _NOTHING
-        self._proposal_lost = True
+        self._keep_in_mind()
+        self._roll_back()
         return [RereadPartition()]
+
+    def _keep_in_mind(self) -> None:
+        if self._proposal is not None:
+            self._lost = self._lost.union(self._proposal.isr)
 
     def _is_answer_to_proposal(self, revision: int) -> bool:
         return self._proposal is not None and self._proposal.revision == revision
@@ -267,7 +272,7 @@ class Leader:
             return _NOTHING
         if event.revision == self._revision:
             self._must_reread = False
-            return self._repeat_lost_proposal()
+            return _NOTHING
         return self._take(event.revision, event.replicas, event.isr, event.elr, now_ms)
 
     def _broker_changed(self, event: BrokerChanged, now_ms: int) -> list[LeaderEffect]:
@@ -298,10 +303,12 @@ class Leader:
         return _NOTHING
 
     def _tick(self, event: Tick, now_ms: int) -> list[LeaderEffect]:
-        if self._must_reread or self._proposal_lost:
+        if self._must_reread:
             return [RereadPartition()]
-        proposal = self._shrinkage(now_ms) or self._next_expansion() or self._elr_clearance()
-        return _NOTHING if proposal is None else self._propose(proposal)
+        proposal = (
+            self._settlement() or self._shrinkage(now_ms) or self._next_expansion() or self._elr_clearance()
+        )
+        return self._advance() if proposal is None else self._propose(proposal)
 
     def _stalled(self, event: Stalled, now_ms: int) -> list[LeaderEffect]:
         """R15: look whether we still lead, and do not blame the followers for our own absence."""
@@ -339,7 +346,7 @@ class Leader:
     def _maximal_isr(self) -> set[int]:
         """R13: everyone the coordinator might think in sync."""
         proposed = self._proposal.isr if self._proposal is not None else ()
-        return {*self._isr, *proposed}
+        return {*self._isr, *proposed, *self._lost}
 
     def _isr_is_large_enough(self) -> bool:
         """R12, R17: committed ISR only; a proposed member does not count before the coordinator has it."""
@@ -409,20 +416,21 @@ class Leader:
         return ProposeIsr(self._isr, IsrChange.CLEAR_ELR, self._revision, {})
 
     def _may_propose(self) -> bool:
-        """One proposal at a time (R13), from a state we know (R2), and none when we may have been replaced (R7)."""
-        return self._proposal is None and not self._must_reread and self._lease_held
+        """One proposal at a time (R13), from a state we know (R2, R5), and none when we may have been replaced (R7)."""
+        return self._proposal is None and not self._must_reread and not self._lost and self._lease_held
 
     def _propose(self, proposal: ProposeIsr) -> list[LeaderEffect]:
         self._proposal = proposal
         self._recompute()
         return [proposal]
 
-    def _repeat_lost_proposal(self) -> list[LeaderEffect]:
-        """The partition is as it was when we proposed, but the lost transaction may still arrive. Proposing again moves
-        the revision either way, which settles it."""
-        if self._proposal is None or not self._proposal_lost:
-            return _NOTHING
-        return [self._proposal]
+    def _settlement(self) -> ProposeIsr | None:
+        """The partition is still as it was when a proposal got lost, so that one may yet arrive. Writing the partition as
+        it is settles it: either that succeeds, or the lost one has.
+        """
+        if not self._lost or self._proposal is not None or not self._lease_held:
+            return None
+        return ProposeIsr(self._isr, IsrChange.SETTLE, self._revision, {})
 
     def _take(
         self,
@@ -435,7 +443,7 @@ class Leader:
         """The partition as committed. A proposal that compared an older revision can no longer happen."""
         had_enough = self._isr_is_large_enough()
         self._revision, self._replicas, self._isr, self._elr = revision, replicas, isr, elr
-        self._proposal, self._proposal_lost, self._must_reread = None, False, False
+        self._proposal, self._lost, self._must_reread = None, frozenset(), False
         self._forget_absent(now_ms)
         self._recompute()
         effects = self._advance()
