@@ -38,6 +38,8 @@ class ReadLimits(NamedTuple):
     max_header_count: int
     max_target_bytes: int
     max_body_bytes: int
+    allowed_hosts: frozenset[str] | None = None
+    """None: any. Else names that Host, and Origin of a request that changes something, must be one of."""
 
 
 class RequestSink(Protocol):
@@ -163,12 +165,29 @@ class RequestReader:
             return self.refuse(501, "METHOD_NOT_IMPLEMENTED", f"{raw_method.decode('latin-1')} is not served")
         if self._version == "1.1" and b"host" not in headers:
             return self.refuse(400, "MISSING_HOST", "an HTTP/1.1 request names its host")
+        if self._limits.allowed_hosts is not None and not self._is_from_here(method, headers):
+            return
         self._method = method
         self._path, _, self._query = self._target.decode("ascii").partition("?")
         if not self._path.startswith("/"):
             self._path = _path_of_absolute(self._path)
         self._resolve(method)
         self._read_framing(headers)
+
+    def _is_from_here(self, method: str, headers: dict[bytes, bytes]) -> bool:
+        """A page of a stranger can make a browser call a loopback server: by its name rebound to 127.0.0.1, which
+        shows in Host, or from its own origin, which shows in Origin."""
+        allowed = self._limits.allowed_hosts or frozenset()
+        if _host_name(headers.get(b"host", b"")) not in allowed:
+            self.refuse(421, "MISDIRECTED_REQUEST", "this broker does not answer to that host name")
+            return False
+        origin = headers.get(b"origin")
+        if origin is not None and method not in ("GET", "HEAD", "OPTIONS"):
+            _, _, address = origin.partition(b"://")
+            if _host_name(address) not in allowed:
+                self.refuse(403, "FOREIGN_ORIGIN", "a page of another site may not do this")
+                return False
+        return True
 
     def _resolve(self, method: str) -> None:
         found = self._router.resolve(method, self._path)
@@ -248,6 +267,14 @@ class RequestReader:
         if not keep_alive:
             self.is_ended = True
         self._sink.request_complete(request, self._handler, keep_alive)
+
+
+def _host_name(address: bytes) -> str:
+    """`localhost:9324` -> `localhost`, `[::1]:9324` -> `::1`."""
+    text = address.decode("latin-1").lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]
 
 
 def _path_of_absolute(target: str) -> str:

@@ -36,6 +36,8 @@ class HttpSettings:
     max_body_bytes: int = 2 * limits.MIB
     """SQS takes 1 MiB of payload; JSON around it needs room (X20). A route may set its own."""
     max_inflight_body_bytes: int = limits.MAX_INFLIGHT_REQUEST_BYTES
+    allowed_hosts: frozenset[str] | None = None
+    """Set on a loopback server without authentication, so that web pages cannot drive it (X29)."""
     max_pipelined: int = 64
     max_requests_per_connection: int = 1_000_000
     max_connections: int = limits.MAX_CONNECTIONS
@@ -68,6 +70,7 @@ class HttpServer:
             self.settings.max_header_count,
             self.settings.max_target_bytes,
             self.settings.max_body_bytes,
+            self.settings.allowed_hosts,
         )
         self.body_budget = BodyBudget(self.settings.max_inflight_body_bytes)
         self.is_draining = False

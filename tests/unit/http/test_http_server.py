@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -466,6 +468,38 @@ async def test_big_response_is_whole(make_world) -> None:
     client = await (await make_world()).connect()
     client.get("/big")
     assert len((await client.response())[2]) == 8 << 20
+
+
+@pytest.mark.skipif(
+    shutil.which("curl") is None or shutil.which("openssl") is None, reason="needs curl and openssl"
+)
+async def test_tls(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = await asyncio.create_subprocess_exec(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate),
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await made.wait() == 0
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    router = Router()
+    router.add(
+        "POST",
+        "/",
+        lambda request: Response(f"{request.peer.is_tls} {len(request.body)}".encode(), content_type=TEXT),
+    )
+    server = HttpServer(router, TestClock())
+    _, port = await server.start("127.0.0.1", 0, tls=context)
+    (tmp_path / "body").write_bytes(b"x" * 1_000_000)
+    curl = await asyncio.create_subprocess_exec(
+        "curl", "-sS", "--max-time", "10", "--cacert", str(certificate), "--resolve", f"localhost:{port}:127.0.0.1",
+        "--data-binary", f"@{tmp_path / 'body'}", f"https://localhost:{port}/",
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await curl.communicate()
+    assert out == b"True 1000000"
+    await server.stop(grace_ms=1000)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

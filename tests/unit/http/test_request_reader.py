@@ -39,9 +39,9 @@ def router() -> Router:
     return routes
 
 
-def read(data: bytes, step: int | None = None) -> Sink:
+def read(data: bytes, step: int | None = None, limits: ReadLimits = LIMITS) -> Sink:
     sink = Sink()
-    reader = RequestReader(sink, router(), LIMITS, Peer("127.0.0.1", 1, False))
+    reader = RequestReader(sink, router(), limits, Peer("127.0.0.1", 1, False))
     for start in range(0, len(data), step or len(data)):
         reader.feed(data[start : start + (step or len(data))])
     return sink
@@ -203,6 +203,26 @@ def test_absolute_form_and_query() -> None:
     sink = read(b"GET http://example/?a=1&b=%2F HTTP/1.1\r\nHost: a\r\n\r\n")
     assert sink.whole[0].path == "/"
     assert sink.whole[0].query == {"a": "1", "b": "/"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("Host: localhost:9324", None),
+        ("Host: LOCALHOST", None),
+        ("Host: [::1]:9324", None),
+        ("Host: rebound.example:9324", 421),
+        ("Host: ", 421),
+        ("Host: localhost\r\nOrigin: http://localhost:9324", None),
+        ("Host: localhost\r\nOrigin: https://evil.example", 403),
+        ("Host: localhost\r\nOrigin: null", 403),
+    ],
+)
+def test_x29_web_pages_of_strangers_cannot_drive_a_loopback_server(lines: str, status: int | None) -> None:
+    limits = LIMITS._replace(allowed_hosts=frozenset(("localhost", "127.0.0.1", "::1")))
+    sink = read(f"POST / HTTP/1.1\r\n{lines}\r\n\r\n".encode(), limits=limits)
+    assert sink.refusals == ([] if status is None else [status])
+    assert len(sink.requests) == (1 if status is None else 0)
 
 
 VALID = st.sampled_from(
