@@ -437,10 +437,12 @@ async def test_rule_8_password_and_a_token_that_runs_out(tmp_path: Path) -> None
         await in_a_thread(lambda: server.start(wait=False))
         await write_until_acknowledged(one, "b", b"")
         await watching.until(lambda: "b" in watching.mirror.items)
-        for number in range(3):  # longer than the token lives
-            await asyncio.sleep(0.8)
-            await one.txn([], [Put(f"later/{number}", b"")])
-        await watching.until(lambda: "later/2" in watching.mirror.items)
+        async with connected(server.address, credentials=Credentials("headrace", "s3cret")) as idle:
+            await idle.txn([], [Put("idle", b"")])
+            await asyncio.sleep(2.5)  # longer than the token lives
+            assert (await idle.txn([], [Put("idle", b"")])).succeeded
+        await write_until_acknowledged(one, "later", b"")
+        await watching.until(lambda: "later" in watching.mirror.items)
         await watching.stop()
         await one.close()
     finally:
