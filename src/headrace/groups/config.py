@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from headrace.core.limits import MAX_GROUP_MEMBERS, MAX_OFFSET_METADATA_BYTES
 
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS
+
+
+class Migration(Enum):
+    """group.consumer.migration.policy: which way a group with members may change its protocol."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +38,14 @@ class GroupConfig:
     """offsets.retention.check.interval.ms: an empty group without offsets is forgotten after this long."""
     max_offset_metadata_bytes: int = MAX_OFFSET_METADATA_BYTES
     """offset.metadata.max.bytes"""
+
+    consumer_session_timeout_ms: int = 45_000
+    """group.consumer.session.timeout.ms: in KIP-848 the coordinator decides, not the client."""
+    consumer_heartbeat_interval_ms: int = 5_000
+    """group.consumer.heartbeat.interval.ms"""
+    consumer_max_size: int = MAX_GROUP_MEMBERS
+    """group.consumer.max.size"""
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """group.consumer.assignors; the first is the default."""
+    consumer_migration: Migration = Migration.BIDIRECTIONAL
+    """group.consumer.migration.policy"""

@@ -11,6 +11,13 @@ from collections.abc import Iterator
 from heapq import heappop, heappush, heapreplace
 from typing import NamedTuple
 
+SESSION = "session"
+"""A member's silence has lasted too long."""
+PHASE = "phase"
+"""A step that a group or one member has to take has not been taken."""
+CLEANUP = "cleanup"
+"""Offsets, or an empty group, may have to be forgotten."""
+
 
 class Deadline(NamedTuple):
     """What comes due: `kind` tells the machine which rule applies; `member_id` is empty for a whole group."""

@@ -13,16 +13,18 @@ from headrace.groups.commands import (
     ListedGroup,
     ListGroups,
 )
+from headrace.groups.consumer.facts import ConsumerGroupDeleted
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.facts import GroupDeleted, OffsetsDropped
 from headrace.groups.state import ClassicGroup, GroupState
-from headrace.groups.table import GroupTable
+from headrace.groups.table import Group, GroupTable
 
 
 def find_classic(table: GroupTable, group_id: str) -> ClassicGroup | None:
     """A group that only ever committed offsets has no members and no type, but it is there."""
     group = table.groups.get(group_id)
     if group is not None:
-        return group
+        return group if isinstance(group, ClassicGroup) else None
     return ClassicGroup(group_id) if group_id in table.offsets.group_ids() else None
 
 
@@ -62,8 +64,8 @@ def list_groups(table: GroupTable, command: ListGroups) -> Plan:
     types = {group_type.lower() for group_type in command.types}
     found: list[ListedGroup] = []
     for group_id in sorted(table.groups.keys() | table.offsets.group_ids()):
-        group = table.groups.get(group_id) or ClassicGroup(group_id)
-        state = group.state.value
+        group: Group = table.groups.get(group_id) or ClassicGroup(group_id)
+        state = group.state_name
         if (states and state.lower() not in states) or (types and group.group_type not in types):
             continue
         found.append(ListedGroup(group_id, group.protocol_type, state, group.group_type))
@@ -80,8 +82,11 @@ def delete_groups(table: GroupTable, command: DeleteGroups) -> Plan:
             keys = table.offsets.keys_of_group(group_id)
             if keys:
                 facts.append(OffsetsDropped(group_id, keys))
-            if group_id in table.groups:
+            group = table.groups.get(group_id)
+            if isinstance(group, ClassicGroup):
                 facts.append(GroupDeleted(group_id))
+            elif isinstance(group, ConsumerGroup):
+                facts.append(ConsumerGroupDeleted(group_id))
     return Plan(tuple(facts), (Reply(command.waiter, tuple(outcomes)),))
 
 

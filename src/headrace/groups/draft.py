@@ -7,7 +7,7 @@ copy of the group. The copy is made only when somebody looks, so a verb that jus
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Fact, Plan, Reply
@@ -17,10 +17,21 @@ from headrace.groups.facts import MemberJoining, MemberRemoved
 from headrace.groups.state import ClassicGroup, Member
 
 
-class Draft:
+class Copyable(Protocol):
+    """A group that a Draft can try facts on."""
+
+    def copy(self) -> Any: ...
+
+    def apply(self, fact: Any) -> None: ...
+
+
+G = TypeVar("G", bound=Copyable)
+
+
+class Draft(Generic[G]):
     __slots__ = ("_facts", "_group", "_is_copy", "_replies", "_unseen", "config", "now_ms", "wall_ms")
 
-    def __init__(self, group: ClassicGroup, config: GroupConfig, now_ms: int, wall_ms: int) -> None:
+    def __init__(self, group: G, config: GroupConfig, now_ms: int, wall_ms: int) -> None:
         self._group = group
         self._is_copy = False
         self._unseen: list[Any] = []
@@ -31,7 +42,7 @@ class Draft:
         self.wall_ms = wall_ms
 
     @property
-    def group(self) -> ClassicGroup:
+    def group(self) -> G:
         """The group as it will be after every fact so far. Read only."""
         if self._unseen:
             if not self._is_copy:
@@ -51,7 +62,11 @@ class Draft:
     def plan(self) -> Plan:
         return Plan(tuple(self._facts), tuple(self._replies))
 
-    # --- steps that more than one verb takes -----------------------------------------------------------------
+
+class ClassicDraft(Draft[ClassicGroup]):
+    """With the steps that more than one verb of the classic protocol takes."""
+
+    __slots__ = ()
 
     def park_join(self, protocol_type: str, member: Member) -> None:
         """Add or update a member with its parked join, and send away an earlier join of its own that is still parked
@@ -77,3 +92,12 @@ class Draft:
             self.reply(member.join_waiter, JoinResult(error))
         if member.sync_waiter is not None:
             self.reply(member.sync_waiter, SyncResult(error))
+
+
+def joined_plans(*plans: Plan) -> Plan:
+    """One after the other, as one."""
+    return Plan(
+        tuple(fact for plan in plans for fact in plan.facts),
+        tuple(reply for plan in plans for reply in plan.replies),
+        tuple(effect for plan in plans for effect in plan.effects),
+    )

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.core.plan import Fact, Plan, Reply
-from headrace.groups.deadlines import Deadline
-from headrace.groups.draft import Draft
+from headrace.groups.consumer.draft import ConsumerDraft
+from headrace.groups.consumer.facts import ConsumerGroupDeleted, ProgressAwaited
+from headrace.groups.consumer.heartbeat import remove_members
+from headrace.groups.consumer.state import ConsumerGroup, MemberState
+from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline
+from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import (
     CleanupScheduled,
     GroupDeleted,
@@ -17,7 +21,8 @@ from headrace.groups.facts import (
 from headrace.groups.offsets import expiry
 from headrace.groups.rebalance import after_removal, join_phase_over, sync_phase_over
 from headrace.groups.state import ClassicGroup, GroupState
-from headrace.groups.table import CLEANUP, PHASE, SESSION, GroupTable
+from headrace.groups.table import GroupTable
+from headrace.groups.topics import TopicIndex
 
 
 def expire(table: GroupTable, now_ms: int) -> Plan:
@@ -36,8 +41,11 @@ def expire(table: GroupTable, now_ms: int) -> Plan:
 def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms: int) -> Plan:
     plan = Plan()
     group = table.groups.get(group_id)
-    if group is not None and any(key.kind != CLEANUP for key in keys):
-        plan = _expire_classic(table, group, keys, now_ms)
+    if any(key.kind != CLEANUP for key in keys):
+        if isinstance(group, ClassicGroup):
+            plan = _expire_classic(table, group, keys, now_ms)
+        elif isinstance(group, ConsumerGroup):
+            plan = _expire_consumer(table, group, keys, now_ms)
     if any(key.kind == CLEANUP for key in keys):
         # Judged by the group as it is now; if this very plan changes it, the next look is soon enough.
         changed = bool(plan.facts)
@@ -46,7 +54,7 @@ def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms
 
 
 def _expire_classic(table: GroupTable, group: ClassicGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
-    draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
+    draft = ClassicDraft(group, table.config, now_ms, table.wall_ms(now_ms))
     silent = [key.member_id for key in keys if key.kind == SESSION]
     departed = [member_id for member_id in silent if draft.remove(member_id)]
     if silent:
@@ -60,13 +68,21 @@ def _expire_classic(table: GroupTable, group: ClassicGroup, keys: Iterable[Deadl
     return draft.plan()
 
 
+def _expire_consumer(table: GroupTable, group: ConsumerGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
+    """Silent, or did not give up in time what it was asked for: either way its partitions are free from now on."""
+    index = table.topics or TopicIndex({})
+    draft = ConsumerDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
+    gone = dict.fromkeys(key.member_id for key in keys if key.kind != CLEANUP)
+    return remove_members(draft, list(gone), table)
+
+
 def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> list[Fact]:
     soon_ms = now_ms + table.config.cleanup_interval_ms
     group = table.groups.get(group_id)
     kept_topics: frozenset[str] | None = frozenset()
     empty_since_wall_ms: int | None = None
     if group is not None:
-        kept_topics, empty_since_wall_ms = group.retention()
+        kept_topics, empty_since_wall_ms = group.retention(table.topics)
     if changed or kept_topics is None:
         return [CleanupScheduled(group_id, soon_ms)]
     wall_ms = table.wall_ms(now_ms)
@@ -82,8 +98,10 @@ def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> l
     if result.due:
         facts.append(OffsetsDropped(group_id, tuple(result.due)))
     left = len(table.offsets.keys_of_group(group_id)) - len(result.due)
-    if left == 0 and group is not None and group.is_empty and not group.reserved:
-        facts.append(GroupDeleted(group_id))
+    if left == 0 and group is not None and group.can_be_forgotten:
+        facts.append(
+            ConsumerGroupDeleted(group_id) if isinstance(group, ConsumerGroup) else GroupDeleted(group_id)
+        )
     elif left or group is not None:
         wait_ms = 0 if result.next_wall_ms is None else result.next_wall_ms - wall_ms
         facts.append(CleanupScheduled(group_id, max(now_ms + wait_ms, soon_ms)))
@@ -93,15 +111,12 @@ def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> l
 def restart(table: GroupTable, now_ms: int) -> Plan:
     """After replay: every member has its whole session before it, and offsets are as old as the wall clock says."""
     facts: list[Fact] = []
-    for group_id, group in table.groups.items():
-        draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
-        for member in group.members.values():
-            draft.do(SessionExtended(group_id, member.member_id, now_ms + member.session_timeout_ms))
-        if group.state is GroupState.PREPARING:
-            # Its generation was announced and never assigned. The number is used up; all come again (R54).
-            until_ms = now_ms + group.rebalance_timeout_ms
-            draft.do(RebalanceStarted(group_id, until_ms, None, "the coordinator moved during a rebalance"))
-        facts.extend(draft.plan().facts)
+    for group in table.groups.values():
+        facts += (
+            _resume_classic(group, now_ms)
+            if isinstance(group, ClassicGroup)
+            else _resume(table, group, now_ms)
+        )
     # Nothing is so urgent that all groups should be looked through in the same moment.
     group_ids = sorted(table.groups.keys() | table.offsets.committed.keys())
     interval_ms = table.config.cleanup_interval_ms
@@ -109,3 +124,28 @@ def restart(table: GroupTable, now_ms: int) -> Plan:
         at_ms = now_ms + interval_ms + index * interval_ms // len(group_ids)
         facts.append(CleanupScheduled(group_id, at_ms))
     return Plan(tuple(facts))
+
+
+def _resume_classic(group: ClassicGroup, now_ms: int) -> list[Fact]:
+    facts: list[Fact] = [
+        SessionExtended(group.group_id, member.member_id, now_ms + member.session_timeout_ms)
+        for member in group.members.values()
+    ]
+    if group.state is GroupState.PREPARING:
+        # Its generation was announced and never assigned. The number is used up; all come again (R54).
+        until_ms = now_ms + group.rebalance_timeout_ms
+        reason = "the coordinator moved during a rebalance"
+        facts.append(RebalanceStarted(group.group_id, until_ms, None, reason))
+    return facts
+
+
+def _resume(table: GroupTable, group: ConsumerGroup, now_ms: int) -> list[Fact]:
+    facts: list[Fact] = []
+    for member in group.members.values():
+        classic = member.subscription.classic
+        session_ms = classic.session_timeout_ms if classic else table.config.consumer_session_timeout_ms
+        facts.append(SessionExtended(group.group_id, member.member_id, now_ms + session_ms))
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            until_ms = now_ms + member.subscription.rebalance_timeout_ms
+            facts.append(ProgressAwaited(group.group_id, member.member_id, until_ms))
+    return facts

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 if TYPE_CHECKING:
     from headrace.groups.offset_table import CommittedOffset
     from headrace.groups.state import Member
+    from headrace.groups.topics import TopicIndex
 
 Producer = tuple[int, int]
 """Producer id and epoch."""
@@ -219,3 +220,10 @@ class CleanupScheduled(Volatile):
 @dataclass(frozen=True, slots=True)
 class WallClockSet(Volatile):
     wall_minus_now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsSeen(Volatile):
+    """The cluster's topics, as of now; the cluster keeps them, not we."""
+
+    index: TopicIndex

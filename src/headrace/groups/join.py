@@ -6,9 +6,9 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Reply
 from headrace.groups.commands import JoinGroup, JoinResult
 from headrace.groups.config import GroupConfig
-from headrace.groups.draft import Draft
+from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import Assigned, GroupOpened, MemberIdReserved, MemberReplaced
-from headrace.groups.journal import fits
+from headrace.groups.fields import fits
 from headrace.groups.rebalance import complete_if_all_joined, joined, rebalance, start
 from headrace.groups.state import ClassicGroup, GroupState, Member
 
@@ -30,7 +30,7 @@ def join(
 ) -> Plan:
     if group is None and command.member_id:
         return refuse(command, ErrorKind.UNKNOWN_MEMBER_ID)
-    draft = Draft(group or ClassicGroup(command.group_id), config, now_ms, wall_ms)
+    draft = ClassicDraft(group or ClassicGroup(command.group_id), config, now_ms, wall_ms)
     if group is None:
         draft.do(GroupOpened(command.group_id, draft.group.snapshot(wall_ms)))
     if not _has_room(draft.group, command, config):
@@ -56,7 +56,7 @@ def _has_room(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> b
     return len(group.members) < config.max_size
 
 
-def _join_unknown(draft: Draft, command: JoinGroup) -> Plan:
+def _join_unknown(draft: ClassicDraft, command: JoinGroup) -> Plan:
     member_id = command.new_member_id
     if command.instance_id is not None:
         old_member_id = draft.group.statics.get(command.instance_id)
@@ -70,7 +70,7 @@ def _join_unknown(draft: Draft, command: JoinGroup) -> Plan:
     return _park(draft, command, _newcomer(command, member_id))
 
 
-def _join_known(draft: Draft, command: JoinGroup) -> Plan:
+def _join_known(draft: ClassicDraft, command: JoinGroup) -> Plan:
     group, member_id = draft.group, command.member_id
     if member_id in group.reserved and command.instance_id is None:
         return _park(draft, command, _newcomer(command, member_id))
@@ -90,7 +90,7 @@ def _join_known(draft: Draft, command: JoinGroup) -> Plan:
     return _park(draft, command, _updated(member, command))
 
 
-def _park(draft: Draft, command: JoinGroup, member: Member) -> Plan:
+def _park(draft: ClassicDraft, command: JoinGroup, member: Member) -> Plan:
     waits_on = _waits_on(draft.group, member)
     draft.park_join(command.protocol_type, member)
     if not waits_on:
@@ -110,7 +110,7 @@ def _waits_on(group: ClassicGroup, member: Member) -> bool:
     return group.is_initial_rebalance or awaiting < members or reserved > 0
 
 
-def _take_over(draft: Draft, command: JoinGroup, old_member_id: str) -> Plan:
+def _take_over(draft: ClassicDraft, command: JoinGroup, old_member_id: str) -> Plan:
     """KIP-345: the instance restarted. Whoever still uses its old member id is fenced from here on."""
     group, old_leader = draft.group, draft.group.leader
     old = group.members[old_member_id]

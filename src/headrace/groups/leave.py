@@ -6,13 +6,13 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Reply
 from headrace.groups.commands import LeaveGroup, LeaveResult, LeftMember, MemberIdentity
 from headrace.groups.config import GroupConfig
-from headrace.groups.draft import Draft
+from headrace.groups.draft import ClassicDraft
 from headrace.groups.rebalance import after_removal
 from headrace.groups.state import ClassicGroup
 
 
 def leave(group: ClassicGroup, command: LeaveGroup, config: GroupConfig, now_ms: int, wall_ms: int) -> Plan:
-    draft = Draft(group, config, now_ms, wall_ms)
+    draft = ClassicDraft(group, config, now_ms, wall_ms)
     outcomes: list[LeftMember] = []
     departed: list[str] = []
     for identity in command.members:

@@ -24,7 +24,7 @@ from headrace.groups.commands import (
 )
 from headrace.groups.config import GroupConfig
 from headrace.groups.facts import OffsetEntry, OffsetsCommitted, OffsetsDropped
-from headrace.groups.journal import MAX_STRING_BYTES
+from headrace.groups.fields import MAX_STRING_BYTES
 from headrace.groups.offset_table import CommittedOffset, OffsetTable
 from headrace.groups.state import ClassicGroup, GroupState
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.groups.commands import JoinResult, SyncResult
-from headrace.groups.draft import Draft
+from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import (
     GenerationStarted,
     GroupEmptied,
@@ -19,7 +19,7 @@ from headrace.groups.facts import (
 from headrace.groups.state import ClassicGroup, GroupState, Member
 
 
-def rebalance(draft: Draft, reason: str) -> None:
+def rebalance(draft: ClassicDraft, reason: str) -> None:
     """Something changed that the assignment depends on: start a rebalance, or see whether this one can end."""
     if draft.group.state is GroupState.PREPARING:
         complete_if_all_joined(draft)
@@ -27,14 +27,14 @@ def rebalance(draft: Draft, reason: str) -> None:
         start(draft, reason)
 
 
-def complete_if_all_joined(draft: Draft) -> None:
+def complete_if_all_joined(draft: ClassicDraft) -> None:
     group = draft.group
     # A first generation waits for its delay even when all who came are there: more are on their way.
     if group.state is GroupState.PREPARING and group.all_joined and not group.is_initial_rebalance:
         complete(draft)
 
 
-def after_removal(draft: Draft, departed: list[str], why: str) -> None:
+def after_removal(draft: ClassicDraft, departed: list[str], why: str) -> None:
     """Members, or only reserved ids when `departed` is empty, are gone: a waiting rebalance may end without them, a
     first one too when nobody is left to wait for."""
     group = draft.group
@@ -46,7 +46,7 @@ def after_removal(draft: Draft, departed: list[str], why: str) -> None:
         complete_if_all_joined(draft)
 
 
-def start(draft: Draft, reason: str) -> None:
+def start(draft: ClassicDraft, reason: str) -> None:
     group = draft.group
     for member in group.members.values():
         if member.sync_waiter is not None:
@@ -63,7 +63,7 @@ def start(draft: Draft, reason: str) -> None:
         complete_if_all_joined(draft)
 
 
-def join_phase_over(draft: Draft) -> None:
+def join_phase_over(draft: ClassicDraft) -> None:
     """The deadline of the join phase has come."""
     group, remaining_ms = draft.group, draft.group.initial_remaining_ms
     if remaining_ms and group.member_added:
@@ -73,7 +73,7 @@ def join_phase_over(draft: Draft) -> None:
         complete(draft)
 
 
-def sync_phase_over(draft: Draft) -> None:
+def sync_phase_over(draft: ClassicDraft) -> None:
     """Whoever has not fetched its assignment by now is gone."""
     missing = sorted(draft.group.pending_sync)
     for member_id in missing:
@@ -81,7 +81,7 @@ def sync_phase_over(draft: Draft) -> None:
     after_removal(draft, missing, "no sync in time from")
 
 
-def complete(draft: Draft) -> None:
+def complete(draft: ClassicDraft) -> None:
     """End the join phase: who has not rejoined is out, unless it is static and may come back within its session."""
     for member in list(draft.group.members.values()):
         if member.join_waiter is None and member.instance_id is None:
@@ -99,7 +99,7 @@ def complete(draft: Draft) -> None:
     _begin_generation(draft, group, leader)
 
 
-def _begin_generation(draft: Draft, group: ClassicGroup, leader: str) -> None:
+def _begin_generation(draft: ClassicDraft, group: ClassicGroup, leader: str) -> None:
     members = tuple(_settled(member) for member in group.members.values())
     snapshot = GroupSnapshot(
         group.protocol_type, group.generation + 1, group.elected_protocol(), None, draft.wall_ms, members
@@ -112,7 +112,9 @@ def _begin_generation(draft: Draft, group: ClassicGroup, leader: str) -> None:
 
 
 def _settled(member: Member) -> Member:
-    return member._replace(join_waiter=None, is_new=False, assignment=b"")
+    # What it was assigned before stays on record until the leader says something else: a cooperative member still
+    # has it, and so it counts when the group becomes a consumer group just now (R55).
+    return member._replace(join_waiter=None, is_new=False)
 
 
 def joined(group: ClassicGroup, member_id: str) -> JoinResult:

@@ -42,8 +42,19 @@ from headrace.groups.commands import (
     WallClock,
 )
 from headrace.groups.config import GroupConfig
-from headrace.groups.state import GroupState
+from headrace.groups.consumer import classic_members, topics_changed
+from headrace.groups.consumer import describe as consumer_describe
+from headrace.groups.consumer import heartbeat as consumer_heartbeat
+from headrace.groups.consumer import journal as consumer_journal
+from headrace.groups.consumer import offsets as consumer_offsets
+from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicsChanged
+from headrace.groups.consumer.facts import ConsumerGroupDeleted
+from headrace.groups.consumer.state import ConsumerGroup
+from headrace.groups.draft import joined_plans
+from headrace.groups.fields import fits
+from headrace.groups.state import ClassicGroup
 from headrace.groups.table import GroupTable
+from headrace.groups.topics import TopicIndex
 
 
 class GroupShard:
@@ -61,25 +72,26 @@ class GroupShard:
         self.table.apply(fact, now_ms)
 
     def encode(self, fact: Any) -> Sequence[JournalRecord]:
-        return _ENCODERS[type(fact)](fact)
+        encoder = _ENCODERS.get(type(fact))
+        return consumer_journal.encode(fact) if encoder is None else encoder(fact)
 
     def replay(self, record: JournalRecord, now_ms: int) -> None:
         decoded = journal.decode(record)
-        if decoded is None:
-            return
         if isinstance(decoded, journal.GroupRecord):
-            if decoded.value is None:
-                self.apply(facts.GroupDeleted(decoded.group_id), now_ms)
+            group_id, snapshot = decoded
+            if snapshot is None:
+                self.apply(facts.GroupDeleted(group_id), now_ms)
             else:
-                self.apply(facts.GroupLoaded(decoded.group_id, decoded.value), now_ms)
-            return
-        group_id, topic, partition, value = decoded
-        if value is None:
-            self.apply(facts.OffsetsDropped(group_id, ((topic, partition),)), now_ms)
-        else:
-            self.apply(
-                facts.OffsetsCommitted(group_id, (facts.OffsetEntry(topic, partition, value),)), now_ms
-            )
+                self.apply(facts.GroupLoaded(group_id, snapshot), now_ms)
+        elif isinstance(decoded, journal.OffsetRecord):
+            group_id, topic, partition, value = decoded
+            if value is None:
+                self.apply(facts.OffsetsDropped(group_id, ((topic, partition),)), now_ms)
+            else:
+                entry = facts.OffsetEntry(topic, partition, value)
+                self.apply(facts.OffsetsCommitted(group_id, (entry,)), now_ms)
+        elif (fact := consumer_journal.decode(record)) is not None:
+            self.apply(fact, now_ms)
 
     def replay_transactional(self, record: JournalRecord, producer_id: int, now_ms: int) -> None:
         """A record of a transactional batch: pending until `replay_marker` (R50)."""
@@ -113,28 +125,54 @@ def _join(table: GroupTable, command: JoinGroup, now_ms: int) -> Plan:
     if error is not ErrorKind.NONE:
         return join.refuse(command, error)
     group = table.groups.get(command.group_id)
+    if isinstance(group, ConsumerGroup):
+        if group.members:
+            if table.topics is None:
+                return join.refuse(command, ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
+            return classic_members.join(table, table.topics, group, command, now_ms)
+        return _join_after_consumers(table, group, command, now_ms)
     return join.join(group, command, table.config, now_ms, table.wall_ms(now_ms))
+
+
+def _join_after_consumers(table: GroupTable, group: ConsumerGroup, command: JoinGroup, now_ms: int) -> Plan:
+    """All consumers of the new protocol are gone: a classic group takes the name, and goes on counting (R54)."""
+    successor = ClassicGroup(group.group_id)
+    successor.generation = group.epoch
+    snapshot = successor.snapshot(table.wall_ms(now_ms))
+    plan = join.join(successor, command, table.config, now_ms, table.wall_ms(now_ms))
+    if not plan.facts:
+        return plan
+    handover = (ConsumerGroupDeleted(group.group_id), facts.GroupOpened(group.group_id, snapshot))
+    return joined_plans(Plan(handover), plan)
 
 
 def _sync(table: GroupTable, command: SyncGroup, now_ms: int) -> Plan:
     group = table.groups.get(command.group_id)
-    if group is None:
-        return sync.refuse(command, _unknown(command.group_id))
-    return sync.sync(group, command, table.config, now_ms, table.wall_ms(now_ms))
+    if isinstance(group, ClassicGroup):
+        return sync.sync(group, command, table.config, now_ms, table.wall_ms(now_ms))
+    if isinstance(group, ConsumerGroup):
+        if table.topics is None:
+            return sync.refuse(command, ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
+        return classic_members.sync(table, table.topics, group, command, now_ms)
+    return sync.refuse(command, _unknown(command.group_id))
 
 
 def _heartbeat(table: GroupTable, command: Heartbeat, now_ms: int) -> Plan:
     group = table.groups.get(command.group_id)
-    if group is None:
-        return heartbeat.refuse(command, _unknown(command.group_id))
-    return heartbeat.heartbeat(group, command, now_ms)
+    if isinstance(group, ClassicGroup):
+        return heartbeat.heartbeat(group, command, now_ms)
+    if isinstance(group, ConsumerGroup):
+        return classic_members.heartbeat(table, group, command, now_ms)
+    return heartbeat.refuse(command, _unknown(command.group_id))
 
 
 def _leave(table: GroupTable, command: LeaveGroup, now_ms: int) -> Plan:
     group = table.groups.get(command.group_id)
-    if group is None:
-        return leave.refuse(command, _unknown(command.group_id))
-    return leave.leave(group, command, table.config, now_ms, table.wall_ms(now_ms))
+    if isinstance(group, ClassicGroup):
+        return leave.leave(group, command, table.config, now_ms, table.wall_ms(now_ms))
+    if isinstance(group, ConsumerGroup):
+        return classic_members.leave(table, table.topics or TopicIndex({}), group, command, now_ms)
+    return leave.refuse(command, _unknown(command.group_id))
 
 
 def _unknown(group_id: str) -> ErrorKind:
@@ -143,29 +181,31 @@ def _unknown(group_id: str) -> ErrorKind:
 
 def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> Plan:
     group = table.groups.get(command.group_id)
-    refusal = offsets.classic_refusal(
-        group, command.member_id, command.generation, command.instance_id, transactional=False
-    )
-    if refusal is ErrorKind.ILLEGAL_GENERATION and group is None and command.member_epoch_known:
-        refusal = ErrorKind.GROUP_ID_NOT_FOUND
-    if not journal.fits(command.group_id):
-        refusal = ErrorKind.INVALID_GROUP_ID
+    who = (command.member_id, command.generation, command.instance_id)
     life: tuple[Fact, ...] = ()
-    if refusal is ErrorKind.NONE and group is not None and command.member_id in group.members:
-        life = heartbeat.extend_session(group, command.member_id, now_ms)
+    if not fits(command.group_id):
+        refusal = ErrorKind.INVALID_GROUP_ID
+    elif isinstance(group, ConsumerGroup):
+        known = command.member_epoch_known
+        refusal = consumer_offsets.commit_refusal(group, *who, transactional=False, member_epoch_known=known)
+    else:
+        refusal = offsets.classic_refusal(group, *who, transactional=False)
+        if refusal is ErrorKind.ILLEGAL_GENERATION and group is None and command.member_epoch_known:
+            refusal = ErrorKind.GROUP_ID_NOT_FOUND
+        if refusal is ErrorKind.NONE and group is not None and command.member_id in group.members:
+            life = heartbeat.extend_session(group, command.member_id, now_ms)
     return offsets.commit(command, refusal, life, table.config, table.wall_ms(now_ms))
 
 
 def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> Plan:
-    refusal = offsets.classic_refusal(
-        table.groups.get(command.group_id),
-        command.member_id,
-        command.generation,
-        command.instance_id,
-        transactional=True,
-    )
-    if not journal.fits(command.group_id):
+    group = table.groups.get(command.group_id)
+    who = (command.member_id, command.generation, command.instance_id)
+    if not fits(command.group_id):
         refusal = ErrorKind.INVALID_GROUP_ID
+    elif isinstance(group, ConsumerGroup):
+        refusal = consumer_offsets.commit_refusal(group, *who, transactional=True)
+    else:
+        refusal = offsets.classic_refusal(group, *who, transactional=True)
     return txn_offsets.commit(command, refusal, table.config, table.wall_ms(now_ms))
 
 
@@ -174,16 +214,21 @@ def _marker(table: GroupTable, command: TxnMarker, now_ms: int) -> Plan:
 
 
 def _fetch(table: GroupTable, command: FetchOffsets, now_ms: int) -> Plan:
-    return offsets.fetch(table.offsets, command, ErrorKind.NONE)
+    group, refusal = table.groups.get(command.group_id), ErrorKind.NONE
+    if isinstance(group, ConsumerGroup):
+        refusal = consumer_offsets.fetch_refusal(group, command.member_id, command.member_epoch)
+    return offsets.fetch(table.offsets, command, refusal)
 
 
 def _delete_offsets(table: GroupTable, command: DeleteOffsets, now_ms: int) -> Plan:
-    group = describe.find_classic(table, command.group_id)
+    group = table.groups.get(command.group_id) or describe.find_classic(table, command.group_id)
     error = ErrorKind.NONE
     subscribed: frozenset[str] | None = frozenset()
     if group is None:
         error = ErrorKind.GROUP_ID_NOT_FOUND
-    elif group.state is not GroupState.EMPTY:
+    elif isinstance(group, ConsumerGroup):
+        subscribed = None if table.topics is None else group.topics_subscribed(table.topics)
+    elif not group.is_empty:
         if not group.uses_consumer_protocol:
             error = ErrorKind.NON_EMPTY_GROUP
         subscribed = group.topics_subscribed()
@@ -208,6 +253,14 @@ def _delete_groups(table: GroupTable, command: DeleteGroups, now_ms: int) -> Pla
     return describe.delete_groups(table, command)
 
 
+def _consumer_describe(table: GroupTable, command: ConsumerGroupDescribe, now_ms: int) -> Plan:
+    return consumer_describe.describe(table, command)
+
+
+def _topics_changed(table: GroupTable, command: TopicsChanged, now_ms: int) -> Plan:
+    return topics_changed.topics_changed(table, command)
+
+
 def _wall_clock(table: GroupTable, command: WallClock, now_ms: int) -> Plan:
     fact = facts.WallClockSet(command.wall_ms - now_ms)
     return Plan((fact,), (Reply(command.waiter, ErrorKind.NONE),))
@@ -228,6 +281,9 @@ _VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
     ListGroups: _list,
     DeleteGroups: _delete_groups,
     WallClock: _wall_clock,
+    ConsumerGroupHeartbeat: consumer_heartbeat.heartbeat,
+    ConsumerGroupDescribe: _consumer_describe,
+    TopicsChanged: _topics_changed,
 }
 
 

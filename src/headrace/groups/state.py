@@ -97,6 +97,11 @@ class ClassicGroup:
         return self.state is GroupState.EMPTY
 
     @property
+    def can_be_forgotten(self) -> bool:
+        """Once it has no offsets either."""
+        return self.is_empty and not self.reserved
+
+    @property
     def is_initial_rebalance(self) -> bool:
         return self.state is GroupState.PREPARING and self.initial_remaining_ms is not None
 
@@ -168,7 +173,11 @@ class ClassicGroup:
             found.update(topics)
         return frozenset(found)
 
-    def retention(self) -> tuple[frozenset[str] | None, int | None]:
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    def retention(self, index: object) -> tuple[frozenset[str] | None, int | None]:
         """Topics whose offsets are in use (None: all of them), and since when the group has been empty, in wall time
         (None: count from each commit)."""
         if self.is_empty:

@@ -6,7 +6,7 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Reply
 from headrace.groups.commands import SyncGroup, SyncResult
 from headrace.groups.config import GroupConfig
-from headrace.groups.draft import Draft
+from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import Assigned, MemberSynced, SyncParked
 from headrace.groups.state import ClassicGroup, GroupState, Member
 
@@ -15,7 +15,7 @@ def sync(group: ClassicGroup, command: SyncGroup, config: GroupConfig, now_ms: i
     error = _refusal(group, command)
     if error is not ErrorKind.NONE:
         return refuse(command, error)
-    draft = Draft(group, config, now_ms, wall_ms)
+    draft = ClassicDraft(group, config, now_ms, wall_ms)
     if group.state is GroupState.STABLE:
         draft.do(MemberSynced(command.group_id, command.member_id))
         draft.reply(command.waiter, _answer(group, group.members[command.member_id]))
@@ -46,7 +46,7 @@ def _refusal(group: ClassicGroup, command: SyncGroup) -> ErrorKind:
     return ErrorKind.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorKind.NONE
 
 
-def _assign(draft: Draft, command: SyncGroup) -> None:
+def _assign(draft: ClassicDraft, command: SyncGroup) -> None:
     assignments, group = dict(command.assignments), draft.group
     waiters = {m.member_id: m.sync_waiter for m in group.members.values() if m.sync_waiter is not None}
     snapshot = group.snapshot(draft.wall_ms)

@@ -12,21 +12,25 @@ from typing import Any
 
 from headrace.groups import facts
 from headrace.groups.config import GroupConfig
-from headrace.groups.deadlines import Deadline, Deadlines
+from headrace.groups.consumer import apply as consumer_apply
+from headrace.groups.consumer.state import ConsumerGroup
+from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline, Deadlines
 from headrace.groups.offset_table import OffsetTable
 from headrace.groups.state import ClassicGroup, Member
+from headrace.groups.topics import TopicIndex
 
-SESSION = "session"
-PHASE = "phase"
-CLEANUP = "cleanup"
+Group = ClassicGroup | ConsumerGroup
 
 
 class GroupTable:
-    __slots__ = ("config", "deadlines", "groups", "offsets", "wall_minus_now_ms")
+    __slots__ = ("config", "deadlines", "groups", "offsets", "topics", "wall_minus_now_ms")
 
     def __init__(self, config: GroupConfig, wall_minus_now_ms: int) -> None:
         self.config = config
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
+        self.topics: TopicIndex | None = None
+        """None until the driver has told us: no assignment is made from a view that may be empty only because it is
+        missing."""
         self.offsets = OffsetTable()
         self.deadlines = Deadlines()
         self.wall_minus_now_ms = wall_minus_now_ms
@@ -41,7 +45,7 @@ class GroupTable:
 
     def _classic(self, fact: Any, now_ms: int) -> ClassicGroup:
         group = self.groups.get(fact.group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             group = self.groups[fact.group_id] = ClassicGroup(fact.group_id)
         group.apply(fact)
         phase = Deadline(PHASE, fact.group_id)
@@ -53,7 +57,7 @@ class GroupTable:
 
     def _apply_opened(self, fact: facts.GroupOpened | facts.GroupEmptied, now_ms: int) -> None:
         self._classic(fact, now_ms)
-        self._arm_cleanup(fact.group_id, now_ms + self.config.cleanup_interval_ms)
+        self.arm_cleanup(fact.group_id, now_ms + self.config.cleanup_interval_ms)
 
     def _apply_loaded(self, fact: facts.GroupLoaded, now_ms: int) -> None:
         self._classic(fact, now_ms)
@@ -111,13 +115,14 @@ class GroupTable:
         self.deadlines.set(Deadline(SESSION, fact.group_id, fact.member_id), fact.until_ms)
 
     def _apply_deleted(self, fact: facts.GroupDeleted, now_ms: int) -> None:
-        group = self.groups.pop(fact.group_id, None)
-        if group is None:
+        group = self.groups.get(fact.group_id)
+        if not isinstance(group, ClassicGroup):
             return
+        del self.groups[fact.group_id]
         for member_id in (*group.members, *group.reserved):
             self.deadlines.cancel(Deadline(SESSION, fact.group_id, member_id))
         self.deadlines.cancel(Deadline(PHASE, fact.group_id))
-        self._forget_cleanup(fact.group_id)
+        self.forget_cleanup(fact.group_id)
 
     def _start_session(self, group_id: str, member: Member, now_ms: int) -> None:
         self.deadlines.set(Deadline(SESSION, group_id, member.member_id), now_ms + member.session_timeout_ms)
@@ -130,7 +135,7 @@ class GroupTable:
             self.offsets.put(fact.group_id, topic, partition, value)
             if value.expire_wall_ms >= 0:
                 earliest_ms = min(earliest_ms, value.expire_wall_ms - self.wall_minus_now_ms)
-        self._arm_cleanup(fact.group_id, earliest_ms)
+        self.arm_cleanup(fact.group_id, earliest_ms)
 
     def _apply_pending(self, fact: facts.TxnOffsetsPending, now_ms: int) -> None:
         for topic, partition, value in fact.entries:
@@ -138,27 +143,30 @@ class GroupTable:
 
     def _apply_finished(self, fact: facts.TxnFinished, now_ms: int) -> None:
         for group_id in self.offsets.finish(fact.producer_id, fact.commit):
-            self._arm_cleanup(group_id, now_ms + self.config.offsets_retention_ms)
+            self.arm_cleanup(group_id, now_ms + self.config.offsets_retention_ms)
 
     def _apply_dropped(self, fact: facts.OffsetsDropped, now_ms: int) -> None:
         for topic, partition in fact.partitions:
             self.offsets.drop(fact.group_id, topic, partition)
-        self._forget_cleanup(fact.group_id)
+        self.forget_cleanup(fact.group_id)
 
     def _apply_cleanup(self, fact: facts.CleanupScheduled, now_ms: int) -> None:
         self.deadlines.set(Deadline(CLEANUP, fact.group_id), fact.at_ms)
 
+    def _apply_topics(self, fact: facts.TopicsSeen, now_ms: int) -> None:
+        self.topics = fact.index
+
     def _apply_wall_clock(self, fact: facts.WallClockSet, now_ms: int) -> None:
         self.wall_minus_now_ms = fact.wall_minus_now_ms
 
-    def _arm_cleanup(self, group_id: str, at_ms: int) -> None:
+    def arm_cleanup(self, group_id: str, at_ms: int) -> None:
         """Never later than it was: looking too early is harmless, and the look finds the right time."""
         key = Deadline(CLEANUP, group_id)
         present = self.deadlines.at(key)
         if present is None or at_ms < present:
             self.deadlines.set(key, at_ms)
 
-    def _forget_cleanup(self, group_id: str) -> None:
+    def forget_cleanup(self, group_id: str) -> None:
         if group_id not in self.groups and group_id not in self.offsets.committed:
             self.deadlines.cancel(Deadline(CLEANUP, group_id))
 
@@ -166,14 +174,22 @@ class GroupTable:
 
     def invariants(self) -> None:
         self.offsets.invariants()
-        expected: set[Deadline] = set()
+        actual = set(self.deadlines)
+        watched = {key for key in actual if key.kind != CLEANUP}
+        members: set[tuple[str, str]] = set()
         for group_id, group in self.groups.items():
             assert group_id == group.group_id
             group.invariants()
-            expected.update(_group_deadlines(group))
-        actual = set(self.deadlines)
-        watched = {key for key in actual if key.kind != CLEANUP}
-        assert watched == expected, f"deadlines differ: {watched ^ expected}"
+            members.update((group_id, member_id) for member_id in ("", *group.members))
+            if isinstance(group, ClassicGroup):
+                expected = _group_deadlines(group)
+                mine = {key for key in watched if key.group_id == group_id}
+                assert mine == expected, f"deadlines differ: {mine ^ expected}"
+                members.update((group_id, member_id) for member_id in group.reserved)
+            else:
+                consumer_apply.check_deadlines(group, watched)
+        strays = {key for key in watched if (key.group_id, key.member_id) not in members}
+        assert not strays, f"deadlines of nobody: {strays}"
         for group_id in self.groups.keys() | self.offsets.committed.keys():
             assert Deadline(CLEANUP, group_id) in actual, f"{group_id} will never be cleaned up"
 
@@ -210,4 +226,6 @@ _APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
     facts.OffsetsDropped: GroupTable._apply_dropped,
     facts.CleanupScheduled: GroupTable._apply_cleanup,
     facts.WallClockSet: GroupTable._apply_wall_clock,
+    facts.TopicsSeen: GroupTable._apply_topics,
+    **consumer_apply.APPLY,
 }

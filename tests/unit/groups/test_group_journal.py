@@ -13,6 +13,7 @@ from headrace.core.plan import JournalRecord
 from headrace.groups import journal
 from headrace.groups.commands import OffsetToCommit, Protocol
 from headrace.groups.facts import GroupSnapshot
+from headrace.groups.fields import fits
 from headrace.groups.offset_table import CommittedOffset
 from headrace.groups.state import Member
 
@@ -177,4 +178,4 @@ def test_what_a_client_chose_must_fit_the_journal(world: Any) -> None:
     assert world.answers[world.join(group_id=long)].error is ErrorKind.INVALID_GROUP_ID
     assert world.answers[world.join(client_id=long)].error is ErrorKind.INVALID_REQUEST
     assert world.commit(OffsetToCommit("t", 0, 1), group_id=long).error is ErrorKind.INVALID_GROUP_ID
-    assert journal.fits("é" * 16_383) and not journal.fits("é" * 16_384)
+    assert fits("é" * 16_383) and not fits("é" * 16_384)

@@ -1,0 +1,93 @@
+"""Machine: what can become true of a consumer group. Each durable fact is one of Kafka's ConsumerGroup* records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.groups.facts import Durable, Volatile
+
+if TYPE_CHECKING:
+    from headrace.groups.consumer.state import Assignment, MemberState, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpochSet(Durable):
+    """Something that the assignment depends on changed. `fingerprint` is what the topics looked like."""
+
+    group_id: str
+    epoch: int
+    fingerprint: int
+    empty_since_wall_ms: int
+    """-1 while there are members."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscribed(Durable):
+    group_id: str
+    member_id: str
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsSet(Durable):
+    """The assignor ran at `epoch`; only the members whose target changed are named."""
+
+    group_id: str
+    epoch: int
+    targets: tuple[tuple[str, Assignment], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentSet(Durable):
+    """What the member has been told so far, and what it still has to give up."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Assignment
+    revoking: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLeft(Durable):
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDeleted(Durable):
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressAwaited(Volatile):
+    """The member has to give partitions up (or, speaking the classic protocol, rejoin or sync) by `until_ms`."""
+
+    group_id: str
+    member_id: str
+    until_ms: int | None
+
+
+# Replay only: one record of a member, or its tombstone.
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLoaded(Volatile):
+    group_id: str
+    member_id: str
+    target: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class TargetForgotten(Volatile):
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentForgotten(Volatile):
+    group_id: str
+    member_id: str

@@ -1,0 +1,261 @@
+"""Machine: one consumer group (KIP-848), and how each fact changes it.
+
+Invariant (R55): `owners` maps each partition that any member has, or has not given up yet, to that one member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from headrace.core.errors import ErrorKind
+from headrace.groups.commands import Protocol
+from headrace.groups.consumer import facts
+from headrace.groups.facts import SessionExtended
+from headrace.groups.topics import TopicIndex
+
+TopicIdPartition = tuple[bytes, int]
+Assignment = frozenset[TopicIdPartition]
+NOTHING: Assignment = frozenset()
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+
+
+class MemberState(IntEnum):
+    """The value is what Kafka journals."""
+
+    STABLE = 1
+    UNREVOKED_PARTITIONS = 2
+    """It has been asked to give partitions up and has not said that it did."""
+    UNRELEASED_PARTITIONS = 3
+    """It is to get partitions that another member has not given up."""
+
+
+class ClassicMetadata(NamedTuple):
+    """Of a member that still speaks JoinGroup and SyncGroup, in a group that is being upgraded."""
+
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+
+
+class Subscription(NamedTuple):
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicMetadata | None = None
+
+
+class ConsumerMember(NamedTuple):
+    member_id: str
+    subscription: Subscription = Subscription()
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = NOTHING
+    revoking: Assignment = NOTHING
+
+    @property
+    def is_classic(self) -> bool:
+        return self.subscription.classic is not None
+
+    @property
+    def held(self) -> Assignment:
+        return self.assigned | self.revoking
+
+
+class ConsumerGroup:
+    __slots__ = (
+        "empty_since_wall_ms", "epoch", "fingerprint", "group_id", "members", "owners", "statics", "target_epoch",
+        "targets",
+    )  # fmt: skip
+
+    group_type = "consumer"
+    protocol_type = "consumer"
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.target_epoch = 0
+        self.fingerprint = 0
+        self.empty_since_wall_ms = -1
+        self.members: dict[str, ConsumerMember] = {}
+        self.statics: dict[str, str] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
+
+    def copy(self) -> ConsumerGroup:
+        twin = ConsumerGroup.__new__(ConsumerGroup)
+        for name in ConsumerGroup.__slots__:
+            value = getattr(self, name)
+            setattr(twin, name, value.copy() if isinstance(value, dict) else value)
+        return twin
+
+    # --- questions -------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def can_be_forgotten(self) -> bool:
+        """Once it has no offsets either."""
+        return not self.members
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        return "Stable" if all(self.is_reconciled(m) for m in self.members.values()) else "Reconciling"
+
+    @property
+    def all_classic(self) -> bool:
+        return all(member.is_classic for member in self.members.values())
+
+    def is_reconciled(self, member: ConsumerMember) -> bool:
+        return member.state is MemberState.STABLE and member.epoch == self.target_epoch
+
+    def topics_subscribed(self, index: TopicIndex) -> frozenset[str]:
+        by_name = frozenset(name for m in self.members.values() for name in m.subscription.topics)
+        patterns = {m.subscription.pattern for m in self.members.values() if m.subscription.pattern}
+        return index.resolve(by_name, None).union(*(index.resolve((), pattern) for pattern in patterns))
+
+    def retention(self, index: TopicIndex | None) -> tuple[frozenset[str] | None, int | None]:
+        """See ClassicGroup.retention."""
+        if self.is_empty:
+            return frozenset(), self.empty_since_wall_ms if self.empty_since_wall_ms >= 0 else None
+        return (None if index is None else self.topics_subscribed(index)), None
+
+    def assignor(self, default: str) -> str:
+        """What most members ask for; ties go to whom was named first."""
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            if member.subscription.assignor is not None:
+                votes[member.subscription.assignor] = votes.get(member.subscription.assignor, 0) + 1
+        return max(votes, key=lambda name: votes[name]) if votes else default
+
+    def find(self, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorKind:
+        """The member a request of the classic protocol comes from, or why it is none (R54)."""
+        if instance_id is not None:
+            owner = self.statics.get(instance_id)
+            if owner is None:
+                return ErrorKind.UNKNOWN_MEMBER_ID
+            if owner != member_id:
+                return ErrorKind.FENCED_INSTANCE_ID
+        return self.members.get(member_id, ErrorKind.UNKNOWN_MEMBER_ID)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Some of its target is still held by another member."""
+        target = self.targets.get(member.member_id, NOTHING)
+        return any(self.owners.get(part, member.member_id) != member.member_id for part in target)
+
+    # --- facts -----------------------------------------------------------------------------------------------
+
+    def apply(self, fact: Any) -> None:
+        _APPLY[type(fact)](self, fact)
+
+    def _member(self, member_id: str) -> ConsumerMember:
+        return self.members.get(member_id) or ConsumerMember(member_id)
+
+    def _apply_epoch(self, fact: facts.GroupEpochSet) -> None:
+        self.epoch = fact.epoch
+        self.fingerprint = fact.fingerprint
+        self.empty_since_wall_ms = fact.empty_since_wall_ms
+
+    def _apply_subscribed(self, fact: facts.MemberSubscribed) -> None:
+        old = self._member(fact.member_id)
+        if old.subscription.instance_id is not None:
+            self.statics.pop(old.subscription.instance_id, None)
+        if fact.subscription.instance_id is not None:
+            self.statics[fact.subscription.instance_id] = fact.member_id
+        self.members[fact.member_id] = old._replace(subscription=fact.subscription)
+
+    def _apply_targets(self, fact: facts.TargetsSet) -> None:
+        self.target_epoch = fact.epoch
+        self.targets.update(fact.targets)
+
+    def _apply_current(self, fact: facts.CurrentSet) -> None:
+        old = self._member(fact.member_id)
+        self._release(old)
+        new = old._replace(
+            epoch=fact.epoch,
+            previous_epoch=fact.previous_epoch,
+            state=fact.state,
+            assigned=fact.assigned,
+            revoking=fact.revoking,
+        )
+        self.members[fact.member_id] = new
+        self.owners.update(dict.fromkeys(new.held, fact.member_id))
+
+    def _apply_left(self, fact: facts.MemberLeft) -> None:
+        self.targets.pop(fact.member_id, None)
+        member = self.members.pop(fact.member_id, None)
+        if member is None:
+            return
+        self._release(member)
+        instance_id = member.subscription.instance_id
+        if instance_id is not None and self.statics.get(instance_id) == fact.member_id:
+            del self.statics[instance_id]
+
+    def _apply_target_loaded(self, fact: facts.TargetLoaded) -> None:
+        self.targets[fact.member_id] = fact.target
+
+    def _apply_target_forgotten(self, fact: facts.TargetForgotten) -> None:
+        self.targets.pop(fact.member_id, None)
+
+    def _apply_current_forgotten(self, fact: facts.CurrentForgotten) -> None:
+        member = self.members.get(fact.member_id)
+        if member is not None:
+            self._release(member)
+            self.members[fact.member_id] = ConsumerMember(fact.member_id, member.subscription)
+
+    def _apply_nothing(self, fact: object) -> None:
+        """A fact about time only."""
+
+    def _release(self, member: ConsumerMember) -> None:
+        for part in member.held:
+            if self.owners.get(part) == member.member_id:
+                del self.owners[part]
+
+    # --- invariants ------------------------------------------------------------------------------------------
+
+    def invariants(self) -> None:
+        owners: dict[TopicIdPartition, str] = {}
+        for member in self.members.values():
+            assert not member.assigned & member.revoking, "a partition is both assigned and being revoked"
+            assert (member.state is MemberState.UNREVOKED_PARTITIONS) == bool(member.revoking)
+            assert member.epoch <= self.epoch and member.previous_epoch <= self.epoch
+            for part in member.held:
+                assert part not in owners, f"R55: {part} has two owners: {owners[part]}, {member.member_id}"
+                owners[part] = member.member_id
+        assert owners == self.owners, "the index of owners is wrong"
+        statics = {m.subscription.instance_id: m.member_id for m in self.members.values()}
+        statics.pop(None, None)
+        assert statics == self.statics, "the index of static members is wrong"
+        assert self.targets.keys() <= self.members.keys(), "a target for nobody"
+        assert self.target_epoch <= self.epoch
+        targeted = [part for target in self.targets.values() for part in target]
+        assert len(targeted) == len(set(targeted)), "R55: a partition is to have two owners"
+
+
+_APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {
+    facts.GroupEpochSet: ConsumerGroup._apply_epoch,
+    facts.MemberSubscribed: ConsumerGroup._apply_subscribed,
+    facts.TargetsSet: ConsumerGroup._apply_targets,
+    facts.CurrentSet: ConsumerGroup._apply_current,
+    facts.MemberLeft: ConsumerGroup._apply_left,
+    facts.TargetLoaded: ConsumerGroup._apply_target_loaded,
+    facts.TargetForgotten: ConsumerGroup._apply_target_forgotten,
+    facts.CurrentForgotten: ConsumerGroup._apply_current_forgotten,
+    facts.ProgressAwaited: ConsumerGroup._apply_nothing,
+    SessionExtended: ConsumerGroup._apply_nothing,
+}

@@ -1,0 +1,24 @@
+"""Machine: topics came, went or grew. Groups whose subscriptions notice have to assign anew."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind
+from headrace.core.plan import Fact, Plan, Reply
+from headrace.groups.consumer.commands import TopicsChanged
+from headrace.groups.consumer.facts import GroupEpochSet
+from headrace.groups.consumer.state import ConsumerGroup
+from headrace.groups.facts import TopicsSeen
+from headrace.groups.table import GroupTable
+from headrace.groups.topics import TopicIndex
+
+
+def topics_changed(table: GroupTable, command: TopicsChanged) -> Plan:
+    """The fingerprint is journaled, so a coordinator that just loaded knows what it missed, and only that."""
+    index = TopicIndex(command.topics)
+    facts: list[Fact] = [TopicsSeen(index)]
+    for group in table.groups.values():
+        if isinstance(group, ConsumerGroup) and group.members:
+            fingerprint = index.fingerprint(group.topics_subscribed(index))
+            if fingerprint != group.fingerprint:
+                facts.append(GroupEpochSet(group.group_id, group.epoch + 1, fingerprint, -1))
+    return Plan(tuple(facts), (Reply(command.waiter, ErrorKind.NONE),))

@@ -1,0 +1,61 @@
+"""Machine: which topics there are, as the driver told us, and which of them a subscription means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from headrace.core.ids import is_internal
+from headrace.groups.topic_regex import InvalidPattern, TopicPattern
+
+MAX_CACHED_PATTERNS = 1_000
+
+
+class TopicInfo(NamedTuple):
+    topic_id: bytes
+    partition_count: int
+    racks: tuple[frozenset[str], ...] = ()
+    """Per partition, the racks of its replicas; empty when unknown."""
+
+
+class TopicIndex:
+    """One view of the cluster's topics. Immutable but for its cache; a new view replaces it as a whole."""
+
+    __slots__ = ("_matches", "by_id", "topics")
+
+    def __init__(self, topics: Mapping[str, TopicInfo]) -> None:
+        self.topics = topics
+        self.by_id = {info.topic_id: name for name, info in topics.items()}
+        self._matches: dict[str, frozenset[str]] = {}
+
+    def matching(self, pattern: str) -> frozenset[str]:
+        """Raises InvalidPattern. Internal topics are left out, as clients do (exclude.internal.topics)."""
+        found = self._matches.get(pattern)
+        if found is None:
+            found = TopicPattern(pattern).select([name for name in self.topics if not is_internal(name)])
+            if len(self._matches) >= MAX_CACHED_PATTERNS:
+                self._matches.clear()
+            self._matches[pattern] = found
+        return found
+
+    def resolve(self, names: Iterable[str], pattern: str | None) -> frozenset[str]:
+        """The topics of a subscription that exist. Its pattern was checked when it came; one that the topics of today
+        make too expensive matches nothing."""
+        found = frozenset(name for name in names if name in self.topics)
+        if not pattern:
+            return found
+        try:
+            return found | self.matching(pattern)
+        except InvalidPattern:
+            self._matches[pattern] = frozenset()
+            return found
+
+    def fingerprint(self, names: Iterable[str]) -> int:
+        """Changes whenever the partitions of one of these topics do. Stable across processes: it is journaled."""
+        digest = blake2b(digest_size=8)
+        for name in sorted(names):
+            info = self.topics.get(name)
+            if info is not None:
+                digest.update(b"%s\0%s%d\0" % (name.encode(), info.topic_id, info.partition_count))
+        return int.from_bytes(digest.digest(), "big", signed=True)
