@@ -69,7 +69,9 @@ class Housekeeping:
                 try:
                     await work(partition)
                 except (OSError, LogCorrupt) as problem:
-                    log.error("%s: %s", partition.tp, problem)
+                    if self._broker.partitions.get(partition.tp) is partition:
+                        log.error("%s: %s", partition.tp, problem)
+                    # Else the topic was deleted under our hands, and its files with it.
                 await asyncio.sleep(0)
 
     async def _checkpoint(self, partition: Partition) -> None:

@@ -1,0 +1,1 @@
+"""Spark: the data source, the exactly-once sink, the pipelines. Rides on records, wire and core only."""
