@@ -41,8 +41,12 @@ class LogState(NamedTuple):
     """Compaction has seen everything below."""
     sparse: int = 0
     """1 once compaction, here or on the leader, may have left offsets out."""
+    restarting: int = 0
+    """1 while the log is being emptied to begin anew at log_start (R26): whatever segments there are, are to go."""
     clock_ms: int = 0
     """The latest wall clock that retention came to believe (S23)."""
+    serial: int = 0
+    """Of two states the one with the higher number counts."""
 
 
 class PartitionIdentity(NamedTuple):

@@ -30,7 +30,7 @@ def find_cleanable(
     segments: list[Segment] = []
     upto = start_offset
     following = [*closed[1:], active]
-    for segment, successor in zip(closed, following, strict=True):
+    for segment, successor in zip(closed, following, strict=False):
         young = believed_ms - segment.appended_ms < config.min_compaction_lag_ms
         if successor.base_offset > limit or young:
             break

@@ -28,13 +28,11 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    __slots__ = ("_epochs", "_starts", "dirty")
+    __slots__ = ("_epochs", "_starts")
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        self.dirty = False
-        """Changed since it was last written."""
 
     @property
     def latest(self) -> int:
@@ -54,7 +52,6 @@ class LeaderEpochs:
             self._starts.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self.dirty = True
         return True
 
     def epoch_at(self, offset: int) -> int:
@@ -78,21 +75,18 @@ class LeaderEpochs:
         while self._starts and self._starts[-1] >= offset:
             self._epochs.pop()
             self._starts.pop()
-            self.dirty = True
 
     def truncate_start(self, offset: int) -> None:
-        """The log starts at `offset` now; the epoch of the first batch is kept and begins there."""
+        """No batch below `offset` is left; the epoch of the first batch is kept and begins there."""
         found = bisect_right(self._starts, offset) - 1
         if found < 0 or (found == 0 and self._starts[0] == offset):
             return
         del self._epochs[:found], self._starts[:found]
         self._starts[0] = offset
-        self.dirty = True
 
     def clear(self) -> None:
         self._epochs.clear()
         self._starts.clear()
-        self.dirty = True
 
     def encode(self) -> bytes:
         entries = list(zip(self._epochs, self._starts, strict=True))

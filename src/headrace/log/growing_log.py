@@ -473,18 +473,16 @@ class GrowingLog:
         return self._files.state
 
     def begin_checkpoint(self, high_watermark: int | None = None) -> Checkpoint | None:
-        """What to write so that the next start has little to do; None: nothing new, or one is under way.
-
-        Until `checkpoint_done` (or `checkpoint_failed`) the log may be appended to and read, but not truncated.
-        """
+        """What to write so that the next start has little to do; None: nothing new, or one is under way. The log goes
+        on in the meantime, until `checkpoint_done` or `checkpoint_failed`."""
         return self._files.begin(self._next_state(high_watermark))
 
     def checkpoint_done(self, checkpoint: Checkpoint) -> None:
-        self._files.done(checkpoint)
+        self._files.end(checkpoint, written=True)
 
     def checkpoint_failed(self, checkpoint: Checkpoint, error: OSError) -> None:
         """Losing a checkpoint only makes the next start slower; a full disk must not stop the log (S15)."""
-        self._files.failed()
+        self._files.end(checkpoint, written=False)
         if error.errno not in FULL_DISK:
             self.fail(f"a checkpoint failed: {error}")
 

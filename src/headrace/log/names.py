@@ -3,7 +3,7 @@
     00000000000000000042.log        batches from offset 42 on, Kafka's v2 format, nothing else
     00000000000000000042.index      a cache of where things are in that segment (see index.py)
     00000000000000000042.snapshot   the producer table as it was before offset 42 (see producers.py)
-    state, epochs, partition        small sealed files (see checkpoints.py)
+    state, epochs, partition        small sealed files (see checkpoints.py); state.urgent: see state_files.py
     *.deleted                       waits for purge_deleted (S20)
     *.cleaned, *.swap               compaction under way (S21)
     quarantine/                     bytes that recovery cut off; never removed by us (S12)
@@ -22,6 +22,7 @@ SWAP = ".swap"
 TEMPORARY = ".tmp"
 
 STATE_FILE = "state"
+URGENT_STATE_FILE = "state.urgent"
 EPOCHS_FILE = "epochs"
 PARTITION_FILE = "partition"
 QUARANTINE = "quarantine"

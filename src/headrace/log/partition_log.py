@@ -35,7 +35,6 @@ class PartitionLog(GrowingLog):
             return False
         self.start_offset = offset
         self.start_reason = reason
-        self.epochs.truncate_start(offset)
         self._derived.aborted.drop_before(offset)
         return True
 
@@ -46,7 +45,7 @@ class PartitionLog(GrowingLog):
             return Rejected(ErrorKind.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond {self.end_offset}")
         if self._failure is not None:
             return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, self._failure)
-        if self.advance_start(offset, StartReason.DELETE_RECORDS) and not self._files.busy:
+        if self.advance_start(offset, StartReason.DELETE_RECORDS):
             try:
                 self.checkpoint()
             except OSError as error:
@@ -58,7 +57,7 @@ class PartitionLog(GrowingLog):
         (the high watermark), none of an open transaction (R52)."""
         nothing = RetentionReport(0, 0, self.start_offset)
         believed_ms = self._believed_ms(wall_ms, now_ms)
-        if self._failure is not None or self._files.busy:
+        if self._failure is not None:
             return nothing
         active, config = self._active, self._config
         closed, limit = self._segments.closed, self._settled(upto)
@@ -78,6 +77,8 @@ class PartitionLog(GrowingLog):
         gone = self._segments.retire_first(count)
         for segment in gone:
             self._flushes.forget(segment)
+        # By the first batch that is left, not by the start: those in front of it in its segment keep their epochs.
+        self.epochs.truncate_start(self._segments[0].base_offset)
         return RetentionReport(len(gone), sum(segment.size for segment in gone), self.start_offset)
 
     def _checkpoint_before_deleting(self, count: int) -> None:
@@ -119,9 +120,10 @@ class PartitionLog(GrowingLog):
             self.truncate_fully_and_start_at(offset)
             return offset
         try:
-            self._lower_state(offset)
             cutter = self._cutter()
-            end = cutter.cut(offset)
+            end = cutter.boundary(offset)
+            self._lower_state(end)
+            cutter.cut(end)
             if self._segments.active.next_offset != end:
                 self._begin_segment(
                     end
@@ -141,13 +143,19 @@ class PartitionLog(GrowingLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """R26: forget everything and begin anew at `offset`, the leader's start."""
         try:
-            # First where it starts, then what is gone, newest first: a crash leaves the old log or an empty one.
+            # First that it restarts and where, then what is gone: a crash on the way ends with an empty log.
             state = self._files.state._replace(
-                recovery_point=offset, log_start=offset, high_watermark=offset, compacted_to=0, sparse=0
+                recovery_point=offset,
+                log_start=offset,
+                high_watermark=offset,
+                compacted_to=0,
+                sparse=0,
+                restarting=1,
             )
             self._files.write(state)
             self._cutter().cut_all()
             self._begin_segment(offset)
+            self._files.write(state._replace(restarting=0))
             self._flushes.truncated(offset)
             self._derived.aborted.clear()
             self.epochs.clear()
@@ -240,8 +248,7 @@ class PartitionLog(GrowingLog):
             group.cleaned.index = None
         self._compacted_to = max(self._compacted_to, done.compacted_to)
         self._compaction_unfinished = done.compacted_to < done.input.upto
-        if not self._files.busy:
-            self.checkpoint()
+        self.checkpoint()
         return CompactionReport(done.read_bytes, freed, len(done.groups), self._compaction_unfinished)
 
     def _swap_in(self, group: Group) -> None:

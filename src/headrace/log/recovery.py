@@ -28,9 +28,7 @@ from headrace.log.checkpoints import (
     LogState,
     PartitionIdentity,
     decode_identity,
-    decode_state,
     encode_identity,
-    encode_state,
 )
 from headrace.log.config import LogConfig
 from headrace.log.derived import DerivedState
@@ -43,6 +41,7 @@ from headrace.log.names import (
     PARTITION_FILE,
     QUARANTINE,
     STATE_FILE,
+    URGENT_STATE_FILE,
     index_path,
     log_path,
     offset_of,
@@ -61,6 +60,7 @@ from headrace.log.segment import Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
 from headrace.log.snapshots import load_newest, replace_cache, snapshot_offsets
+from headrace.log.state_files import load_state, settle_state
 from headrace.log.swap import finish_at_start
 from headrace.records.batch import HEADER_BYTES, CorruptBatch, read_header
 
@@ -178,16 +178,20 @@ class _Loader:
         self._fs.write_file(path, encode_identity(PartitionIdentity(topic_id, self._wall_ms)))
 
     def _load_state(self, bases: list[int]) -> None:
-        path = f"{self._directory}/{STATE_FILE}"
         try:
-            if self._fs.exists(path):
-                self._state = decode_state(self._fs.read_file(path))
-                return
+            found = load_state(self._fs, self._directory)
         except BadSeal as error:
-            self._report.notes.append(f"{STATE_FILE}: {error}")
+            found = None
+            self._report.notes.append(str(error))
             if not bases:
                 # A restarted replica that crashed before its first segment: where it starts is lost with the file.
+                path = f"{self._directory}/{STATE_FILE}"
                 raise LogCorrupt(path, 0, 0, "unreadable, and there is no segment to go by") from None
+            # Which of the two was newer can not be known, so neither counts from here on.
+            self._remove_cache(f"{self._directory}/{URGENT_STATE_FILE}")
+        if found is not None:
+            self._state = found
+            return
         if bases:
             self._report.rebuilt.append(STATE_FILE)
             self._state = self._state._replace(log_start=bases[0], recovery_point=bases[0])
@@ -208,6 +212,12 @@ class _Loader:
     def _usable(self, bases: list[int]) -> list[int]:
         """Leave out the segments below the log's start; see that the first one is there."""
         start = self._state.log_start
+        if self._state.restarting:
+            for base in reversed(bases):
+                self._segments.discard(Segment(log_path(self._directory, base), base))
+            self._derived.epochs.clear()
+            self._report.notes.append(f"finished starting over at offset {start}")
+            return []
         while len(bases) > 1 and bases[1] <= start:
             self._segments.discard(Segment(log_path(self._directory, bases[0]), bases.pop(0)))
         if not bases:
@@ -341,8 +351,6 @@ class _Loader:
         segment, derived = item.segment, self._derived
         if not item.believed_bytes:
             segment.created_ms = segment.appended_ms = self._wall_ms
-            if item.size and segment.base_offset < self._state.recovery_point:
-                self._report.rebuilt.append(segment.path.rpartition("/")[2].removesuffix(LOG) + INDEX)
         expected, gaps = item.believed_offset, self._gaps_allowed()
         for batch in self._scan(item, item.believed_bytes, item.size, expected, gaps=gaps):
             header = batch.header
@@ -357,6 +365,9 @@ class _Loader:
             if header.producer_id >= 0 and header.base_offset >= snapshot_offset:
                 derived.absorb(header, batch.data, batch.at, header.base_offset, self._wall_ms)
             self._report.scanned_bytes += header.size
+        if not item.believed_bytes and segment.next_offset <= self._state.recovery_point:
+            # Nothing here came after the last checkpoint, so there should have been an index to believe.
+            self._report.rebuilt.append(segment.path.rpartition("/")[2].removesuffix(LOG) + INDEX)
 
     def _scan(self, item: _Found, start: int, end: int, expected: int, *, gaps: bool) -> Iterator[Scanned]:
         if item.file is None:
@@ -376,7 +387,7 @@ class _Loader:
         # The recovery point goes down first: a log that ends below it would be taken for damaged.
         if self._state.recovery_point > error.offset:
             self._state = self._state._replace(recovery_point=max(error.offset, self._state.log_start))
-            self._write_state()
+            settle_state(self._fs, self._directory, self._state)
         for other in reversed(later):
             self._put_away(other, keep)
         if error.position < item.size:
@@ -462,7 +473,7 @@ class _Loader:
                 self._damage(
                     found[-1].segment.path, found[-1].size, end_offset, "the log ends below its start"
                 )
-            # A replica that was to start anew at log_start (R26) and crashed on the way.
+            # Records were deleted up to an end that was not synced and is gone. The start still counts.
             for item in reversed(found):
                 self._put_away(item, keep=False)
             found.clear()
@@ -471,8 +482,8 @@ class _Loader:
             end_offset = state.log_start
         self._settle(found)
         self._settle_derived(found[0].segment.base_offset, end_offset)
-        self._state = self._state._replace(recovery_point=end_offset)
-        self._write_state()
+        self._state = self._state._replace(recovery_point=end_offset, restarting=0)
+        settle_state(self._fs, self._directory, self._state)
         self._report.segments = len(found)
         return end_offset
 
@@ -508,10 +519,10 @@ class _Loader:
         if not self._epochs_known:
             self._report.rebuilt.append(EPOCHS_FILE)
         derived.epochs.truncate_end(end_offset + 1)  # an epoch that wrote nothing yet begins at the end (R10)
-        derived.epochs.truncate_start(self._state.log_start)
-        if derived.epochs.dirty:
-            self._fs.write_file(f"{directory}/{EPOCHS_FILE}", derived.epochs.encode())
-            derived.epochs.dirty = False
+        derived.epochs.truncate_start(first_base)
+        path, data = f"{directory}/{EPOCHS_FILE}", derived.epochs.encode()
+        if not self._fs.exists(path) or self._fs.read_file(path) != data:
+            self._fs.write_file(path, data)
         for offset in snapshot_offsets(self._fs, directory):
             if not first_base <= offset <= end_offset:
                 self._remove_cache(snapshot_path(directory, offset))
@@ -520,9 +531,3 @@ class _Loader:
             base = offset_of(name, INDEX)
             if base is not None and base not in bases:
                 self._remove_cache(f"{directory}/{name}")  # S14: an index without a log
-
-    def _write_state(self) -> None:
-        path = f"{self._directory}/{STATE_FILE}"
-        data = encode_state(self._state)
-        if not self._fs.exists(path) or self._fs.read_file(path) != data:
-            self._fs.write_file(path, data)

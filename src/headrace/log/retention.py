@@ -84,7 +84,7 @@ def deletable_count(
     excess = active.size + sum(segment.size for segment in closed) - config.retention_bytes
     count = 0
     following = [*closed[1:], active]
-    for segment, successor in zip(closed, following, strict=True):
+    for segment, successor in zip(closed, following, strict=False):
         # A gap behind a compacted segment belongs to it, so its successor says where it ends.
         end = successor.base_offset
         too_big = config.retention_bytes >= 0 and excess - segment.size >= 0

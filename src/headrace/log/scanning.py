@@ -164,7 +164,8 @@ def select_batches(
 ) -> Selection:
     """The batches of `data` from the one that holds `offset` on, below `upto`, whole, at most `max_bytes` of them but
     at least one (KIP-74). Raises BadBatch when one of them is damaged. The hot loop of every fetch."""
-    position, begin, limit, epoch = 0, -1, len(data), None
+    position, begin, limit = 0, -1, len(data)
+    epoch: int | None = None
     view = memoryview(data)
     while position + HEADER_BYTES <= limit:
         base, length, batch_epoch, magic, crc, _, last_delta = _unpack_front(data, position)
@@ -174,27 +175,27 @@ def select_batches(
             raise BadBatch(position, expected, f"base offset {base} where {expected} comes next")
         following = position + length + LENGTH_PREFIX_BYTES
         batch_next = base + last_delta + 1
-        if batch_next > upto:
+        if base >= upto:
             break
         if batch_next <= offset:
             position, expected = following, batch_next
             continue
-        if begin < 0:
-            begin = position
-        elif following - begin > max_bytes:
+        if begin >= 0 and following - begin > max_bytes:
             break
         if following > limit:
-            if position == begin:
-                return Selection(begin, begin, expected, following - begin)
+            if begin < 0:
+                return Selection(position, position, expected, following - position)
             break
         if crc32c(view[position + CRC_START : following]) != crc:
             raise BadBatch(position, base, "the CRC does not match")
+        if batch_next > upto:
+            break  # only after the CRC: a damaged count must not stop every reader here for good
         if batch_epoch != epoch:
-            if epochs.epoch_at(base) != batch_epoch:
-                raise BadBatch(
-                    position, base, f"leader epoch {batch_epoch} where {epochs.epoch_at(base)} led"
-                )
-            epoch = batch_epoch
+            epoch = epochs.epoch_at(base)
+            if batch_epoch != epoch:
+                raise BadBatch(position, base, f"leader epoch {batch_epoch} where {epoch} led")
+        if begin < 0:
+            begin = position
         position, expected = following, batch_next
     else:
         if begin < 0:

@@ -1,67 +1,93 @@
-"""Machine: the state and epoch files of a log: what they hold, and the write that may be under way.
+"""Machine: the state and epoch files of a log, and the write of the state that may be under way in a driver's pool.
 
-Invariant: writes of the state file do not overtake each other. While a driver writes a checkpoint nothing here writes
-the file itself (`busy`); what needs it written first (deletion, truncation, swaps) waits or is refused.
+A checkpoint is written by a pool while the log goes on; a truncation or deletion in the meantime has to write the
+state itself, at once, and must not be overtaken by the older one. So states are numbered, and while a checkpoint is
+under way the log writes to a second file. The higher number counts.
+
+Invariant: what a restart finds is the state with the highest number that was completely written.
 """
 
 from __future__ import annotations
 
 from headrace.core.ports import FileSystem
-from headrace.log.checkpoints import LogState, encode_state
+from headrace.log.checkpoints import BadSeal, LogState, decode_state, encode_state
 from headrace.log.config import HOUR_MS
 from headrace.log.epochs import LeaderEpochs
-from headrace.log.names import EPOCHS_FILE, STATE_FILE
+from headrace.log.names import EPOCHS_FILE, STATE_FILE, URGENT_STATE_FILE
 from headrace.log.results import Checkpoint, PendingFile
 
 
 class StateFiles:
-    __slots__ = ("_directory", "_epochs", "_fs", "busy", "state")
+    __slots__ = ("_directory", "_epochs", "_fs", "_serial", "_under_way", "state")
 
     def __init__(self, fs: FileSystem, directory: str, state: LogState, epochs: LeaderEpochs) -> None:
         self._fs = fs
         self._directory = directory
         self._epochs = epochs
         self.state = state
-        """What the state file holds."""
-        self.busy = False
+        """What a restart would find."""
+        self._serial = state.serial
+        self._under_way: Checkpoint | None = None
 
     def begin(self, state: LogState) -> Checkpoint | None:
-        if self.busy or not (self._differs(state) or self._epochs.dirty):
+        if self._under_way is not None or not self._differs(state):
             return None
-        files = [PendingFile(f"{self._directory}/{STATE_FILE}", encode_state(state))]
-        if self._epochs.dirty:
-            files.insert(0, PendingFile(f"{self._directory}/{EPOCHS_FILE}", self._epochs.encode()))
-            self._epochs.dirty = False
-        self.busy = True
-        return Checkpoint(tuple(files), state)
+        state = self._numbered(state)
+        file = PendingFile(f"{self._directory}/{STATE_FILE}", encode_state(state))
+        self._under_way = Checkpoint((file,), state)
+        return self._under_way
 
-    def done(self, checkpoint: Checkpoint) -> None:
-        self.state = checkpoint.state
-        self.busy = False
-
-    def failed(self) -> None:
-        self._epochs.dirty = True
-        self.busy = False
+    def end(self, checkpoint: Checkpoint, written: bool) -> None:
+        assert checkpoint is self._under_way, "one checkpoint at a time"
+        self._under_way = None
+        if written and checkpoint.state.serial > self.state.serial:
+            self.state = checkpoint.state
 
     def write(self, state: LogState) -> None:
-        """At once, and for good."""
-        assert not self.busy, "a checkpoint is under way"
-        checkpoint = self.begin(state)
-        if checkpoint is None:
-            return
-        try:
-            for file in checkpoint.files:
-                self._fs.write_file(file.path, file.data)
-        except OSError:
-            self.failed()
-            raise
-        self.done(checkpoint)
+        """At once, and for good. Also when it only says again what an unfinished checkpoint is about to change."""
+        if self._under_way is not None or self._differs(state):
+            state = self._numbered(state)
+            name = STATE_FILE if self._under_way is None else URGENT_STATE_FILE
+            self._fs.write_file(f"{self._directory}/{name}", encode_state(state))
+            self.state = state
 
     def write_epochs(self) -> None:
+        """Never part of a checkpoint: an epoch has to be on disk before the first batch that carries it."""
         self._fs.write_file(f"{self._directory}/{EPOCHS_FILE}", self._epochs.encode())
-        self._epochs.dirty = False
+
+    def _numbered(self, state: LogState) -> LogState:
+        self._serial += 1
+        return state._replace(serial=self._serial)
 
     def _differs(self, state: LogState) -> bool:
         # An idle log is not written again and again because a clock went on.
         clock_moved = abs(state.clock_ms - self.state.clock_ms) >= HOUR_MS
-        return clock_moved or state._replace(clock_ms=0) != self.state._replace(clock_ms=0)
+        same = self.state._replace(clock_ms=state.clock_ms, serial=state.serial)
+        return clock_moved or state != same
+
+
+def load_state(fs: FileSystem, directory: str) -> LogState | None:
+    """The newest state; None when there is none. BadSeal when one can not be read: it may have been the newest."""
+    newest: LogState | None = None
+    for name in (STATE_FILE, URGENT_STATE_FILE):
+        path = f"{directory}/{name}"
+        if not fs.exists(path):
+            continue
+        try:
+            state = decode_state(fs.read_file(path))
+        except BadSeal as error:
+            raise BadSeal(f"{name}: {error}") from None
+        if newest is None or state.serial > newest.serial:
+            newest = state
+    return newest
+
+
+def settle_state(fs: FileSystem, directory: str, state: LogState) -> None:
+    """At the end of a load: one file, with the number that all later ones count from."""
+    path, urgent = f"{directory}/{STATE_FILE}", f"{directory}/{URGENT_STATE_FILE}"
+    data = encode_state(state)
+    if not fs.exists(path) or fs.read_file(path) != data:
+        fs.write_file(path, data)
+    if fs.exists(urgent):
+        fs.remove(urgent)
+        fs.sync_dir(directory)

@@ -5,14 +5,18 @@ Invariant: what is left ends at a batch boundary, is synced, and no index or sna
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
+
 from headrace.core.ports import FileSystem
 from headrace.log.derived import DerivedState
 from headrace.log.flushing import FlushQueue
+from headrace.log.index import NO_TIMESTAMP
 from headrace.log.names import INDEX, LOG, snapshot_path
 from headrace.log.producers import ProducerTable
 from headrace.log.results import LogCorrupt
-from headrace.log.scanning import BadBatch, scan_file
-from headrace.log.segment import Segment
+from headrace.log.scanning import BadBatch, Scanned, scan_file
+from headrace.log.segment import Place, Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
 from headrace.log.snapshots import load_newest, snapshot_offsets
@@ -39,22 +43,30 @@ class Cutter:
         self._flushes = flushes
         self._interval = interval
 
-    def cut(self, offset: int) -> int:
-        """Remove every batch that reaches `offset` or beyond. Returns where the log ends now: at `offset`, or at the
-        start of the batch that `offset` was in the middle of."""
-        number = self._segments.position_of(offset)
+    def boundary(self, offset: int) -> int:
+        """Where the log ends when every batch that reaches `offset` or beyond is removed: at `offset`, or at the start of
+        the batch that `offset` is in the middle of."""
+        segment = self._segments[self._segments.position_of(offset)]
+        place = segment.place_of(offset, self._cache.index(segment, self._interval))
+        for batch in self._scan(segment, place):
+            if batch.header.next_offset > offset:
+                return min(offset, batch.header.base_offset)
+        return offset  # in a gap behind the segment's last batch
+
+    def cut(self, end: int) -> None:
+        """Remove every batch from `end` on, which is a boundary."""
+        number = self._segments.position_of(end)
         segment = self._segments[number]
-        self._remove_caches(segment, offset)
+        self._remove_caches(segment, end)
         for gone in self._segments.retire_from(number + 1):
             self._flushes.forget(gone)
         self._reopen(segment)
         assert segment.file is not None
-        end = self._rewind(segment, offset)
-        if segment.size < segment.file.size:
+        if end < segment.next_offset:
+            self._rewind(segment, end)
             segment.file.truncate(segment.size)
         segment.file.sync()
         self._fs.sync_dir(self._directory)
-        return end
 
     def cut_all(self) -> None:
         for gone in self._segments.retire_from(0):
@@ -82,34 +94,27 @@ class Cutter:
         if segment.file is None:
             segment.file = self._fs.open(segment.path)
 
-    def _rewind(self, segment: Segment, offset: int) -> int:
-        """Go back to the last index entry in front of `offset`, then forward batch by batch."""
-        index, file = segment.index, segment.file
-        assert index is not None and file is not None
-        size, dense = segment.size, segment.dense
-        kept_end = segment.next_offset if segment.size else segment.base_offset
-        if offset >= kept_end:
-            return offset  # in a gap behind the segment's last batch
-        start, next_offset = 0, segment.base_offset
+    def _rewind(self, segment: Segment, end: int) -> None:
+        """Go back to the last index entry in front of `end`, then forward batch by batch."""
+        index = segment.index
+        assert index is not None
         segment.forget_recent()
+        position, next_offset, max_timestamp = 0, segment.base_offset, NO_TIMESTAMP
         if len(index):
-            relative, start = index.before(offset - 1 - segment.base_offset)
+            relative, position = index.before(end - 1 - segment.base_offset)
             next_offset = segment.base_offset + relative
-            entry = index.positions.index(start)
-            segment.max_timestamp = index.timestamps[entry]
-            index.truncate(start)
+            max_timestamp = index.timestamps[bisect_left(index.positions, position)]
+            index.truncate(position)
+        batches = self._scan(segment, Place(position, next_offset, True))
+        segment.size, segment.next_offset, segment.max_timestamp = position, next_offset, max_timestamp
         segment.indexed_position = index.positions[-1] if len(index) else -1
-        segment.size, segment.next_offset = start, next_offset
         segment.last_position, segment.last_base_offset, segment.last_crc = -1, -1, 0
-        try:
-            for batch in scan_file(file, start, size, next_offset, gaps=not dense):
-                header = batch.header
-                if header.next_offset > offset:
-                    return min(offset, header.base_offset)
-                segment.note(header, header.base_offset, self._interval)
-        except BadBatch as error:
-            raise LogCorrupt(segment.path, error.position, error.offset, error.detail) from None
-        return offset
+        for batch in batches:
+            if batch.header.next_offset > end:
+                break
+            segment.note(batch.header, batch.header.base_offset, self._interval)
+        if segment.size == 0:
+            segment.next_offset = segment.base_offset
 
     def rebuild_producers(self, end: int) -> ProducerTable:
         """R40: newest usable snapshot, then replay. The aborted index was cut already and is exact."""
@@ -119,17 +124,22 @@ class Cutter:
         scratch = DerivedState()
         scratch.producers = table
         for segment in self._segments.holding(offset, end):
-            place = segment.place_of(
-                max(offset, segment.base_offset), self._cache.index(segment, self._interval)
-            )
-            file, seen_ms = self._cache.file(segment), segment.appended_ms
-            try:
-                for batch in scan_file(file, place.position, segment.size, place.base_offset, gaps=True):
-                    header = batch.header
-                    if header.producer_id >= 0 and header.base_offset >= offset:
-                        scratch.absorb(
-                            header, batch.data, batch.at, header.base_offset, seen_ms, known_aborted=True
-                        )
-            except BadBatch as error:
-                raise LogCorrupt(segment.path, error.position, error.offset, error.detail) from None
+            start = max(offset, segment.base_offset)
+            place = segment.place_of(start, self._cache.index(segment, self._interval))
+            for batch in self._scan(segment, place):
+                header = batch.header
+                if header.producer_id >= 0 and header.base_offset >= offset:
+                    base, seen_ms = header.base_offset, segment.appended_ms
+                    scratch.absorb(header, batch.data, batch.at, base, seen_ms, known_aborted=True)
         return scratch.producers
+
+    def _scan(self, segment: Segment, place: Place) -> Iterator[Scanned]:
+        file, size, gaps = self._cache.file(segment), segment.size, not segment.dense
+        return _loudly(segment.path, scan_file(file, place.position, size, place.base_offset, gaps=gaps))
+
+
+def _loudly(path: str, batches: Iterator[Scanned]) -> Iterator[Scanned]:
+    try:
+        yield from batches
+    except BadBatch as error:
+        raise LogCorrupt(path, error.position, error.offset, error.detail) from None
