@@ -47,6 +47,7 @@ class GroupTable:
         group = self.groups.get(fact.group_id)
         if not isinstance(group, ClassicGroup):
             group = self.groups[fact.group_id] = ClassicGroup(fact.group_id)
+            self.arm_cleanup(fact.group_id, now_ms + self.config.cleanup_interval_ms)
         group.apply(fact)
         phase = Deadline(PHASE, fact.group_id)
         if group.phase_until_ms is None:

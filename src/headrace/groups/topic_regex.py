@@ -122,7 +122,10 @@ class _Parser:
         end = self.text.find("\\E", self.at + 2)
         literal = self.text[self.at + 2 : end if end >= 0 else None]
         self.at = end + 2 if end >= 0 else len(self.text)
-        return [self.literal(char) for char in literal]
+        items: list[_Node] = [self.literal(char) for char in literal]
+        if items:
+            items[-1] = self.repeated(items[-1])
+        return items
 
     def repeated(self, item: _Node) -> _Node:
         bounds = self.quantifier()

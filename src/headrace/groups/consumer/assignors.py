@@ -144,17 +144,26 @@ class _Uneven:
 
     def assign(self) -> dict[str, Assignment]:
         self._keep_and_fill()
-        progress = True
-        while progress:
-            progress = False
-            for member_id in sorted(self.load, key=lambda m: (-self.load[m], m)):
-                while (chain := self._relief(member_id)) is not None:
-                    self._shift(chain)
-                    progress = True
+        while self._even_out():
+            pass
         return {
             member_id: frozenset((topic_id, p) for topic_id, parts in topics.items() for p in parts)
             for member_id, topics in self.held.items()
         }
+
+    def _even_out(self) -> bool:
+        """One partition from each member that has a lot to one that has little; the fullest first, and no more than one
+        at a time, or the giver would end up with less than it should keep."""
+        progress = False
+        least = min(self.load.values())
+        for member_id in sorted(self.load, key=lambda m: (-self.load[m], m)):
+            if self.load[member_id] - 2 < least:
+                break
+            chain = self._relief(member_id)
+            if chain is not None:
+                self._shift(chain)
+                progress = True
+        return progress
 
     def _keep_and_fill(self) -> None:
         taken: set[TopicIdPartition] = set()
@@ -192,13 +201,12 @@ class _Uneven:
                 if topic_id in seen_topics:
                     continue
                 seen_topics.add(topic_id)
-                for taker in self.subscribers[topic_id]:
-                    if taker in came_from or taker == overloaded:
-                        continue
-                    came_from[taker] = (giver, topic_id)
-                    if self.load[taker] <= self.load[overloaded] - 2:
-                        return self._chain(overloaded, taker, came_from)
-                    queue.append(taker)
+                takers = [t for t in self.subscribers[topic_id] if t not in came_from and t != overloaded]
+                came_from.update((taker, (giver, topic_id)) for taker in takers)
+                lightest = min(takers, key=lambda t: self.load[t], default=None)
+                if lightest is not None and self.load[lightest] <= self.load[overloaded] - 2:
+                    return self._chain(overloaded, lightest, came_from)
+                queue.extend(takers)
         return None
 
     def _chain(
