@@ -8,6 +8,7 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Fact
 from headrace.transactions.commands import CloseConnection
 from headrace.transactions.facts import SpokenBy
+from headrace.transactions.state import LAST_EPOCH
 from headrace.transactions.table import Entry, TransactionTable
 
 
@@ -36,8 +37,10 @@ def find_producer(
         return entry
     if entry.transaction.producer_id != producer_id:
         return Refusal(ErrorKind.INVALID_PRODUCER_ID_MAPPING)
-    if entry.transaction.producer_epoch != producer_epoch:
-        return Refusal(ErrorKind.PRODUCER_FENCED)
+    if entry.transaction.producer_epoch != producer_epoch or producer_epoch > LAST_EPOCH:
+        return Refusal(
+            ErrorKind.PRODUCER_FENCED
+        )  # the epoch above the last is kept for fencing: it is nobody's
     return superseded(table, entry, connection_id) or entry
 
 

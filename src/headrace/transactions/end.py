@@ -14,6 +14,7 @@ from headrace.transactions.commands import EndTxn, MarkersWritten, ProducerIdent
 from headrace.transactions.facts import Fencing, MarkersAcked, Moved
 from headrace.transactions.state import (
     COMPLETE,
+    LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
@@ -64,7 +65,8 @@ def _end_with_bump(table: TransactionTable, command: EndTxn, now_ms: int) -> Pla
         return _answer(command, ProducerIdentity(error))
     if transaction.producer_id != command.producer_id:
         return _answer(command, ProducerIdentity(ErrorKind.INVALID_PRODUCER_ID_MAPPING))
-    if transaction.producer_epoch != command.producer_epoch or transaction.state in PREPARED:
+    is_current = transaction.producer_epoch == command.producer_epoch <= LAST_EPOCH
+    if not is_current or transaction.state in PREPARED:
         return _answer(command, ProducerIdentity(ErrorKind.PRODUCER_FENCED))
     facts: tuple[Fact, ...] = ()
     if transaction.state is not TransactionState.ONGOING:

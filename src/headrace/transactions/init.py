@@ -12,6 +12,7 @@ from headrace.transactions import end
 from headrace.transactions.commands import InitProducerId, ProducerIdentity
 from headrace.transactions.facts import Moved, SpokenBy
 from headrace.transactions.state import (
+    LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
     NO_TIME,
@@ -72,6 +73,8 @@ def _create(table: TransactionTable, command: InitProducerId, wall_ms: int) -> P
 def _may_ask(transaction: Transaction, command: InitProducerId) -> bool:
     """A producer that says who it is must be the current one, or the one whose epochs ran out and who missed the answer."""
     expected = command.expected_producer_id
+    if command.expected_epoch > LAST_EPOCH:
+        return False  # kept for fencing: nobody was ever given it
     if expected in (NO_PRODUCER_ID, transaction.producer_id):
         return True
     return expected == transaction.previous_producer_id and is_exhausted(command.expected_epoch)

@@ -125,3 +125,14 @@ def test_the_timeout_is_the_one_asked_for_last(world: World) -> None:
     assert world.state == "Ongoing"
     world.advance(1)
     assert world.state == "PrepareAbort"
+
+
+def test_the_epoch_above_the_last_is_nobodys(world: World) -> None:
+    """Found by the model: a request that made the number up would have opened a transaction that can not be fenced."""
+    load(world, TransactionState.COMPLETE_ABORT, LAST_EPOCH + 1)
+    impostor = ProducerIdentity(ErrorKind.NONE, 7, LAST_EPOCH + 1)
+    assert world.add(impostor, P0) is ErrorKind.PRODUCER_FENCED
+    assert world.end(impostor, commit=False, bump=True).error is ErrorKind.PRODUCER_FENCED
+    assert world.end(impostor, commit=False).error is ErrorKind.PRODUCER_FENCED
+    assert world.init(expected=impostor[1:]).error is ErrorKind.PRODUCER_FENCED
+    assert world.init().producer_epoch == 0
