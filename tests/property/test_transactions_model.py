@@ -111,13 +111,7 @@ class Transactions(RuleBasedStateMachine):
         expected = self.pick(data, name) if recover else None
         drawn = self.world.draw()
         answer = self.ask(lambda w: InitProducerId(w, name, TIMEOUT_MS, drawn, *(expected or (-1, -1))))
-        if (
-            expected is not None
-            and expected[0] != model.identity[0]
-            and expected != (model.previous, LAST_EPOCH)
-        ):
-            assert answer.error is FENCED
-        elif expected is not None and expected[1] > LAST_EPOCH:
+        if expected is not None and not self.may_recover(model, expected):
             assert answer.error is FENCED
         elif model.state.startswith("Prepare"):
             assert answer.error is CONCURRENT
@@ -138,6 +132,11 @@ class Transactions(RuleBasedStateMachine):
             model.end_retry = None
         else:
             assert answer.error is FENCED
+
+    def may_recover(self, model: Model, expected: tuple[int, int]) -> bool:
+        if expected[0] != model.identity[0]:
+            return expected == (model.previous, LAST_EPOCH)
+        return expected[1] <= LAST_EPOCH
 
     @rule(name=IDS, partitions=SOME, data=st.data())
     def add(self, name: str, partitions: frozenset[TopicPartition], data: st.DataObject) -> None:

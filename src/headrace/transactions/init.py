@@ -21,7 +21,7 @@ from headrace.transactions.state import (
     TransactionState,
     is_exhausted,
 )
-from headrace.transactions.table import Entry, TransactionTable
+from headrace.transactions.table import TransactionTable
 
 
 def init(table: TransactionTable, command: InitProducerId, now_ms: int) -> Plan:
@@ -52,7 +52,7 @@ def init(table: TransactionTable, command: InitProducerId, now_ms: int) -> Plan:
         start_wall_ms=NO_TIME,
         updated_wall_ms=wall_ms,
     )
-    return _answer(command, entry, started)
+    return _answer(command, started)
 
 
 def _create(table: TransactionTable, command: InitProducerId, wall_ms: int) -> Plan:
@@ -67,7 +67,7 @@ def _create(table: TransactionTable, command: InitProducerId, wall_ms: int) -> P
         command.timeout_ms,
         updated_wall_ms=wall_ms,
     )
-    return _answer(command, None, started)
+    return _answer(command, started)
 
 
 def _may_ask(transaction: Transaction, command: InitProducerId) -> bool:
@@ -100,7 +100,7 @@ def _next_producer(transaction: Transaction, command: InitProducerId) -> Transac
     )
 
 
-def _answer(command: InitProducerId, entry: Entry | None, started: Transaction) -> Plan:
+def _answer(command: InitProducerId, started: Transaction) -> Plan:
     facts: list[Fact] = [Moved(started)]
     if command.connection_id is not None:
         # R47: whoever starts a producer is its first speaker. Starting is never refused for its connection's age: two
