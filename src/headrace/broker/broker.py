@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.broker.fetch_sessions import FetchSessions
@@ -11,11 +12,14 @@ from headrace.broker.flusher import Flusher
 from headrace.broker.groups import OFFSETS_TOPIC, Groups
 from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
+from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.replicas import Replicas
 from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
+from headrace.broker.shard_set import ShardSet
 from headrace.broker.topic_admin import TopicAdmin
+from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
 from headrace.cluster.image import Broker as Node
 from headrace.cluster.membership import fence_suspect
 from headrace.cluster.topics import CreateTopic
@@ -23,6 +27,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import is_internal
 from headrace.core.plan import Rejected
 from headrace.groups.config import GroupConfig
+from headrace.transactions.connections import NewestConnections
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +72,17 @@ class Broker:
         )
         self.partitions = self.replicas.partitions
         self.topics = TopicAdmin(runtime, metadata, self._serves)
-        self.groups = Groups(runtime, options.groups, self._offsets_partitions)
+        self.peers = Peers(self.image)
+        self.groups = Groups(runtime, options.groups, lambda: self._partition_count(OFFSETS_TOPIC))
+        self.newest_connection_id = 0
+        """Connection ids rise with every connection this broker accepts (R47)."""
+        self.newest_connections = NewestConnections()
+        self.close_connection: Callable[[int], None] = lambda connection_id: None
+        self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.api_versions: list[tuple[int, int, int]] = []
-        self.feature_levels: dict[str, int] = {}
+        self.feature_levels: dict[str, int] = {"transaction.version": 2}
         self.failed_produces = self.failed_fetches = 0
         metadata.listeners.append(self.replicas.heard)
         self.replicas.on_lead.append(self._leads)
@@ -83,10 +94,14 @@ class Broker:
     def _leads(self, partition: Partition) -> None:
         if partition.tp.topic == OFFSETS_TOPIC:
             self.groups.lead(partition)
+        elif partition.tp.topic == TRANSACTIONS_TOPIC:
+            self.transactions.lead(partition)
 
     def _resigned(self, partition: Partition) -> None:
         if partition.tp.topic == OFFSETS_TOPIC:
-            self.groups.resign(partition.tp.partition)
+            self.groups.resign(partition)
+        elif partition.tp.topic == TRANSACTIONS_TOPIC:
+            self.transactions.resign(partition)
 
     def _disk_failed(self, problem: OSError) -> None:
         """S7: every log in this directory is out of service until a restart scans it."""
@@ -130,7 +145,7 @@ class Broker:
             return None, ErrorKind.KAFKA_STORAGE_ERROR
         return None, ErrorKind.NOT_LEADER_OR_FOLLOWER
 
-    def produce_refusal(self, topic: str, transactional_id: str | None) -> Rejected | None:
+    def produce_refusal(self, topic: str) -> Rejected | None:
         """Internal topics are written by the broker alone (X17)."""
         if is_internal(topic):
             return Rejected(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
@@ -147,34 +162,43 @@ class Broker:
 
     # -- coordinators ------------------------------------------------------------------------------------------
 
-    def _offsets_partitions(self) -> int | None:
-        topic = self.image.topic(OFFSETS_TOPIC)
+    def _partition_count(self, topic_name: str) -> int | None:
+        topic = self.image.topic(topic_name)
         return None if topic is None else len(topic.partitions)
 
+    def offsets_partition_count(self) -> int:
+        return self._partition_count(OFFSETS_TOPIC) or self._options.offsets_partitions
+
     async def find_coordinator(self, key: str, kind: int) -> Endpoint:
-        if kind != GROUP:
+        if kind == GROUP:
+            if not key:
+                raise HeadraceError(ErrorKind.INVALID_GROUP_ID, "the group id is empty")
+            topic = OFFSETS_TOPIC
+        elif kind == TRANSACTION:
+            if not key:
+                raise HeadraceError(ErrorKind.INVALID_REQUEST, "the transactional id is empty")
+            topic = TRANSACTIONS_TOPIC
+        else:
             raise HeadraceError(ErrorKind.INVALID_REQUEST, f"coordinators of type {kind} are not served")
-        if not key:
-            raise HeadraceError(ErrorKind.INVALID_GROUP_ID, "the group id is empty")
-        await self.ensure_offsets_topic()
-        number = self.groups.shard_number(key)
-        node = None if number is None else self.image.leader(OFFSETS_TOPIC, number)
+        await self.ensure_internal_topic(OFFSETS_TOPIC)
+        await self.ensure_internal_topic(topic)
+        shards: ShardSet = self.groups if kind == GROUP else self.transactions
+        number = shards.number_of(key)
+        node = None if number is None else self.image.leader(topic, number)
         if node is None or not node.live:
             raise HeadraceError(
-                ErrorKind.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader right now"
+                ErrorKind.COORDINATOR_NOT_AVAILABLE, f"the partition of {key!r} has no leader right now"
             )
         return Endpoint(node.id, node.registration.host, node.registration.port)
 
-    async def ensure_offsets_topic(self) -> None:
-        if self.image.topic(OFFSETS_TOPIC) is None:
+    async def ensure_internal_topic(self, name: str) -> None:
+        """Internal topics come into being on first use."""
+        if self.image.topic(name) is None:
             factor = min(self._options.internal_replication_factor, len(self.image.live_brokers()))
-            wanted = CreateTopic(
-                OFFSETS_TOPIC,
-                self._options.offsets_partitions,
-                max(1, factor),
-                configs={"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)},
+            configs = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+            await self.topics.ensure(
+                CreateTopic(name, self._options.offsets_partitions, max(1, factor), configs=configs)
             )
-            await self.topics.ensure(wanted)
 
     def near_replica(self, partition: Partition, rack: str) -> int:
         """KIP-392: an in-sync replica in the consumer's own rack, when the leader is not; else -1."""

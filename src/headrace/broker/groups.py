@@ -1,17 +1,15 @@
-"""Driver: the group coordinator of this broker: a shard for each partition of `__consumer_offsets` that it leads."""
+"""Driver: the group coordinator of this broker, on the partitions of `__consumer_offsets` that it leads."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
+from headrace.broker.shard_set import ShardSet
 from headrace.broker.shards import Shard
-from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.ids import shard_for
-from headrace.groups.commands import TopicDeleted, WallClock
+from headrace.groups.commands import TopicDeleted, TxnMarker, WallClock
 from headrace.groups.config import GroupConfig
 from headrace.groups.shard import GroupShard
 
@@ -25,51 +23,16 @@ class GroupOverview(NamedTuple):
     """(topic, partition, committed offset)"""
 
 
-class Groups:
+class Groups(ShardSet):
     def __init__(
         self, runtime: Runtime, config: GroupConfig, partition_count: Callable[[], int | None]
     ) -> None:
-        """`partition_count` is how many partitions the offsets topic has; None while it does not exist."""
-        self._runtime = runtime
+        super().__init__(runtime, partition_count, self._new_machine, _no_effects)
+        self._clock = runtime.clock
         self._config = config
-        self._partition_count = partition_count
-        self.shards: dict[int, Shard] = {}
 
-    # -- leadership ------------------------------------------------------------------------------------------
-
-    def lead(self, partition: Partition) -> None:
-        self.resign(partition.tp.partition)
-        shard = Shard(self._runtime, partition, self._new_machine, _no_effects)
-        self.shards[partition.tp.partition] = shard
-        self._runtime.spawn(shard.load(), f"load {partition.tp}")
-
-    def _new_machine(self) -> GroupShard:
-        clock = self._runtime.clock
-        return GroupShard(self._config, wall_minus_now_ms=clock.wall_ms() - clock.now_ms())
-
-    def resign(self, number: int) -> None:
-        shard = self.shards.pop(number, None)
-        if shard is not None:
-            shard.close()
-
-    # -- questions -------------------------------------------------------------------------------------------
-
-    def shard_number(self, group_id: str) -> int | None:
-        count = self._partition_count()
-        return None if count is None else shard_for(group_id, count)
-
-    async def ask(self, group_id: str, make_command: Callable[[int], Any]) -> Any:
-        """Put one command to the shard of `group_id`. Raises HeadraceError when this broker can't answer for it."""
-        number = self.shard_number(group_id)
-        shard = None if number is None else self.shards.get(number)
-        if shard is None:
-            raise HeadraceError(ErrorKind.NOT_COORDINATOR)
-        return await shard.submit(make_command)
-
-    async def ask_all(self, make_command: Callable[[int], Any]) -> list[Any]:
-        return list(
-            await asyncio.gather(*(shard.submit(make_command) for shard in list(self.shards.values())))
-        )
+    def _new_machine(self, partition: Partition) -> GroupShard:
+        return GroupShard(self._config, wall_minus_now_ms=self._clock.wall_ms() - self._clock.now_ms())
 
     def overview(self) -> list[GroupOverview]:
         """Every group with what it has committed, for metrics: a look, not a question, so nothing is journaled."""
@@ -88,13 +51,16 @@ class Groups:
         return found
 
     def topic_deleted(self, topic: str) -> None:
-        for shard in self.shards.values():
-            shard.tell(TopicDeleted(0, topic))
+        self.tell_all(TopicDeleted(0, topic))
 
     def tell_wall_clock(self) -> None:
-        wall_ms = self._runtime.clock.wall_ms()
-        for shard in self.shards.values():
-            shard.tell(WallClock(0, wall_ms))
+        self.tell_all(WallClock(0, self._clock.wall_ms()))
+
+    def marker_committed(self, number: int, producer_id: int, producer_epoch: int, commit: bool) -> None:
+        """A transaction that committed offsets here is decided (R50)."""
+        shard = self.shards.get(number)
+        if shard is not None:
+            shard.tell(TxnMarker(0, producer_id, producer_epoch, commit))
 
 
 def _no_effects(shard: Shard, effect: Any) -> None:

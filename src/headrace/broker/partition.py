@@ -22,7 +22,7 @@ from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, FileSystem
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
-from headrace.log.results import Appended, Duplicate, LogCorrupt
+from headrace.log.results import ACCEPT, Appended, Duplicate, LogCorrupt
 from headrace.records.batch import BatchHeader, read_header
 from headrace.replication.acks import Acks
 from headrace.replication.events import (
@@ -36,10 +36,14 @@ from headrace.replication.events import (
     RefuseFetch,
 )
 from headrace.replication.leader import Leader
+from headrace.transactions.verification import Verifications
 
 log = logging.getLogger(__name__)
 
 CommitCallback = Callable[[ErrorKind], None]
+
+TRUSTED = -1
+"""Instead of a ticket: a batch of our own making, whose maker has verified it."""
 
 
 class FetchWaiter(Protocol):
@@ -86,6 +90,7 @@ class Partition:
             go_offline=lambda reason: self.mark_failed(),
         )
         self._ready: asyncio.Future[None] | None = None
+        self.verifications = Verifications()
         self._acks: Acks[CommitCallback] = Acks()
         self.bytes_in = self.messages_in = self.bytes_out = 0
 
@@ -163,13 +168,28 @@ class Partition:
         return leader.acks_all_refusal() if acks == -1 else leader.acks_some_refusal()
 
     def append(
-        self, batch: memoryview, header: BatchHeader, *, urgent: bool
+        self, batch: memoryview, header: BatchHeader, *, urgent: bool, ticket: int = 0
     ) -> Appended | Duplicate | Rejected:
-        """Take one validated batch. The caller has asked `refusal` in the same turn of the loop."""
-        if header.producer_id >= 0:
-            verdict = self.log.check_producer(header)
+        """Take one validated batch. The caller has asked `refusal` in the same turn of the loop.
+
+        `ticket` is what the coordinator confirmed a transaction's first batch here with (R45).
+        """
+        producer_id = header.producer_id
+        if producer_id >= 0 and not header.is_control:
+            # A journal's transactional batches have no sequence: their coordinator has ordered them already.
+            verdict = ACCEPT if header.base_sequence < 0 else self.log.check_producer(header)
             if isinstance(verdict, (Duplicate, Rejected)):
                 return verdict
+            if header.is_transactional and not self.log.producers.has_open_transaction(
+                producer_id, header.producer_epoch
+            ):
+                if ticket != TRUSTED and not self.verifications.holds(
+                    producer_id, header.producer_epoch, ticket
+                ):
+                    return Rejected(
+                        ErrorKind.INVALID_TXN_STATE, "the coordinator knows no such open transaction"
+                    )
+                self.verifications.appended(producer_id)
         appended = self._write(batch, header)
         if isinstance(appended, Rejected):
             return appended
@@ -188,7 +208,7 @@ class Partition:
         if (kind := self.refusal(-1)) is not None:
             raise HeadraceError(kind, f"{self.tp} takes no writes: {kind.name}")
         writable = memoryview(batch if isinstance(batch, bytearray) else bytearray(batch))
-        result = self.append(writable, read_header(writable), urgent=urgent)
+        result = self.append(writable, read_header(writable), urgent=urgent, ticket=TRUSTED)
         if isinstance(result, Rejected):
             raise HeadraceError(result.kind, result.detail)
         return result.last_offset

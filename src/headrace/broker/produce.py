@@ -39,7 +39,9 @@ class Taken(NamedTuple):
     """Records refused one by one: their indexes."""
 
 
-def take(partition: Partition, records: memoryview, *, acks: int, version: int, wall_ms: int) -> Taken:
+def take(
+    partition: Partition, records: memoryview, *, acks: int, version: int, wall_ms: int, ticket: int = 0
+) -> Taken:
     refusal = partition.refusal(acks)
     if refusal is not None:
         return Taken(refusal)
@@ -70,7 +72,7 @@ def take(partition: Partition, records: memoryview, *, acks: int, version: int, 
         except CorruptBatch as problem:
             return Taken(ErrorKind.CORRUPT_MESSAGE, message=str(problem))
         header = read_header(records)
-    result = partition.append(records, header, urgent=acks == -1)
+    result = partition.append(records, header, urgent=acks == -1, ticket=ticket)
     if isinstance(result, Rejected):
         return Taken(result.kind, message=result.detail or None)
     if isinstance(result, Duplicate):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FrameHandler = Callable[["Broker", Connection, RequestHeader, memoryview, int], None]
+FrameHandler = Callable[["Broker", Connection, RequestHeader, memoryview, int], bool]
 
 
 class Entry(NamedTuple):
@@ -37,6 +37,8 @@ class Entry(NamedTuple):
     max_version: int
     lowest_advertised: int
     """Below min_version for Produce only: librdkafka turns compression off unless version 0 is offered."""
+    highest_advertised: int
+    """Below max_version where later ones are between brokers; -1: never on offer to clients."""
     handle: Callable[[Call], Any] | None
     handle_frame: FrameHandler | None
 
@@ -51,6 +53,7 @@ def _load() -> dict[int, Entry]:
             low,
             high,
             getattr(module, "LOWEST_ADVERTISED", low),
+            getattr(module, "HIGHEST_ADVERTISED", high),
             getattr(module, "handle", None),
             getattr(module, "handle_frame", None),
         )
@@ -65,7 +68,9 @@ class Dispatcher:
         self._broker = broker
         self.requests: dict[int, int] = dict.fromkeys(TABLE, 0)
         broker.api_versions = [
-            (entry.key, entry.lowest_advertised, entry.max_version) for entry in TABLE.values()
+            (entry.key, entry.lowest_advertised, entry.highest_advertised)
+            for entry in TABLE.values()
+            if entry.highest_advertised >= 0
         ]
 
     def handle(self, connection: Connection, frame: memoryview) -> bool:
@@ -81,9 +86,10 @@ class Dispatcher:
                 self._unsupported(connection, header)
                 return False
             if entry.handle_frame is not None:
-                entry.handle_frame(self._broker, connection, header, frame, position)
-                return False
-            request = decode(API[header.api_key].request, header.api_version, frame, position)
+                return entry.handle_frame(self._broker, connection, header, frame, position)
+            request = decode(
+                API[header.api_key].request, header.api_version, frame, position, exact=False
+            )
             return self._call(entry, connection, header, request)
         except ProtocolError as problem:
             connection.fail(f"malformed request: {problem}")

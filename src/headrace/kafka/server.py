@@ -29,7 +29,7 @@ class KafkaServer:
         self._per_host: Counter[str] = Counter()
         self._held_bytes = 0
         self._server: asyncio.AbstractServer | None = None
-        self._next_id = 0
+        broker.close_connection = self._close_connection
         self._warnings = 0
 
     async def bind(self, host: str, port: int) -> int:
@@ -45,8 +45,13 @@ class KafkaServer:
         self.broker.runtime.spawn(self._sweep(), "close stale connections")
 
     def _connect(self) -> Connection:
-        self._next_id += 1
-        return Connection(self, self._next_id)
+        self.broker.newest_connection_id += 1
+        return Connection(self, self.broker.newest_connection_id)
+
+    def _close_connection(self, connection_id: int) -> None:
+        for connection in list(self.connections):
+            if connection.id == connection_id:
+                connection.close()
 
     def admit(self, connection: Connection) -> bool:
         if (

@@ -85,8 +85,11 @@ class ProducerTable:
         """Producer id -> first offset."""
         return dict(self._open)
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        return producer_id in self._open
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """In this epoch: the next transaction of a client that bumps epochs (R46) may arrive before the marker of the
+        one before it, and must not slip into that one."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
 
     def check(self, header: BatchHeader) -> Accept | Duplicate | Rejected:
         """R38, R39 for a batch that a client sent; in the order of kafka.md 5.3."""

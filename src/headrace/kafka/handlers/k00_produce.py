@@ -2,7 +2,7 @@
 
 v3-8 classic, v9 flexible, v8 per-record errors, v10 leader hints (KIP-951). acks=0 gets no response, and an error
 there can only be shown by closing the connection. Versions 0-2 are advertised and not served: without them
-librdkafka believes that the broker can't do compression.
+librdkafka believes that the broker can't do compression. v12: the partition joins the transaction by itself (KIP-890).
 """
 
 from __future__ import annotations
@@ -12,6 +12,15 @@ from headrace.broker.produce import Taken, take
 from headrace.core.errors import ErrorKind
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
+from headrace.kafka.txn_verification import (
+    NOT_ASKED,
+    Unverified,
+    Verdicts,
+    spoken_over,
+    unverified_partitions,
+    verify,
+)
+from headrace.transactions.versions import error_for_version
 from headrace.wire.framing import RequestHeader, encode_response
 from headrace.wire.produce import (
     ProducePartitionResponse,
@@ -30,20 +39,62 @@ LOWEST_ADVERTISED = 0
 
 def handle_frame(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
-) -> None:
+) -> bool:
+    """True: the request waits for the transaction coordinator, and the connection for the request."""
     request = decode_produce_request(frame, position, header.api_version)
+    if request.transactional_id is not None and request.acks == -1:
+        if spoken_over(broker, request, header.api_version, connection.id):
+            connection.close()
+            return False
+        unverified = unverified_partitions(broker, request)
+        if unverified:
+            # The coordinator may take a while, and the connection's buffer will be used again.
+            kept = memoryview(bytearray(frame))
+            request = decode_produce_request(kept, position, header.api_version)
+            work = _verify_and_answer(broker, connection, connection.open_slot(), header, request, unverified)
+            broker.runtime.spawn(work, "verify a transaction")
+            return True
     if request.acks == 0:
         if not _fire_and_forget(broker, request, header.api_version):
             connection.close()
-        return
-    answer = _Answer(broker, connection.open_slot(), header)
-    now_ms = broker.runtime.clock.now_ms()
-    deadline_ms = now_ms + max(request.timeout_ms, 0)
+        return False
+    _append_and_answer(broker, connection.open_slot(), header, request, {})
+    return False
+
+
+async def _verify_and_answer(
+    broker: Broker,
+    connection: Connection,
+    slot: Slot,
+    header: RequestHeader,
+    request: ProduceRequest,
+    unverified: list[Unverified],
+) -> None:
+    verdicts = await verify(broker, request.transactional_id or "", unverified, header.api_version)
+    # R25: from here to the last append nothing is awaited, so a marker can't come in between.
+    _append_and_answer(broker, slot, header, request, verdicts)
+    connection.request_done()
+
+
+def _append_and_answer(
+    broker: Broker, slot: Slot, header: RequestHeader, request: ProduceRequest, verdicts: Verdicts
+) -> None:
+    answer = _Answer(broker, slot, header)
+    deadline_ms = broker.runtime.clock.now_ms() + max(request.timeout_ms, 0)
     for topic in request.topics:
         rows: list[ProducePartitionResponse] = []
         answer.topics.append(ProduceTopicResponse(topic.name, topic.topic_id, rows))
         for index, records in topic.partitions:
-            taken, start = _take(broker, topic.name, index, records, request, header.api_version)
+            verdict = verdicts.get((topic.name, index), NOT_ASKED)
+            if verdict.error is not ErrorKind.NONE:
+                taken, start = (
+                    Taken(verdict.error, message="the transaction coordinator did not confirm it"),
+                    -1,
+                )
+            else:
+                taken, start = _take(
+                    broker, topic.name, index, records, request, header.api_version, verdict.ticket
+                )
             rows.append(_row(broker, topic.name, index, taken, start))
             if request.acks == -1 and taken.error is ErrorKind.NONE:
                 answer.wait_for(topic.name, rows, len(rows) - 1, taken.commit_offset, deadline_ms)
@@ -51,11 +102,17 @@ def handle_frame(
 
 
 def _take(
-    broker: Broker, topic: str, index: int, records: object, request: ProduceRequest, version: int
+    broker: Broker,
+    topic: str,
+    index: int,
+    records: object,
+    request: ProduceRequest,
+    version: int,
+    ticket: int = 0,
 ) -> tuple[Taken, int]:
     if request.acks not in (-1, 0, 1):
         return Taken(ErrorKind.INVALID_REQUIRED_ACKS), -1
-    refusal = broker.produce_refusal(topic, request.transactional_id)
+    refusal = broker.produce_refusal(topic)
     if refusal is not None:
         return Taken(refusal.kind, message=refusal.detail), -1
     partition, missing = broker.find_partition(topic, index)
@@ -63,11 +120,11 @@ def _take(
         return Taken(missing), -1
     if not isinstance(records, memoryview):
         return Taken(ErrorKind.INVALID_RECORD, message="no batch at all"), -1
-    taken = take(
-        partition, records, acks=request.acks, version=version, wall_ms=broker.runtime.clock.wall_ms()
-    )
+    wall_ms = broker.runtime.clock.wall_ms()
+    taken = take(partition, records, acks=request.acks, version=version, wall_ms=wall_ms, ticket=ticket)
     if taken.error is not ErrorKind.NONE:
         broker.failed_produces += 1
+        taken = taken._replace(error=error_for_version(KEY, version, taken.error))
     return taken, partition.log.start_offset
 
 

@@ -34,7 +34,7 @@ BY_ID = 13
 
 def handle_frame(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
-) -> None:
+) -> bool:
     version = header.api_version
     request = wire.decode_fetch_request(frame, position, version)
     slot = connection.open_slot()
@@ -50,7 +50,7 @@ def handle_frame(
     )
     if isinstance(opened, ErrorKind):
         _send(slot, header, FetchResponse([], opened.kafka_code, 0))
-        return
+        return False
     reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id)
     targets = [_target(broker, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
     asked = FetchRequest(
@@ -59,6 +59,7 @@ def handle_frame(
     parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results))
     if parked is not None:
         connection.park(slot, parked.cancel)
+    return False
 
 
 def _wanted(broker: Broker, request: wire.FetchRequest, by_id: bool) -> list[Wanted]:

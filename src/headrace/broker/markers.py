@@ -1,0 +1,167 @@
+"""Driver: commit and abort markers: writing them here, and sending them until every partition has one (R43, R49)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.broker.groups import OFFSETS_TOPIC
+from headrace.broker.partition import Partition
+from headrace.broker.peer import PeerLost
+from headrace.broker.shards import Shard, ShardState
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.core.plan import Rejected
+from headrace.records.build import build_control_batch
+from headrace.transactions.commands import MarkersWritten, SendMarkers
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+RETRY_S = 0.1
+COMMIT_MS = 10_000
+
+
+def write_marker(
+    broker: Broker,
+    partition: Partition,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    commit: bool,
+    done: Callable[[ErrorKind], None],
+) -> None:
+    """Append one marker and call `done` when it is committed. Writing it twice does no harm (R49)."""
+    refusal = partition.refusal(-1)
+    if refusal is not None:
+        done(refusal)
+        return
+    verdict = partition.log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+    if isinstance(verdict, Rejected):
+        done(verdict.kind)
+        return
+    clock = broker.runtime.clock
+    batch = build_control_batch(commit, producer_id, producer_epoch, coordinator_epoch, clock.wall_ms())
+    try:
+        last_offset = partition.append_internal(batch, urgent=True)
+    except HeadraceError as problem:
+        done(problem.kind)
+        return
+    # R45: whatever was being verified for this producer belongs to the transaction that just ended.
+    partition.verifications.marker_written(producer_id)
+
+    def committed(kind: ErrorKind) -> None:
+        if kind is ErrorKind.NONE and partition.tp.topic == OFFSETS_TOPIC:
+            broker.groups.marker_committed(partition.tp.partition, producer_id, producer_epoch, commit)
+        done(kind)
+
+    partition.when_committed(last_offset + 1, clock.now_ms() + COMMIT_MS, committed)
+
+
+class MarkerSender:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def send(self, shard: Shard, effect: SendMarkers) -> None:
+        self._broker.runtime.spawn(self._deliver(shard, effect), f"markers of {effect.transactional_id!r}")
+
+    async def _deliver(self, shard: Shard, effect: SendMarkers) -> None:
+        """R49: Prepare is irreversible, so this goes on until every partition is done or we are no longer the one."""
+        left = set(effect.partitions)
+        while left and shard.state is ShardState.READY:
+            written: set[TopicPartition] = set()
+            for leader, partitions in self._by_leader(left).items():
+                if leader is None:
+                    written.update(partitions)
+                elif leader == self._broker.node_id:
+                    written.update(await self._write_here(effect, partitions))
+                elif leader >= 0:
+                    written.update(await self._write_there(leader, effect, partitions))
+            if written:
+                left -= written
+                shard.tell(MarkersWritten(effect.transactional_id, effect.marker_round, frozenset(written)))
+            if left:
+                await asyncio.sleep(RETRY_S)
+
+    def _by_leader(self, partitions: set[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+        """None: the topic is gone, so there is nothing left to be torn."""
+        found: dict[int | None, list[TopicPartition]] = {}
+        for tp in sorted(partitions):
+            state = self._broker.image.partition(*tp)
+            gone = state is None and self._broker.image.topic(tp.topic) is None
+            leader = None if gone else -1 if state is None else state.leader
+            found.setdefault(leader, []).append(tp)
+        return found
+
+    async def _write_here(
+        self, effect: SendMarkers, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        loop = asyncio.get_running_loop()
+        waits: list[tuple[TopicPartition, asyncio.Future[ErrorKind]]] = []
+        for tp in partitions:
+            partition, _ = self._broker.find_partition(*tp)
+            if partition is None:
+                continue
+            future: asyncio.Future[ErrorKind] = loop.create_future()
+            write_marker(
+                self._broker,
+                partition,
+                effect.producer_id,
+                effect.producer_epoch,
+                effect.coordinator_epoch,
+                effect.commit,
+                future.set_result,
+            )
+            waits.append((tp, future))
+        return [tp for tp, future in waits if self._settled(tp, await future)]
+
+    def _settled(self, tp: TopicPartition, kind: ErrorKind) -> bool:
+        if kind is ErrorKind.INVALID_PRODUCER_EPOCH:
+            # The partition already knows a newer epoch of this producer, so this transaction has ended there.
+            log.warning("%s: a marker came after a newer epoch", tp)
+            return True
+        return kind is ErrorKind.NONE
+
+    async def _write_there(
+        self, leader: int, effect: SendMarkers, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        marker = WritableTxnMarker(
+            effect.producer_id,
+            effect.producer_epoch,
+            effect.commit,
+            [WritableTxnMarkerTopic(name, numbers) for name, numbers in topics.items()],
+            effect.coordinator_epoch,
+        )
+        try:
+            response: WriteTxnMarkersResponse = await self._broker.peers.call(
+                leader,
+                ApiKey.WRITE_TXN_MARKERS,
+                VERSION,
+                WriteTxnMarkersRequest([marker]),
+                COMMIT_MS / 1000 + 5,
+            )
+        except PeerLost as problem:
+            log.info("markers to broker %d: %s", leader, problem.detail)
+            return []
+        return [
+            TopicPartition(topic.name, row.partition_index)
+            for result in response.markers
+            for topic in result.topics
+            for row in topic.partitions
+            if self._settled(TopicPartition(topic.name, row.partition_index), ErrorKind(row.error_code))
+        ]

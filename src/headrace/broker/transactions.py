@@ -1,0 +1,145 @@
+"""Driver: the transaction coordinator of this broker, on the partitions of `__transaction_state` that it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.markers import MarkerSender
+from headrace.broker.partition import Partition
+from headrace.broker.peer import PeerLost
+from headrace.broker.shard_set import ShardSet
+from headrace.broker.shards import Shard
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.transactions.commands import (
+    AddPartitions,
+    CloseConnection,
+    SendMarkers,
+    VerifyPartitions,
+    WallClock,
+)
+from headrace.transactions.config import TransactionConfig
+from headrace.transactions.shard import TransactionShard
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+TRANSACTIONS_TOPIC = "__transaction_state"
+BROKER_VERSION = 5
+"""Of AddPartitionsToTxn between brokers (KIP-890)."""
+
+_COORDINATOR_AWAY = (
+    ErrorKind.NOT_COORDINATOR,
+    ErrorKind.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorKind.COORDINATOR_NOT_AVAILABLE,
+    ErrorKind.CONCURRENT_TRANSACTIONS,
+    ErrorKind.NETWORK_EXCEPTION,
+)
+
+
+class Transactions(ShardSet):
+    def __init__(self, broker: Broker, partition_count: Callable[[], int | None]) -> None:
+        super().__init__(broker.runtime, partition_count, self._new_machine, self._carry_out)
+        self._broker = broker
+        self._markers = MarkerSender(broker)
+
+    def _new_machine(self, partition: Partition) -> TransactionShard:
+        clock = self._broker.runtime.clock
+        config = TransactionConfig(offsets_partitions=self._broker.offsets_partition_count())
+        return TransactionShard(
+            config,
+            coordinator_epoch=partition.leader_epoch,
+            connection_floor=self._broker.newest_connection_id,
+            wall_minus_now_ms=clock.wall_ms() - clock.now_ms(),
+        )
+
+    def _carry_out(self, shard: Shard, effect: Any) -> None:
+        if isinstance(effect, SendMarkers):
+            self._markers.send(shard, effect)
+        elif isinstance(effect, CloseConnection):
+            self._broker.close_connection(effect.connection_id)
+
+    def tell_wall_clock(self) -> None:
+        self.tell_all(WallClock(0, self._broker.runtime.clock.wall_ms()))
+
+    async def confirm(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        add: bool,
+    ) -> ErrorKind:
+        """R45: are these partitions in the producer's open transaction? With `add` they are put there (KIP-890, v2).
+
+        Answered by whichever broker coordinates the id. When it can't answer now, the error is one that producers of
+        every age retry.
+        """
+        wanted = frozenset(partitions)
+        try:
+            error = await self._confirm(transactional_id, producer_id, producer_epoch, wanted, add)
+        except HeadraceError as problem:
+            error = problem.kind
+        return ErrorKind.NOT_ENOUGH_REPLICAS if error in _COORDINATOR_AWAY else error
+
+    async def _confirm(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        wanted: frozenset[TopicPartition],
+        add: bool,
+    ) -> ErrorKind:
+        number = self.number_of(transactional_id)
+        if number is None:
+            return ErrorKind.INVALID_PRODUCER_ID_MAPPING
+        if number in self.shards:
+            kind = AddPartitions if add else VerifyPartitions
+            answer: ErrorKind | dict[TopicPartition, ErrorKind] = await self.ask(
+                transactional_id,
+                lambda waiter: kind(waiter, transactional_id, producer_id, producer_epoch, wanted),
+            )
+            return _worst(answer.values()) if isinstance(answer, dict) else answer
+        leader = self._broker.image.leader(TRANSACTIONS_TOPIC, number)
+        if leader is None:
+            return ErrorKind.COORDINATOR_NOT_AVAILABLE
+        topics: dict[str, list[int]] = {}
+        for tp in sorted(wanted):
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            not add,
+            [AddPartitionsToTxnTopic(name, numbers) for name, numbers in topics.items()],
+        )
+        try:
+            response: AddPartitionsToTxnResponse = await self._broker.peers.call(
+                leader.id,
+                ApiKey.ADD_PARTITIONS_TO_TXN,
+                BROKER_VERSION,
+                AddPartitionsToTxnRequest([transaction]),
+            )
+        except PeerLost:
+            return ErrorKind.NETWORK_EXCEPTION
+        rows = [
+            ErrorKind(row.partition_error_code)
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for row in topic.results_by_partition
+        ]
+        return _worst([ErrorKind(response.error_code), *rows])
+
+
+def _worst(errors: Iterable[ErrorKind]) -> ErrorKind:
+    """One answer for all partitions of a request: any trouble is everybody's."""
+    return next((error for error in errors if error is not ErrorKind.NONE), ErrorKind.NONE)

@@ -1,0 +1,116 @@
+"""Door: AddPartitionsToTxn (24). v0-3 from clients; v4-5 between brokers: many transactions, or only asking (KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.kafka.call import Call
+from headrace.transactions.commands import AddPartitions, VerifyPartitions
+from headrace.transactions.versions import error_for_version
+from headrace.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+
+KEY = 24
+VERSIONS = (0, 5)
+HIGHEST_ADVERTISED = 3
+
+
+async def handle(call: Call) -> AddPartitionsToTxnResponse:
+    request: AddPartitionsToTxnRequest = call.request
+    if call.version < 4:
+        results = await _add(
+            call,
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            request.v3_and_below_topics,
+            verify_only=False,
+        )
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                entry.transactional_id,
+                await _add(
+                    call,
+                    entry.transactional_id,
+                    entry.producer_id,
+                    entry.producer_epoch,
+                    entry.topics,
+                    verify_only=entry.verify_only,
+                ),
+            )
+            for entry in request.transactions
+        ]
+    )
+
+
+async def _add(
+    call: Call,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    topics: Sequence[AddPartitionsToTxnTopic],
+    *,
+    verify_only: bool,
+) -> list[AddPartitionsToTxnTopicResult]:
+    partitions = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+    unknown = {tp for tp in partitions if call.broker.image.partition(*tp) is None}
+    if unknown:
+        # All or nothing: the others are told that they were not tried.
+        return _results(
+            topics,
+            lambda tp: (
+                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else ErrorKind.OPERATION_NOT_ATTEMPTED
+            ),
+        )
+    kind = VerifyPartitions if verify_only else AddPartitions
+    try:
+        if verify_only or call.version >= 4:
+            error = await call.broker.transactions.ask(
+                transactional_id,
+                lambda waiter: kind(
+                    waiter, transactional_id, producer_id, producer_epoch, frozenset(partitions)
+                ),
+            )
+        else:
+            error = await call.broker.transactions.ask(
+                transactional_id,
+                lambda waiter: AddPartitions(
+                    waiter,
+                    transactional_id,
+                    producer_id,
+                    producer_epoch,
+                    frozenset(partitions),
+                    call.connection_id,
+                ),
+            )
+    except HeadraceError as problem:
+        error = problem.kind
+    by_partition = error if isinstance(error, dict) else dict.fromkeys(partitions, error)
+    return _results(topics, lambda tp: error_for_version(KEY, call.version, by_partition[tp]))
+
+
+def _results(
+    topics: Sequence[AddPartitionsToTxnTopic], error_of: Callable[[TopicPartition], ErrorKind]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                AddPartitionsToTxnPartitionResult(
+                    number, error_of(TopicPartition(topic.name, number)).kafka_code
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

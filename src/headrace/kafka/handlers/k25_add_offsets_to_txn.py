@@ -1,0 +1,31 @@
+"""Door: AddOffsetsToTxn (25): the group's partition of __consumer_offsets joins the transaction."""
+
+from __future__ import annotations
+
+from headrace.core.errors import HeadraceError
+from headrace.kafka.call import Call
+from headrace.transactions.commands import AddOffsets
+from headrace.transactions.versions import error_for_version
+from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+KEY = 25
+VERSIONS = (0, 4)
+
+
+async def handle(call: Call) -> AddOffsetsToTxnResponse:
+    request: AddOffsetsToTxnRequest = call.request
+    try:
+        error = await call.broker.transactions.ask(
+            request.transactional_id,
+            lambda waiter: AddOffsets(
+                waiter,
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                request.group_id,
+                call.connection_id,
+            ),
+        )
+    except HeadraceError as problem:
+        error = problem.kind
+    return AddOffsetsToTxnResponse(error_code=error_for_version(KEY, call.version, error).kafka_code)

@@ -1,0 +1,54 @@
+"""Door: WriteTxnMarkers (27), between brokers: a coordinator's decision reaches the partitions of a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.broker.markers import write_marker
+from headrace.core.errors import ErrorKind
+from headrace.kafka.call import Call
+from headrace.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+KEY = 27
+VERSIONS = (1, 2)
+HIGHEST_ADVERTISED = -1
+
+
+async def handle(call: Call) -> WriteTxnMarkersResponse:
+    request: WriteTxnMarkersRequest = call.request
+    return WriteTxnMarkersResponse([await _write(call, marker) for marker in request.markers])
+
+
+async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    rows: list[tuple[str, int, asyncio.Future[ErrorKind]]] = []
+    for topic in marker.topics:
+        for number in topic.partition_indexes:
+            future: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
+            partition, missing = call.broker.find_partition(topic.name, number)
+            if partition is None:
+                future.set_result(missing)
+            else:
+                write_marker(
+                    call.broker,
+                    partition,
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.coordinator_epoch,
+                    marker.transaction_result,
+                    future.set_result,
+                )
+            rows.append((topic.name, number, future))
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for name, number, future in rows:
+        result = WritableTxnMarkerPartitionResult(number, (await future).kafka_code)
+        topics.setdefault(name, []).append(result)
+    return WritableTxnMarkerResult(
+        marker.producer_id, [WritableTxnMarkerTopicResult(name, results) for name, results in topics.items()]
+    )

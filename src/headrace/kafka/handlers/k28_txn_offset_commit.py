@@ -1,0 +1,101 @@
+"""Door: TxnOffsetCommit (28): offsets that count once their transaction commits (R50).
+
+v3: member and generation are checked (KIP-447). v5: the group's partition joins the transaction by itself (KIP-890).
+"""
+
+from __future__ import annotations
+
+from headrace.broker.groups import OFFSETS_TOPIC
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.groups.commands import CommitResult, OffsetToCommit, TxnCommitOffsets
+from headrace.kafka.call import Call
+from headrace.transactions.versions import error_for_version
+from headrace.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+KEY = 28
+VERSIONS = (0, 5)
+IMPLICIT_ADD = 5
+
+
+async def handle(call: Call) -> TxnOffsetCommitResponse:
+    request: TxnOffsetCommitRequest = call.request
+    errors: dict[tuple[str, int], ErrorKind] = {}
+    offsets: list[OffsetToCommit] = []
+    for topic in request.topics:
+        for entry in topic.partitions:
+            place = (topic.name, entry.partition_index)
+            if call.broker.image.partition(*place) is None:
+                errors[place] = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            offsets.append(
+                OffsetToCommit(
+                    *place, entry.committed_offset, entry.committed_leader_epoch, entry.committed_metadata
+                )
+            )
+    if offsets:
+        try:
+            result = await _commit(call, request, tuple(offsets))
+        except HeadraceError as problem:
+            result = CommitResult(problem.kind)
+        for offset in offsets:
+            errors[offset.topic, offset.partition] = result.error
+        for outcome in result.partitions:
+            errors[outcome.topic, outcome.partition] = outcome.error
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponsePartition(
+                        entry.partition_index,
+                        error_for_version(
+                            KEY, call.version, errors[topic.name, entry.partition_index]
+                        ).kafka_code,
+                    )
+                    for entry in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _commit(
+    call: Call, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
+) -> CommitResult:
+    groups = call.broker.groups
+    partition = groups.shard_of(request.group_id).partition
+    pid, epoch = request.producer_id, request.producer_epoch
+    if not partition.log.producers.has_open_transaction(pid, epoch):
+        ticket = partition.verifications.begin(pid, epoch)
+        place = TopicPartition(OFFSETS_TOPIC, partition.tp.partition)
+        error = await call.broker.transactions.confirm(
+            request.transactional_id, pid, epoch, [place], add=call.version >= IMPLICIT_ADD
+        )
+        if error is not ErrorKind.NONE:
+            # What a coordinator that is away means to a produce is "loading" to a commit.
+            away = error is ErrorKind.NOT_ENOUGH_REPLICAS
+            return CommitResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS if away else error)
+        if not partition.verifications.holds(pid, epoch, ticket):
+            return CommitResult(ErrorKind.INVALID_TXN_STATE)
+    # R25, R45: nothing is awaited between the check above and the append inside `ask`.
+    result: CommitResult = await groups.ask(
+        request.group_id,
+        lambda waiter: TxnCommitOffsets(
+            waiter,
+            request.group_id,
+            pid,
+            epoch,
+            offsets,
+            request.member_id,
+            request.generation_id,
+            request.group_instance_id,
+        ),
+    )
+    return result

@@ -1,0 +1,48 @@
+"""Door: DescribeProducers (61): who writes to a partition, and since which offset its transaction is open."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind
+from headrace.kafka.call import Call
+from headrace.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+KEY = 61
+VERSIONS = (0, 0)
+
+
+def handle(call: Call) -> DescribeProducersResponse:
+    request: DescribeProducersRequest = call.request
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                topic.name, [_describe(call, topic.name, number) for number in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(call: Call, topic: str, number: int) -> PartitionResponse:
+    partition, error = call.broker.find_partition(topic, number)
+    if partition is not None and not partition.is_leader:
+        error = ErrorKind.NOT_LEADER_OR_FOLLOWER
+    if partition is None or error is not ErrorKind.NONE:
+        return PartitionResponse(number, error.kafka_code, None, [])
+    producers = [
+        ProducerState(
+            producer_id,
+            producer.epoch,
+            producer.batches[-1].last_sequence if producer.batches else -1,
+            producer.batches[-1].timestamp if producer.batches else -1,
+            producer.coordinator_epoch,
+            producer.transaction_start,
+        )
+        for producer_id, producer in partition.log.producers
+    ]
+    return PartitionResponse(number, ErrorKind.NONE, None, producers)

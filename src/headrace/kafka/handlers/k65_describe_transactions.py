@@ -1,0 +1,45 @@
+"""Door: DescribeTransactions (65)."""
+
+from __future__ import annotations
+
+from headrace.core.errors import HeadraceError
+from headrace.kafka.call import Call
+from headrace.transactions import commands
+from headrace.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+KEY = 65
+VERSIONS = (0, 0)
+
+
+async def handle(call: Call) -> DescribeTransactionsResponse:
+    request: DescribeTransactionsRequest = call.request
+    return DescribeTransactionsResponse(
+        transaction_states=[await _describe(call, entry) for entry in request.transactional_ids]
+    )
+
+
+async def _describe(call: Call, transactional_id: str) -> TransactionState:
+    try:
+        (found,) = await call.broker.transactions.ask(
+            transactional_id, lambda waiter: commands.DescribeTransactions(waiter, (transactional_id,))
+        )
+    except HeadraceError as problem:
+        return TransactionState(error_code=problem.kind.kafka_code, transactional_id=transactional_id)
+    topics: dict[str, list[int]] = {}
+    for tp in found.partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return TransactionState(
+        found.error.kafka_code,
+        transactional_id,
+        found.state,
+        found.timeout_ms,
+        found.start_wall_ms,
+        found.producer_id,
+        found.producer_epoch,
+        [TopicData(name, numbers) for name, numbers in topics.items()],
+    )

@@ -1,0 +1,39 @@
+"""Door: ListTransactions (66): what this broker coordinates. v1: only those open for longer than a given time."""
+
+from __future__ import annotations
+
+from headrace.core.errors import HeadraceError
+from headrace.kafka.call import Call
+from headrace.transactions import commands
+from headrace.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+KEY = 66
+VERSIONS = (0, 1)
+
+
+async def handle(call: Call) -> ListTransactionsResponse:
+    request: ListTransactionsRequest = call.request
+    try:
+        answers: list[commands.ListResult] = await call.broker.transactions.ask_all(
+            lambda waiter: commands.ListTransactions(
+                waiter,
+                frozenset(request.state_filters),
+                frozenset(request.producer_id_filters),
+                request.duration_filter,
+            )
+        )
+    except HeadraceError as problem:
+        return ListTransactionsResponse(error_code=problem.kind.kafka_code)
+    unknown = sorted({state for answer in answers for state in answer.unknown_states})
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[
+            TransactionState(entry.transactional_id, entry.producer_id, entry.state)
+            for answer in answers
+            for entry in answer.transactions
+        ],
+    )

@@ -1,0 +1,94 @@
+"""Door: asking the transaction coordinator about the first batch of a transaction on a partition (R45, KIP-890)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headrace.broker.broker import Broker
+from headrace.core.errors import ErrorKind
+from headrace.core.ids import TopicPartition
+from headrace.records.batch import CorruptBatch, read_header
+from headrace.transactions.versions import IMPLICIT_ADD_SINCE_PRODUCE, PRODUCE, error_for_version
+from headrace.wire.produce import ProduceRequest
+
+
+class Unverified(NamedTuple):
+    """A partition where this producer has no open transaction yet."""
+
+    tp: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    ticket: int
+
+
+class Verdict(NamedTuple):
+    error: ErrorKind
+    ticket: int = 0
+
+
+Verdicts = dict[tuple[str, int], Verdict]
+NOT_ASKED = Verdict(ErrorKind.NONE)
+
+
+def spoken_over(broker: Broker, request: ProduceRequest, version: int, connection_id: int) -> bool:
+    """R47: a newer connection writes for the same old producer, so what this one carries comes from the past."""
+    if version >= IMPLICIT_ADD_SINCE_PRODUCE:
+        return False
+    for topic in request.topics:
+        for _, records in topic.partitions:
+            if records is None:
+                continue
+            try:
+                header = read_header(records)
+            except CorruptBatch:
+                continue
+            if header.is_transactional and not broker.newest_connections.admit(
+                header.producer_id, header.producer_epoch, connection_id
+            ):
+                return True
+    return False
+
+
+def unverified_partitions(broker: Broker, request: ProduceRequest) -> list[Unverified]:
+    """Which of the request's partitions the coordinator has to be asked about, each with its ticket."""
+    found: list[Unverified] = []
+    for topic in request.topics:
+        for index, records in topic.partitions:
+            partition, _ = broker.find_partition(topic.name, index)
+            if partition is None or records is None or not partition.is_leader:
+                continue
+            try:
+                header = read_header(records)
+            except CorruptBatch:
+                continue
+            producer_id = header.producer_id
+            if header.is_transactional and not partition.log.producers.has_open_transaction(
+                producer_id, header.producer_epoch
+            ):
+                ticket = partition.verifications.begin(producer_id, header.producer_epoch)
+                found.append(
+                    Unverified(TopicPartition(topic.name, index), producer_id, header.producer_epoch, ticket)
+                )
+    return found
+
+
+async def verify(
+    broker: Broker, transactional_id: str, unverified: list[Unverified], version: int
+) -> Verdicts:
+    by_producer: dict[tuple[int, int], list[Unverified]] = {}
+    for entry in unverified:
+        by_producer.setdefault((entry.producer_id, entry.producer_epoch), []).append(entry)
+    verdicts: Verdicts = {}
+    for (producer_id, epoch), entries in by_producer.items():
+        error = await broker.transactions.confirm(
+            transactional_id,
+            producer_id,
+            epoch,
+            [entry.tp for entry in entries],
+            add=version >= IMPLICIT_ADD_SINCE_PRODUCE,
+        )
+        # Produce never says "fenced": the partition speaks of epochs.
+        error = ErrorKind.INVALID_PRODUCER_EPOCH if error is ErrorKind.PRODUCER_FENCED else error
+        for entry in entries:
+            verdicts[entry.tp] = Verdict(error_for_version(PRODUCE, version, error), entry.ticket)
+    return verdicts
