@@ -106,6 +106,29 @@ def records_of(data: Buffer) -> list[Record]:
     return found
 
 
+def derived(log: PartitionLog) -> tuple[object, ...]:
+    """All that follows from the batches of a log, in a form that can be compared (ages left out)."""
+    producers = {
+        pid: (p.epoch, list(p.batches), p.coordinator_epoch, p.transaction_start) for pid, p in log.producers
+    }
+    return (
+        producers,
+        log.producers.open_transactions(),
+        log.epochs.entries,
+        log.aborted_transactions(0, log.end_offset),
+    )
+
+
+def replayed(fs: FileSystem, config: LogConfig) -> PartitionLog:
+    """The same batches and epochs, opened with nothing else to go by."""
+    bare = MemoryFileSystem()
+    bare.make_dirs(DIRECTORY)
+    for name in fs.list_dir(DIRECTORY):
+        if name.endswith(".log") or name in ("partition", "epochs"):
+            bare.write_file(f"{DIRECTORY}/{name}", fs.read_file(f"{DIRECTORY}/{name}"))
+    return open_log(bare, config)[0]
+
+
 class PowerCut(BaseException):
     """Not an Exception: nothing may handle it."""
 

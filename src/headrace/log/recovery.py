@@ -47,6 +47,7 @@ from headrace.log.names import (
     offset_of,
     snapshot_path,
 )
+from headrace.log.producers import ProducerTable
 from headrace.log.results import LoadReport, LogCorrupt, WrongTopic
 from headrace.log.scanning import (
     SCAN_CHUNK_BYTES,
@@ -295,6 +296,15 @@ class _Loader:
         if not found:
             return self._state.log_start
         snapshot_offset = self._load_producers(found)
+        end_offset = self._walk(found, snapshot_offset)
+        if end_offset < snapshot_offset:
+            # Repaired below a snapshot: an older one, and once more over what is left.
+            snapshot_offset = self._load_snapshot(found, end_offset)
+            for item in found:
+                self._replay_producers(item, item.size, snapshot_offset)
+        return end_offset
+
+    def _walk(self, found: list[_Found], snapshot_offset: int) -> int:
         expected = found[0].segment.base_offset
         for position, item in enumerate(found):
             if position and item.segment.base_offset != expected:
@@ -305,7 +315,7 @@ class _Loader:
                 self._derived.aborted.add(entry)
             try:
                 if item.believed_bytes and item.believed_offset > snapshot_offset:
-                    self._replay_producers(item, snapshot_offset)
+                    self._replay_producers(item, item.believed_bytes, snapshot_offset)
                 if item.believed_bytes < item.size:
                     self._check_batches(item, snapshot_offset)
             except BadBatch as error:
@@ -317,14 +327,18 @@ class _Loader:
         """The newest usable snapshot in front of everything that has to be read; without one, the log's beginning."""
         unread = [item.believed_offset for item in found if item.believed_bytes < item.size]
         first_unread = unread[0] if unread else found[-1].believed_offset
+        # One beyond the recovery point stands on batches that may be gone.
+        return self._load_snapshot(found, min(first_unread, self._state.recovery_point))
+
+    def _load_snapshot(self, found: list[_Found], not_above: int) -> int:
         first_base = found[0].segment.base_offset
         unreadable: list[str] = []
-        loaded = load_newest(self._fs, self._directory, first_unread, first_base, unreadable)
+        loaded = load_newest(self._fs, self._directory, not_above, first_base, unreadable)
         self._report.notes += [f"{name} is unreadable" for name in unreadable]
         if loaded is None:
-            if first_unread > first_base:
+            if not_above > first_base:
                 self._report.rebuilt.append("producers")
-            return first_base
+            loaded = first_base, ProducerTable()
         offset, self._derived.producers = loaded
         return offset
 
@@ -338,9 +352,9 @@ class _Loader:
         detail = f"the next segment begins at {base} where {expected} comes next"
         return BadBatch(before.size, expected, detail, short=base > expected)
 
-    def _replay_producers(self, item: _Found, snapshot_offset: int) -> None:
-        """Ground that the index vouches for, read again only for the producers on it."""
-        for batch in self._scan(item, 0, item.believed_bytes, item.segment.base_offset, gaps=True):
+    def _replay_producers(self, item: _Found, end: int, snapshot_offset: int) -> None:
+        """Ground that is known to be good, read again only for the producers on it."""
+        for batch in self._scan(item, 0, end, item.segment.base_offset, gaps=True):
             header = batch.header
             if header.producer_id >= 0 and header.base_offset >= snapshot_offset:
                 self._derived.absorb(
