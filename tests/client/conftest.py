@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import shutil
 import subprocess
@@ -43,14 +44,20 @@ def fresh_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 
 @pytest.fixture(scope="session")
-def kafkajs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with kafkajs installed from npm and our scripts beside it."""
+def kafkajs() -> Path:
+    """A directory with kafkajs installed from npm and our scripts beside it. Workers take turns at installing."""
     here = Path(__file__).parent / "kafkajs"
     cache = Path(__file__).parents[2] / ".venv" / "kafkajs"
-    if not (cache / "node_modules" / "kafkajs").exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        shutil.copy(here / "package.json", cache)
-        subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=cache, check=True, timeout=300)
-    for script in here.glob("*.js"):
-        shutil.copy(script, cache)
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        installed = cache / ".installed"
+        if not installed.exists() or installed.read_text() != (here / "package.json").read_text():
+            shutil.rmtree(cache / "node_modules", ignore_errors=True)  # of an install that was cut short
+            shutil.copy(here / "package.json", cache)
+            command = ["npm", "install", "--no-audit", "--no-fund", "--silent"]
+            subprocess.run(command, cwd=cache, check=True, timeout=300)
+            shutil.copy(here / "package.json", installed)
+        for script in here.glob("*.js"):
+            shutil.copy(script, cache)
     return cache

@@ -35,7 +35,12 @@ def check(got: list[tuple[bytes | None, bytes | None]]) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_confluent(broker: BrokerProcess, topic: str, codec: str) -> None:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 5, "enable.idempotence": True}
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "compression.type": codec,
+            "linger.ms": 5,
+            "enable.idempotence": True,
+        }
     )
     failed: list[object] = []
     for number, value in enumerate(VALUES):
@@ -46,7 +51,12 @@ def test_confluent(broker: BrokerProcess, topic: str, codec: str) -> None:
         producer.poll(0)
     assert producer.flush(30) == 0 and not failed
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest", "check.crcs": True}
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": f"g-{topic}",
+            "auto.offset.reset": "earliest",
+            "check.crcs": True,
+        }
     )
     consumer.subscribe([topic])
     got: list[tuple[bytes | None, bytes | None]] = []
@@ -119,9 +129,35 @@ def test_kafka_python(broker: BrokerProcess, topic: str, codec: str) -> None:
 def test_kcat(broker: BrokerProcess, topic: str, codec: str, tmp_path: Path) -> None:
     lines = [f"key-{number % 100}|value {number}" for number in range(COUNT)]
     (tmp_path / "in").write_text("\n".join(lines) + "\n")
-    produce = ["kcat", "-b", broker.bootstrap, "-P", "-t", topic, "-K", "|", "-z", codec, "-l", str(tmp_path / "in")]
+    produce = [
+        "kcat",
+        "-b",
+        broker.bootstrap,
+        "-P",
+        "-t",
+        topic,
+        "-K",
+        "|",
+        "-z",
+        codec,
+        "-l",
+        str(tmp_path / "in"),
+    ]
     subprocess.run(produce, check=True, timeout=60, capture_output=True)
-    consume = ["kcat", "-b", broker.bootstrap, "-C", "-t", topic, "-e", "-q", "-f", "%k|%s\\n", "-c", str(COUNT)]
+    consume = [
+        "kcat",
+        "-b",
+        broker.bootstrap,
+        "-C",
+        "-t",
+        topic,
+        "-e",
+        "-q",
+        "-f",
+        "%k|%s\\n",
+        "-c",
+        str(COUNT),
+    ]
     out = subprocess.run(consume, check=True, timeout=60, capture_output=True, text=True).stdout
     assert sorted(out.splitlines()) == sorted(lines)
 

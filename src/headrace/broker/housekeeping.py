@@ -24,11 +24,14 @@ STALL_MS = 2_000
 
 
 class Housekeeping:
-    def __init__(self, runtime: Runtime, broker: Broker, lease_held: Callable[[], bool]) -> None:
+    def __init__(
+        self, runtime: Runtime, broker: Broker, lease_held: Callable[[], bool], clean_ms: int = CLEAN_MS
+    ) -> None:
         self._runtime = runtime
         self._broker = broker
         self._lease_held = lease_held
-        self._due = {"leaders": 0, "checkpoint": CHECKPOINT_MS, "clean": CLEAN_MS}
+        self._due = {"leaders": 0, "checkpoint": CHECKPOINT_MS, "clean": clean_ms}
+        self._clean_ms = clean_ms
         self._started_ms = runtime.clock.now_ms()
 
     async def watch_the_clock(self) -> None:
@@ -52,7 +55,7 @@ class Housekeeping:
             await asyncio.sleep(TICK_MS / 1000)
             if self._is_due("checkpoint", CHECKPOINT_MS):
                 await self._each(self._checkpoint)
-            if self._is_due("clean", CLEAN_MS):
+            if self._is_due("clean", self._clean_ms):
                 self._broker.groups.tell_wall_clock()
                 await self._each(self._clean)
 

@@ -14,6 +14,7 @@ from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Put, absent
+from headrace.cluster.configs import NO_LAYERS, describe_broker
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife, announce_stop
 from headrace.cluster.state import ClusterState, Registration, encode
@@ -212,10 +213,16 @@ class Node:
             spawn(self.membership.keep_alive(), "keep the lease"),
             spawn(self.controller.run(), "controller"),
         ]
+        self.broker.tell_groups_of_topics()
         self.broker.replicas.look_at_everything()
         spawn(self.broker.replicas.run(), "follow the image")
         spawn(self.broker.flusher.run(), "group commit")
-        housekeeping = Housekeeping(self.runtime, self.broker, self.membership.lease_held)
+        housekeeping = Housekeeping(
+            self.runtime,
+            self.broker,
+            self.membership.lease_held,
+            clean_ms=self.settings.retention_check_interval_ms,
+        )
         spawn(housekeeping.watch_the_clock(), "watch the clock")
         spawn(housekeeping.run(), "housekeeping")
         await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
@@ -257,8 +264,11 @@ class Node:
 
 
 def static_configs(settings: Settings) -> dict[str, str]:
-    """The settings of this broker under Kafka's names, as DescribeConfigs shows them."""
-    return {
+    """The settings of this broker under Kafka's names, as DescribeConfigs shows them.
+
+    What says the same as the default is left out: its source is the default, and clients compare by source.
+    """
+    given = {
         "node.id": str(settings.node_id),
         "broker.id": str(settings.node_id),
         "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
@@ -272,5 +282,8 @@ def static_configs(settings: Settings) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": str(settings.group_initial_rebalance_delay_ms),
         "group.min.session.timeout.ms": str(settings.group_min_session_timeout_ms),
         "group.max.session.timeout.ms": str(settings.group_max_session_timeout_ms),
+        "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
         "headrace.flush": settings.flush,
     }
+    defaults = {entry.name: entry.value for entry in describe_broker(NO_LAYERS, given)}
+    return {name: value for name, value in given.items() if value != defaults.get(name)}

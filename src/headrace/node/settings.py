@@ -59,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas of a topic that is created without a number."""
     retention_ms: Annotated[int, msgspec.Meta(ge=-1)] = 7 * 86_400_000
     """How long data is kept; -1 is for ever."""
+    retention_check_interval_ms: Annotated[int, msgspec.Meta(ge=100)] = 30_000
+    """How often segments are looked over: retention, compaction, forgotten producers. Kafka's default is 5 minutes."""
     segment_bytes: Annotated[int, msgspec.Meta(ge=14)] = 1 << 30
     """Start a new segment file at this size."""
     segment_ms: Annotated[int, msgspec.Meta(ge=1)] = 7 * 86_400_000

@@ -1,7 +1,7 @@
 """Codec: any message, any version, both directions.
 
 Encoders and decoders are compiled the first time a (message, version) is met and kept. Invariant: `decode` returns a
-value or raises ProtocolError, and it takes the whole buffer or nothing.
+value or raises ProtocolError, and it takes the whole buffer or nothing unless told otherwise.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ def versions(cls: type[Any]) -> range:
     return range(spec.first, spec.last + 1)
 
 
-def decode(cls: type[T], version: int, buf: Buffer, pos: int = 0) -> T:
-    """The message that fills `buf` from `pos` to its end."""
+def decode(cls: type[T], version: int, buf: Buffer, pos: int = 0, *, exact: bool = True) -> T:
+    """The message that fills `buf` from `pos` to its end.
+
+    Not `exact`: bytes may be left over, as Kafka lets them. librdkafka 2.16 asks for all topics (Metadata v9 and up) with
+    three bytes too many.
+    """
     decoder = _decoders.get((cls, version)) or _new_decoder(cls, version)
     if _viewed[cls]:
         buf = memoryview(buf)
@@ -39,7 +43,7 @@ def decode(cls: type[T], version: int, buf: Buffer, pos: int = 0) -> T:
         value, pos = decoder(buf, pos)
     except MALFORMED as error:
         raise ProtocolError(f"{cls.__name__} v{version}: {error}") from None
-    if pos != len(buf):
+    if exact and pos != len(buf):
         raise ProtocolError(f"{cls.__name__} v{version}: {len(buf) - pos} bytes are left over")
     return value  # type: ignore[no-any-return]
 
