@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable
@@ -21,12 +22,14 @@ from headrace.broker.shard_set import ShardSet
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
 from headrace.cluster.image import Broker as Node
+from headrace.cluster.image import Delta, PartitionChanged, Topic, TopicCreated, TopicDeleted
 from headrace.cluster.membership import fence_suspect
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import is_internal
 from headrace.core.plan import Rejected
 from headrace.groups.config import GroupConfig
+from headrace.groups.topics import TopicInfo
 from headrace.transactions.connections import NewestConnections
 
 log = logging.getLogger(__name__)
@@ -82,12 +85,45 @@ class Broker:
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.api_versions: list[tuple[int, int, int]] = []
-        self.feature_levels: dict[str, int] = {"transaction.version": 2}
+        self.feature_levels: dict[str, int] = {"group.version": 1, "transaction.version": 2}
         self.failed_produces = self.failed_fetches = 0
+        self._topics_moved = False
         metadata.listeners.append(self.replicas.heard)
+        metadata.listeners.append(self._heard)
         self.replicas.on_lead.append(self._leads)
         self.replicas.on_resign.append(self._resigned)
         self.replicas.on_topic_deleted.append(self.groups.topic_deleted)
+
+    def _heard(self, deltas: list[Delta]) -> None:
+        moved = any(
+            isinstance(delta, (TopicCreated, TopicDeleted))
+            or (isinstance(delta, PartitionChanged) and delta.old is None)
+            for delta in deltas
+        )
+        if moved and not self._topics_moved:
+            # Many changes may come in one go; the groups look at the outcome once.
+            self._topics_moved = True
+            asyncio.get_running_loop().call_soon(self.tell_groups_of_topics)
+
+    def tell_groups_of_topics(self) -> None:
+        self._topics_moved = False
+        self.groups.topics_changed(
+            {
+                topic.name: TopicInfo(topic.id, len(topic.partitions), self._racks(topic))
+                for topic in self.image.topics.values()
+            }
+        )
+
+    def _racks(self, topic: Topic) -> tuple[frozenset[str], ...]:
+        racks = {node.id: node.rack for node in self.image.brokers.values() if node.rack is not None}
+        if not racks:
+            return ()
+        return tuple(
+            frozenset(racks[replica] for replica in state.replicas if replica in racks)
+            if state
+            else frozenset()
+            for state in topic.partitions
+        )
 
     # -- leadership --------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from headrace.broker.partition import Partition
@@ -11,7 +11,9 @@ from headrace.broker.shard_set import ShardSet
 from headrace.broker.shards import Shard
 from headrace.groups.commands import TopicDeleted, TxnMarker, WallClock
 from headrace.groups.config import GroupConfig
+from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
+from headrace.groups.topics import TopicInfo
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -30,6 +32,7 @@ class Groups(ShardSet):
         super().__init__(runtime, partition_count, self._new_machine, _no_effects)
         self._clock = runtime.clock
         self._config = config
+        self._topics: Mapping[str, TopicInfo] = {}
 
     def _new_machine(self, partition: Partition) -> GroupShard:
         return GroupShard(self._config, wall_minus_now_ms=self._clock.wall_ms() - self._clock.now_ms())
@@ -49,6 +52,14 @@ class Groups(ShardSet):
                 ]
                 found.append(GroupOverview(group_id, 0 if group is None else len(group.members), offsets))
         return found
+
+    def topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
+        """KIP-848 groups are assigned by us, so they have to know what there is to assign."""
+        self._topics = topics
+        self.tell_all(TopicsChanged(0, topics))
+
+    def loaded(self, shard: Shard) -> None:
+        shard.tell(TopicsChanged(0, self._topics))
 
     def topic_deleted(self, topic: str) -> None:
         self.tell_all(TopicDeleted(0, topic))

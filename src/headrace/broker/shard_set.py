@@ -32,8 +32,12 @@ class ShardSet:
     def lead(self, partition: Partition) -> None:
         self.resign(partition)
         shard = Shard(self._runtime, partition, lambda: self._make_machine(partition), self._perform)
+        shard.on_ready = lambda: self.loaded(shard)
         self.shards[partition.tp.partition] = shard
         self._runtime.spawn(shard.load(), f"load {partition.tp}")
+
+    def loaded(self, shard: Shard) -> None:
+        """A shard has its state again; what it has to know besides can be told now."""
 
     def resign(self, partition: Partition) -> None:
         shard = self.shards.pop(partition.tp.partition, None)

@@ -65,6 +65,8 @@ class Shard:
         self._next_waiter = 1
         self._gate: deque[tuple[int, Sequence[Reply], Sequence[Any]]] = deque()
         self._gate_offset = 0
+        self.on_ready: Callable[[], None] = lambda: None
+        """Called after each load, before anybody is answered from it."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
         partition.on_commit.append(self._committed)
@@ -88,6 +90,7 @@ class Shard:
             return
         self._gate_offset = position
         self.state = ShardState.READY
+        self.on_ready()
         self._execute(self.machine.loaded(self._runtime.clock.now_ms()))
 
     def _replay_batch(self, data: Buffer, at: int) -> None:

@@ -87,9 +87,7 @@ class Dispatcher:
                 return False
             if entry.handle_frame is not None:
                 return entry.handle_frame(self._broker, connection, header, frame, position)
-            request = decode(
-                API[header.api_key].request, header.api_version, frame, position, exact=False
-            )
+            request = decode(API[header.api_key].request, header.api_version, frame, position, exact=False)
             return self._call(entry, connection, header, request)
         except ProtocolError as problem:
             connection.fail(f"malformed request: {problem}")

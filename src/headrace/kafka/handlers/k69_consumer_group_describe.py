@@ -1,0 +1,68 @@
+"""Door: ConsumerGroupDescribe (69). A classic group is GROUP_ID_NOT_FOUND here, so that clients ask DescribeGroups."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.groups.consumer import commands
+from headrace.kafka.call import Call
+from headrace.wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+KEY = 69
+VERSIONS = (0, 1)
+
+CLASSIC, CONSUMER = 0, 1
+
+
+async def handle(call: Call) -> ConsumerGroupDescribeResponse:
+    request: ConsumerGroupDescribeRequest = call.request
+    return ConsumerGroupDescribeResponse(groups=[await _describe(call, group) for group in request.group_ids])
+
+
+async def _describe(call: Call, group_id: str) -> DescribedGroup:
+    try:
+        (group,) = await call.broker.groups.ask(
+            group_id, lambda waiter: commands.ConsumerGroupDescribe(waiter, (group_id,))
+        )
+    except HeadraceError as problem:
+        return DescribedGroup(
+            error_code=problem.kind.kafka_code, error_message=problem.detail, group_id=group_id
+        )
+    return DescribedGroup(
+        error_code=group.error.kafka_code,
+        error_message=None if group.error is ErrorKind.NONE else group.message,
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.assignor,
+        members=[_member(member) for member in group.members],
+    )
+
+
+def _member(member: commands.DescribedConsumer) -> Member:
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.rack_id,
+        member.member_epoch,
+        member.client_id,
+        member.client_host,
+        list(member.topics),
+        member.pattern,
+        _assignment(member.assignment),
+        _assignment(member.target),
+        CLASSIC if member.is_classic else CONSUMER,
+    )
+
+
+def _assignment(assigned: tuple[commands.DescribedAssignment, ...]) -> Assignment:
+    return Assignment(
+        [TopicPartitions(entry.topic_id, entry.topic, list(entry.partitions)) for entry in assigned]
+    )
