@@ -62,5 +62,3 @@ class TinyCoordinator:
 
     def snapshot(self) -> list[KeyEvent]:
         return [KeyEvent(key, held.value, held.mod_revision) for key, held in sorted(self.held.items())]
-
-
