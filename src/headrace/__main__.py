@@ -2,4 +2,4 @@
 
 from headrace.cli.main import main
 
-main()
+main(prog_name="headrace")

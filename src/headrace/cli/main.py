@@ -1,31 +1,102 @@
-"""Command: `headrace`, with its nouns loaded only when they are asked for, so that it starts at once."""
+"""Command: `headrace`: the table of its nouns, and the one place where failures become words and exit codes."""
 
 from __future__ import annotations
 
-import importlib
+import os
+import sys
+from typing import Any
 
 import click
 
 from headrace import __version__
+from headrace.cli.failure import Exit, Failure
+from headrace.cli.lazy import LazyGroup
 
 NOUNS = {
-    "serve": "serve",
+    "serve": "Start a broker.",
+    "topic": "Create, change, write and read topics.",
+    "group": "Look at consumer groups and move them.",
+    "bench": "Measure throughput, latency and the broker's CPU.",
+    "doctor": "Check this machine and the broker, with a hint for whatever is wrong.",
+    "config": "Show the settings and where each comes from.",
+    "debug": "Look inside a data directory.",
+    "completion": "Print the completion script of a shell.",
 }
+"""A new noun is one line here and a module (or a package with VERBS) of that name."""
+
+HELP = """One durable log with many doors: a message queue that speaks Kafka.
+
+Start a broker with `headrace serve`, then try `headrace topic produce hello`."""
 
 
-class LazyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(NOUNS)
+class Root(LazyGroup):
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Runs a command and ends the process with one of the codes of cli.failure, never with a traceback."""
+        from headrace.cli.invocation import Invocation
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = NOUNS.get(cmd_name)
-        if module is None:
-            return None
-        command: click.Command = importlib.import_module(f"headrace.cli.{module}").command
-        return command
+        run = Invocation()
+        try:
+            result = super().main(*args, **{**extra, "standalone_mode": False, "obj": run})
+            code = result if isinstance(result, int) else Exit.OK
+            sys.stdout.flush()
+        except Failure as failure:
+            run.explain(failure)
+            code = failure.exit
+        except click.exceptions.NoArgsIsHelpError as problem:
+            problem.show()
+            code = Exit.USAGE
+        except click.ClickException as problem:
+            run.explain(_usage(problem))
+            code = Exit.USAGE
+        except (KeyboardInterrupt, click.Abort):
+            code = Exit.INTERRUPTED
+        except (_SeenEnough, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = Exit.OK
+        except Exception as bug:
+            code = _unexpected(run, bug)
+        sys.exit(int(code))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as end:
+            raise _SeenEnough from end
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="headrace %(version)s")
+class _SeenEnough(Exception):
+    """Whoever read our output went away, as `head` does. Under another name, because click would exit with 1."""
+
+
+def _usage(problem: click.ClickException) -> Failure:
+    ctx = getattr(problem, "ctx", None)
+    hint = f"{ctx.command_path} --help" if ctx is not None else ""
+    message = problem.format_message().rstrip(".")
+    if isinstance(problem, click.exceptions.NoSuchOption) and problem.possibilities:
+        message = f'there is no option "{problem.option_name}"; did you mean "{problem.possibilities[0]}"?'
+    return Failure(Exit.USAGE, message[:1].lower() + message[1:], hint)
+
+
+def _unexpected(run: Any, error: Exception) -> Exit:
+    """What no command expected: a broker's refusal, an I/O error, or a bug of ours."""
+    from headrace.cli.unexpected import failure_from
+
+    failure = failure_from(error)
+    run.explain(failure)
+    if run.verbosity:
+        import traceback
+
+        traceback.print_exception(error)
+    return failure.exit
+
+
+@click.group(
+    cls=Root,
+    package="headrace.cli",
+    table=NOUNS,
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", message="headrace %(version)s")
 def main() -> None:
-    """One durable log with many doors: Kafka, SQS, REST, Spark."""
+    pass

@@ -3,53 +3,186 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from headrace.broker.os_files import OsFileSystem
-from headrace.broker.runtime import SystemRuntime
-from headrace.node.data_directory import DirectoryLock
-from headrace.node.node import Node
-from headrace.node.settings import Settings, default_files, load_settings
+from headrace import __version__
+from headrace.cli.failure import Exit
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Row, Shape
+from headrace.cli.processes import age_ms
+from headrace.cli.profile import settings_failure
+from headrace.cli.setting_options import setting_options
+from headrace.cli.start_checks import need_free_ports, need_safe_bind, start_failure
+from headrace.node.settings import Settings, SettingsError, default_files, load_settings
 
-STARTED = time.perf_counter()
+if TYPE_CHECKING:
+    from headrace.node.node import Node
 
-
-@click.command()
-@click.option("--host")
-@click.option("--kafka-port", type=int)
-@click.option("--http-port", type=int)
-@click.option("--data-dir")
-@click.option("--ephemeral", is_flag=True, default=None)
-@click.option("--json", "as_json", is_flag=True)
-def command(as_json: bool, **flags: Any) -> None:
-    """Start a broker."""
-    settings = load_settings(flags, os.environ, default_files()).settings
-    logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, as_json))
+_LOADED = time.perf_counter()
 
 
-async def _serve(settings: Settings, as_json: bool) -> None:
-    runtime = SystemRuntime(OsFileSystem(str(settings.directory())))
+class ServeRow(Row):
+    """What `serve` says once clients can use it."""
+
+    SCHEMA: ClassVar[str] = "headrace.serve/v1"
+    NAME: ClassVar[str] = "kafka"
+    version: str
+    kafka: str
+    http: str
+    kafka_port: int
+    http_port: int
+    node_id: int
+    cluster_id: str
+    data_dir: str | None
+    durable: bool
+    pid: int
+    ready_ms: int
+
+
+@leaf(ServeRow, Shape.ONE)
+@click.option(
+    "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="One more settings file."
+)
+@setting_options
+def command(run: Invocation, config_file: str | None, **flags: Any) -> Exit:
+    """Start a broker.
+
+    Data lives in the platform's data directory and survives restarts; --ephemeral keeps everything in memory. Every
+    setting is a flag, a variable such as HEADRACE_KAFKA_PORT, and a key in headrace.toml.
+    """
+    files = default_files() + ([Path(config_file)] if config_file else [])
+    try:
+        settings = load_settings(flags, os.environ, files).settings
+    except SettingsError as error:
+        raise settings_failure(error) from None
+    _log_to_stderr(settings, run.verbosity)
+    need_safe_bind(settings)
+    need_free_ports(settings)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(settings, run))
+
+
+def _log_to_stderr(settings: Settings, verbosity: int) -> None:
+    level = settings.log_level.upper() if not verbosity else ("INFO" if verbosity == 1 else "DEBUG")
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-8s %(name)s: %(message)s"
+    )
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(settings: Settings, run: Invocation) -> Exit:
+    from headrace.broker.os_files import OsFileSystem
+    from headrace.broker.runtime import SystemRuntime
+    from headrace.log.memory_fs import MemoryFileSystem
+    from headrace.node.data_directory import DirectoryLock
+    from headrace.node.node import Node
+
+    stop = _stop_on_signals()
     lock = DirectoryLock(settings.directory())
-    if not settings.ephemeral:
-        lock.take()
-    node = Node(settings, runtime)
+    # An ephemeral broker touches no disk at all, so nothing is left behind, however it ends.
+    runtime = SystemRuntime(
+        MemoryFileSystem() if settings.ephemeral else OsFileSystem(str(settings.directory()))
+    )
+    try:
+        if not settings.ephemeral:
+            lock.take()
+        node = Node(settings, runtime)
+        if await _start(node, stop):
+            _announce(run, settings, node)
+            await stop.wait()
+            await node.stop()
+    except Exception as problem:
+        failure = start_failure(problem, settings)
+        if failure is None:
+            raise
+        raise failure from problem
+    finally:
+        await runtime.close()
+        lock.release()
+    return Exit.OK
+
+
+def _stop_on_signals() -> asyncio.Event:
     stop = asyncio.Event()
+
+    def asked() -> None:
+        if stop.is_set():
+            os._exit(Exit.INTERRUPTED)  # asked twice: now means now
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await node.start()
-    click.echo(json.dumps({"kafka_port": node.kafka_port, "http_port": node.http_port}))
-    await stop.wait()
-    await node.stop()
-    await runtime.close()
+        asyncio.get_running_loop().add_signal_handler(number, asked)
+    return stop
+
+
+async def _start(node: Node, stop: asyncio.Event) -> bool:
+    """False when we were told to stop before it was up, as when a coordinator does not answer."""
+    starting = asyncio.ensure_future(node.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        return False
+    await starting
+    return True
+
+
+def _announce(run: Invocation, settings: Settings, node: Node) -> None:
+    host = "localhost" if settings.is_loopback else (settings.advertised_host or settings.host)
+    cluster = node.metadata.image.cluster
+    row = ServeRow(
+        version=__version__,
+        kafka=f"{host}:{node.kafka_port}",
+        http=f"http://{host}:{node.http_port}",
+        kafka_port=node.kafka_port,
+        http_port=node.http_port,
+        node_id=settings.node_id,
+        cluster_id=cluster.cluster_id if cluster is not None else "",
+        data_dir=None if settings.ephemeral else str(settings.directory().absolute()),
+        durable=not settings.ephemeral,
+        pid=os.getpid(),
+        ready_ms=age_ms() or int((time.perf_counter() - _LOADED) * 1000),
+    )
+    run.output.one(row, lambda: banner(row))
+    sys.stdout.flush()
+    if not settings.is_loopback:
+        run.warn(f"anyone who can reach {row.kafka} can read and write everything (--insecure)")
+
+
+def banner(row: ServeRow) -> str:
+    """At most eight lines: what runs, where, where the data is, and what to type next."""
+    data = "in memory only, gone when it stops (--ephemeral)"
+    if row.data_dir is not None:
+        data = f"{_short(row.data_dir)}   (durable; --ephemeral to discard)"
+    elsewhere = "" if row.kafka_port == 9092 else f" -b {row.kafka}"
+    return "\n".join(
+        [
+            f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s",
+            f"  Kafka     {row.kafka}",
+            f"  HTTP      {row.http}   (/metrics, /readyz)",
+            f"  Data      {data}",
+            f"Try:  headrace topic produce hello{elsewhere}     Stop: Ctrl+C",
+        ]
+    )
+
+
+def _short(path: str) -> str:
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(home + "/") else path

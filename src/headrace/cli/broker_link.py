@@ -1,0 +1,169 @@
+"""Command: the way to a broker: the Kafka admin client with our words for its errors.
+
+Whether anybody listens is tried with a plain connection first: a refused connection is told at once, where librdkafka
+would go on trying until the timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from headrace.cli.failure import Exit, Failure, did_you_mean, exit_of, failure_of
+from headrace.cli.profile import Profile
+from headrace.client.errors import headrace_error
+from headrace.core.ids import is_internal
+
+T = TypeVar("T")
+
+log = logging.getLogger("librdkafka")
+
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+class Span(NamedTuple):
+    """What a partition holds: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def messages(self) -> int:
+        return self.end - self.start
+
+
+class BrokerLink:
+    def __init__(self, profile: Profile, *, verbose: bool = False) -> None:
+        self.profile = profile
+        self.timeout_s = profile.timeout_ms / 1000
+        self._verbose = verbose
+        self._family = "any"
+
+    # -- connecting --------------------------------------------------------------------------------------------
+
+    def reach(self) -> None:
+        """Fails at once when nobody listens at any of the bootstrap addresses."""
+        reasons = []
+        for address in self.profile.bootstrap.split(","):
+            host, port = split_address(address.strip())
+            try:
+                with socket.create_connection((host, port), timeout=min(self.timeout_s, 5)) as probe:
+                    self._family = "v6" if probe.family == socket.AF_INET6 else "v4"
+                    return
+            except OSError as problem:
+                reasons.append(f"{address}: {(problem.strerror or str(problem)).lower()}")
+        raise Failure(
+            Exit.UNREACHABLE,
+            f"cannot reach a broker at {'; '.join(reasons)}",
+            "start one with:  headrace serve\nor point at one with --bootstrap HOST:PORT or HEADRACE_BOOTSTRAP",
+        )
+
+    def client_config(self, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        if not log.handlers:
+            log.addHandler(logging.StreamHandler() if self._verbose else logging.NullHandler())
+            log.propagate = False
+        return {
+            "bootstrap.servers": self.profile.bootstrap,
+            "client.id": "headrace-cli",
+            # localhost is two addresses; trying the one that nobody listens on costs a second.
+            "broker.address.family": self._family,
+            "logger": log,
+            **(extra or {}),
+        }
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        self.reach()
+        return AdminClient(self.client_config())
+
+    def producer(self, extra: Mapping[str, Any]) -> Producer:
+        self.reach()
+        return Producer(self.client_config(extra))
+
+    def consumer(self, extra: Mapping[str, Any]) -> Consumer:
+        self.reach()
+        return Consumer(
+            self.client_config({"group.id": "headrace-cli", "enable.auto.commit": False, **extra})
+        )
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def answer(self, future: Future[T], subject: str = "") -> T:
+        """The result of an admin call; its error as a Failure."""
+        try:
+            return future.result(timeout=self.timeout_s + 1)
+        except KafkaException as problem:
+            raise failure_of(headrace_error(problem.args[0]), subject) from None
+        except TimeoutError:
+            raise Failure(
+                Exit.TIMEOUT, f"{subject or 'the broker'}: no answer in time", "--timeout 30s"
+            ) from None
+
+    def outcome(self, future: Future[Any], subject: str = "") -> Failure | None:
+        """None when it worked: for commands over several things."""
+        try:
+            self.answer(future, subject)
+        except Failure as failure:
+            return failure
+        return None
+
+    def topics(self, *, internal: bool = True) -> dict[str, Any]:
+        """Name -> metadata of every topic."""
+        try:
+            found = self.admin.list_topics(timeout=self.timeout_s).topics
+        except KafkaException as problem:
+            error = headrace_error(problem.args[0])
+            raise Failure(
+                exit_of(error.kind), f"no answer from {self.profile.bootstrap}: {error.detail}"
+            ) from None
+        return {name: found[name] for name in sorted(found) if internal or not is_internal(name)}
+
+    def need_topics(self, names: Iterable[str]) -> dict[str, Any]:
+        """The metadata of these topics; not-found with the nearest name otherwise."""
+        known = self.topics()
+        for name in names:
+            if name not in known:
+                raise self.no_such_topic(name, known)
+        return {name: known[name] for name in names}
+
+    def no_such_topic(self, name: str, known: Iterable[str]) -> Failure:
+        meant = did_you_mean(name, (other for other in known if not is_internal(other)))
+        create = f"create it with:  headrace topic create {name}"
+        return Failure(
+            Exit.NOT_FOUND,
+            f'topic "{name}" does not exist on {self.profile.bootstrap}',
+            f"{meant}  {create}" if meant else create,
+            code="UNKNOWN_TOPIC_OR_PARTITION",
+        )
+
+    def offsets(self, partitions: Iterable[tuple[str, int]], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        wanted = {TopicPartition(topic, number): spec for topic, number in partitions}
+        if not wanted:
+            return {}
+        futures = self.admin.list_offsets(wanted, request_timeout=self.timeout_s)
+        return {(tp.topic, tp.partition): self.answer(future).offset for tp, future in futures.items()}
+
+    def spans(self, topics: Mapping[str, Any]) -> dict[tuple[str, int], Span]:
+        """First and next offset of every partition of these topics."""
+        partitions = [(name, number) for name, topic in topics.items() for number in topic.partitions]
+        starts = self.offsets(partitions, EARLIEST)
+        ends = self.offsets(partitions, LATEST)
+        return {key: Span(starts[key], ends[key]) for key in starts}
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port`, `[v6]:port`, or a bare host on Kafka's port."""
+    host, colon, port = address.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        return address.strip("[]"), 9092
+    if not port.isdecimal():
+        raise Failure(Exit.USAGE, f'"{address}" is not an address', "write --bootstrap localhost:9092")
+    return host.strip("[]") or "localhost", int(port)

@@ -1,0 +1,272 @@
+"""Command: what `doctor` looks at. Each check answers ok, warn or fail with what it saw and what to do about it.
+
+A check never changes anything and never takes longer than its timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import http.client
+import os
+import platform
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from headrace.cli.broker_link import BrokerLink
+from headrace.cli.failure import Failure
+from headrace.cli.output import Row
+from headrace.cli.processes import command_line, listener
+from headrace.cli.profile import Profile
+from headrace.core.units import format_size
+from headrace.node.settings import Settings
+
+ENOUGH_FILES = 4096
+LOW_SPACE_BYTES = 1 << 30
+NO_SPACE_BYTES = 100 << 20
+CLOCK_SKEW_S = 5.0
+REASONABLE_YEAR = 1_700_000_000
+"""Late 2023: an earlier clock has never been set."""
+
+
+class CheckRow(Row):
+    SCHEMA: ClassVar[str] = "headrace.doctor/v1"
+    name: str
+    status: str
+    """ok, warn or fail."""
+    detail: str
+    hint: str = ""
+
+
+def ok(name: str, detail: str) -> CheckRow:
+    return CheckRow(name=name, status="ok", detail=detail)
+
+
+def warn(name: str, detail: str, hint: str) -> CheckRow:
+    return CheckRow(name=name, status="warn", detail=detail, hint=hint)
+
+
+def fail(name: str, detail: str, hint: str) -> CheckRow:
+    return CheckRow(name=name, status="fail", detail=detail, hint=hint)
+
+
+def all_checks(settings: Settings, profile: Profile) -> Iterator[CheckRow]:
+    """Yields as it goes, so that a slow one does not hide the others."""
+    checks: list[Callable[[], CheckRow]] = [
+        check_python,
+        check_event_loop,
+        check_open_files,
+        lambda: check_directory(settings.directory()),
+        lambda: check_space(settings.directory()),
+        lambda: check_lock(settings.directory()),
+        lambda: check_clock(settings.directory()),
+        lambda: check_port("kafka port", settings.kafka_port),
+        lambda: check_port("http port", settings.http_port),
+        lambda: check_kafka(profile),
+        lambda: check_ready(profile),
+        lambda: check_coordinator(settings),
+    ]
+    for check in checks:
+        yield check()
+
+
+# -- this machine ----------------------------------------------------------------------------------------------
+
+
+def check_python() -> CheckRow:
+    """Below 3.11 nothing of this could be imported, so there is only something to tell."""
+    return ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def check_event_loop() -> CheckRow:
+    try:
+        return ok("event loop", f"uvloop {version('uvloop')}")
+    except PackageNotFoundError:
+        return warn("event loop", "asyncio's own; it is slower", "pip install uvloop")
+
+
+def check_open_files() -> CheckRow:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < ENOUGH_FILES:
+        wanted = ENOUGH_FILES * 4 if hard < 0 else min(hard, ENOUGH_FILES * 4)
+        return warn("open files", f"{soft} allowed; each segment and client needs one", f"ulimit -n {wanted}")
+    return ok("open files", f"{soft} allowed")
+
+
+def check_directory(directory: Path) -> CheckRow:
+    name = "data directory"
+    if not directory.exists():
+        parent = next(path for path in directory.parents if path.exists())
+        if os.access(parent, os.W_OK):
+            return ok(name, f"{directory} will be created")
+        return fail(name, f"{parent} can't be written to", "choose another with --data-dir")
+    if not directory.is_dir():
+        return fail(name, f"{directory} is not a directory", "choose another with --data-dir")
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        return fail(name, f"{directory} can't be written to", f"it belongs to uid {directory.stat().st_uid}")
+    if directory.stat().st_mode & 0o077:
+        return warn(name, f"{directory} can be entered by others (S29)", f"chmod 700 {directory}")
+    return ok(name, str(directory))
+
+
+def check_space(directory: Path) -> CheckRow:
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    text = f"{format_size(free)} free under {existing}"
+    if free < NO_SPACE_BYTES:
+        return fail("disk space", text, "make room: a full disk stops every write")
+    if free < LOW_SPACE_BYTES:
+        return warn("disk space", text, "make room, or set retention.bytes on large topics")
+    return ok("disk space", text)
+
+
+def check_lock(directory: Path) -> CheckRow:
+    """Whether a broker uses the directory now, asked the way a broker asks, but letting go at once."""
+    path = directory / "lock"
+    if not path.exists():
+        return ok("lock", "nobody uses the data directory")
+    try:
+        with path.open("rb") as file:
+            holder = file.read(32).decode(errors="replace").strip()
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return ok("lock", f"held by the broker with process id {holder}")
+    except OSError as problem:
+        return fail("lock", f"{path}: {problem.strerror}", "check who owns the data directory")
+    return ok("lock", "nobody uses the data directory")
+
+
+def check_clock(directory: Path) -> CheckRow:
+    now = time.time()
+    if now < REASONABLE_YEAR:
+        return fail(
+            "clock", f"it says {time.ctime(now)}", "set the clock: retention and timestamps depend on it"
+        )
+    newest = (
+        max((path.stat().st_mtime for path in (directory, *directory.glob("*"))), default=0.0)
+        if directory.exists()
+        else 0.0
+    )
+    if newest > now + CLOCK_SKEW_S:
+        behind = f"{newest - now:.0f}s behind the newest file of the data directory"
+        return warn("clock", f"the clock is {behind}", "was it set back? Check time synchronisation")
+    return ok("clock", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
+
+
+def check_port(name: str, port: int) -> CheckRow:
+    pid = listener(port) if port else None
+    if pid is None:
+        return ok(name, f"{port} is free" if port else "any free one")
+    what = command_line(pid) or ""
+    if "headrace" in what:
+        return ok(name, f"{port}: headrace, process {pid}")
+    return warn(
+        name,
+        f"{port} is in use by process {pid} ({what[:60]})",
+        f"--{name.replace(' ', '-')} 0 picks a free one",
+    )
+
+
+# -- the broker ------------------------------------------------------------------------------------------------
+
+
+def check_kafka(profile: Profile) -> CheckRow:
+    link = BrokerLink(profile)
+    try:
+        topics = link.topics()
+    except Failure as failure:
+        return fail(
+            "broker", failure.what, failure.hint.splitlines()[0] if failure.hint else "headrace serve"
+        )
+    led = [entry for topic in topics.values() for entry in topic.partitions.values()]
+    orphans = sum(entry.leader < 0 for entry in led)
+    if orphans:
+        return fail(
+            "broker", f"{orphans} of {len(led)} partitions have no leader", "see the broker's log (serve -v)"
+        )
+    return ok("broker", f"{profile.bootstrap} answers: {len(topics)} topics, {len(led)} partitions")
+
+
+def check_ready(profile: Profile) -> CheckRow:
+    parts = urlsplit(profile.url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(
+        parts.hostname or "localhost", parts.port or 9324, timeout=min(profile.timeout_ms / 1000, 5)
+    )
+    try:
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        body = response.read(10_000).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as problem:
+        return fail(
+            "readiness", f"{profile.url} does not answer: {problem}", "headrace serve; --url points elsewhere"
+        )
+    finally:
+        connection.close()
+    if response.status != 200:
+        return fail(
+            "readiness", f"{profile.url}/readyz says {response.status}: {body[:200]}", "see the broker's log"
+        )
+    skew = _skew(response.headers.get("date"))
+    if skew is not None and abs(skew) > CLOCK_SKEW_S:
+        return warn("readiness", f"ready, but its clock is {skew:+.0f}s from ours", "synchronise the clocks")
+    return ok("readiness", f"{profile.url} is ready")
+
+
+def _skew(date: str | None) -> float | None:
+    if date is None:
+        return None
+    try:
+        return parsedate_to_datetime(date).timestamp() - time.time()
+    except ValueError:
+        return None
+
+
+def check_coordinator(settings: Settings) -> CheckRow:
+    if not settings.coordinator:
+        return _check_embedded(settings.directory() / "coordinator.db")
+    try:
+        asyncio.run(_ask_coordinator(settings.coordinator))
+    except ValueError as problem:
+        return fail("coordinator", str(problem), "check --coordinator")
+    except Exception as problem:
+        return fail("coordinator", f"{settings.coordinator} does not answer: {problem}", "is it running?")
+    return ok("coordinator", f"{settings.coordinator} answers")
+
+
+async def _ask_coordinator(url: str) -> None:
+    from headrace.broker.runtime import SystemClock
+    from headrace.coordinator.opening import open_coordinator
+
+    async with asyncio.timeout(5):
+        coordinator = await open_coordinator(url, clock=SystemClock(), run_blocking=asyncio.to_thread)
+        try:
+            await coordinator.get("doctor")
+        finally:
+            await coordinator.close()
+
+
+def _check_embedded(path: Path) -> CheckRow:
+    if not path.exists():
+        return ok("coordinator", "embedded; made at the first start")
+    try:
+        database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)
+        try:
+            verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        finally:
+            database.close()
+    except sqlite3.Error as problem:
+        return fail("coordinator", f"{path}: {problem}", "restore it from a backup")
+    if verdict != "ok":
+        return fail("coordinator", f"{path} is damaged: {verdict}", "restore it from a backup")
+    return ok("coordinator", f"embedded, {path.name} is sound")

@@ -1,0 +1,10 @@
+"""The commands around consumer groups."""
+
+HELP = "Look at consumer groups and move them."
+VERBS = {
+    "list": "List the groups.",
+    "describe": "Show members, offsets and lag of groups.",
+    "lag": "Show how far groups are behind.",
+    "seek": "Move the committed offsets of a group.",
+    "delete": "Delete groups and their committed offsets.",
+}

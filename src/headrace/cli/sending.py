@@ -1,0 +1,158 @@
+"""Command: publishing what people type or pipe in: where messages come from, and who answers for them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from confluent_kafka import KafkaError
+
+from headrace.cli.broker_link import BrokerLink
+from headrace.cli.failure import Exit, Failure, failure_of
+from headrace.cli.progress import Advance
+from headrace.client.errors import headrace_error
+from headrace.client.payload import encode_key
+
+
+class PartitionTally(msgspec.Struct):
+    partition: int
+    messages: int
+    first_offset: int
+    last_offset: int
+
+
+class Outgoing(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    read_bytes: int
+    """Of the input, for the progress bar."""
+
+
+class Sender:
+    """Publishes everything and keeps count of the answers."""
+
+    def __init__(
+        self,
+        link: BrokerLink,
+        topic: str,
+        settings: dict[str, Any],
+        fixed: dict[str, Any],
+        rate: float | None,
+    ) -> None:
+        """`settings` are for the producer, `fixed` is the same for every message."""
+        self._link = link
+        self._topic = topic
+        self._fixed = fixed
+        self._rate = rate
+        self._tallies: dict[int, PartitionTally] = {}
+        self.failure: Failure | None = None
+        """The first."""
+        self.failed = self.produced = self.bytes = 0
+        self.seconds = 0.0
+        self._producer = link.producer(
+            {
+                "message.timeout.ms": link.profile.timeout_ms,
+                "topic.metadata.propagation.max.ms": min(5000, link.profile.timeout_ms),
+                "queue.buffering.max.messages": 200_000,
+                **settings,
+            }
+        )
+
+    def send_all(self, source: Iterator[Outgoing], advance: Advance) -> None:
+        """Also when the input turns bad half-way: what was read before is published and answered."""
+        started = time.monotonic()
+        try:
+            for count, outgoing in enumerate(source):
+                if self._rate is not None:
+                    self._wait_until(started + count / self._rate)
+                self._send(outgoing)
+                advance(outgoing.read_bytes)
+        finally:
+            self._producer.flush(self._link.timeout_s + 1)
+            self.seconds = time.monotonic() - started
+
+    @property
+    def tallies(self) -> list[PartitionTally]:
+        return [self._tallies[number] for number in sorted(self._tallies)]
+
+    def _send(self, outgoing: Outgoing) -> None:
+        self.bytes += len(outgoing.value or b"")
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, outgoing.value, outgoing.key, on_delivery=self._answered, **self._fixed
+                )
+                self._producer.poll(0)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _wait_until(self, moment: float) -> None:
+        while (left := moment - time.monotonic()) > 0:
+            self._producer.poll(left)
+
+    def _answered(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            self.failed += 1
+            self.failure = self.failure or failure_of(headrace_error(error), f'topic "{self._topic}"')
+            return
+        self.produced += 1
+        number, offset = message.partition(), message.offset()
+        tally = self._tallies.get(number)
+        if tally is None:
+            self._tallies[number] = PartitionTally(number, 1, offset, offset)
+        else:
+            tally.messages += 1
+            tally.last_offset = max(tally.last_offset, offset)
+
+
+def outgoing_messages(
+    values: tuple[str, ...],
+    path: str | None,
+    key: str | None,
+    key_separator: str | None,
+    key_field: str | None,
+    tombstone: bool,
+) -> Iterator[Outgoing]:
+    fixed = encode_key(key)
+    if tombstone:
+        yield Outgoing(fixed, None, 0)
+        return
+    if values:
+        lines: Iterator[bytes] = (value.encode() for value in values)
+    else:
+        lines = _lines(path)
+    for number, line in enumerate(lines, 1):
+        size, line = len(line), line.rstrip(b"\r\n")
+        if key_separator is not None:
+            front, separator, line = line.partition(key_separator.encode())
+            if not separator:
+                raise Failure(Exit.USAGE, f'line {number} has no "{key_separator}" in it')
+            yield Outgoing(front, line, size)
+        elif key_field is not None:
+            yield Outgoing(_field(line, key_field, number), line, size)
+        else:
+            yield Outgoing(fixed, line, size)
+
+
+def _lines(path: str | None) -> Iterator[bytes]:
+    if path is None:
+        yield from sys.stdin.buffer
+        return
+    with open(path, "rb") as file:
+        yield from file
+
+
+def _field(line: bytes, name: str, number: int) -> bytes | None:
+    try:
+        found = msgspec.json.decode(line)[name]
+    except (msgspec.DecodeError, TypeError):
+        raise Failure(Exit.USAGE, f"line {number} is not a JSON object") from None
+    except KeyError:
+        raise Failure(Exit.USAGE, f'line {number} has no field "{name}"') from None
+    if found is None:
+        return None
+    return found.encode() if isinstance(found, str) else msgspec.json.encode(found)

@@ -1,0 +1,1 @@
+"""The small Python SDK: publish, subscribe, and one knob for delivery semantics."""

@@ -1,0 +1,153 @@
+"""Driver: `headrace.Client`: publish, subscribe, and one knob for what a crash may do.
+
+with Client("localhost:9092") as client:
+    receipt = client.publish("orders", {"id": 7}, key=7).result()
+    for message in client.subscribe("orders", group="billing"):
+        handle(message.json())
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from headrace.client.message import Delivery
+from headrace.client.payload import Headers
+from headrace.client.positions import START, Anchor, Position, parse_position, since
+from headrace.client.publisher import Publisher
+from headrace.client.semantics import contract
+from headrace.client.subscription import Ack, Subscription
+from headrace.core.errors import ErrorKind, HeadraceError
+
+LONE_GROUP = "headrace-reader"
+"""librdkafka wants a group id even from readers that never join one."""
+
+
+class Client:
+    """A connection to a broker. Threads may share it; `close` (or `with`) waits until everything is published."""
+
+    def __init__(
+        self,
+        bootstrap: str = "localhost:9092",
+        delivery: str = "at-least-once",
+        *,
+        timeout: float = 30.0,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`delivery` is at-most-once, at-least-once or exactly-once. `config` is passed on to librdkafka."""
+        self._contract = contract(delivery)
+        self._timeout = timeout
+        self._config = {"bootstrap.servers": bootstrap, "client.id": "headrace-python", **(config or {})}
+        self._publisher: Publisher | None = None
+        self._subscriptions: list[Subscription] = []
+
+    # -- publishing --------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        topic: str,
+        payload: object,
+        *,
+        key: str | bytes | int | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Send one message. Returns at once; the Delivery tells where it is once the broker has it."""
+        return self._publishing().publish(topic, payload, key, headers, partition, timestamp_ms)
+
+    def publish_many(
+        self,
+        topic: str,
+        payloads: Iterable[object],
+        *,
+        key: str | bytes | int | None = None,
+        headers: Headers | None = None,
+    ) -> list[Delivery]:
+        """Send all of them, in order."""
+        publisher = self._publishing()
+        return [publisher.publish(topic, payload, key, headers, None, None) for payload in payloads]
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Until everything published so far is acknowledged; HeadraceError when something is not, or not in time."""
+        if self._publisher is not None:
+            self._publisher.flush(self._timeout if timeout is None else timeout)
+
+    def _publishing(self) -> Publisher:
+        if self._publisher is None:
+            timeout_ms = int(self._timeout * 1000)
+            self._publisher = Publisher(
+                {"message.timeout.ms": timeout_ms, **self._contract.producer, **self._config}
+            )
+        return self._publisher
+
+    # -- subscribing -------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        start: str | datetime = "start",
+        ack: Ack = "auto",
+        follow: bool = True,
+    ) -> Subscription:
+        """Read topics, as a member of `group` or, without one, alone.
+
+        `start` says where: start, end, -10, @15m, a datetime. A group goes on where it left off, and uses start or end
+        only for what it has never read. `follow=False` ends the iteration when everything there is has been read.
+        """
+        names = [topics] if isinstance(topics, str) else list(topics)
+        position = since(start) if isinstance(start, datetime) else _position(start)
+        if group is not None and position.anchor not in (Anchor.START, Anchor.END):
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER,
+                f"a group goes on where it left off, so it can only begin at start or end, not at {start!r}",
+                f"headrace group seek {group} --to …   moves a group",
+            )
+        subscription = Subscription(
+            {
+                "group.id": group or LONE_GROUP,
+                "allow.auto.create.topics": True,
+                "auto.offset.reset": "earliest" if position == START else "latest",
+                **self._contract.consumer,
+                **({"enable.auto.commit": False} if group is None else {}),
+                **self._config,
+            },
+            names,
+            group=group,
+            start=position,
+            commit=self._contract.commit,
+            ack=ack,
+            follow=follow,
+        )
+        self._subscriptions.append(subscription)
+        return subscription
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.close()
+        self._subscriptions.clear()
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close(self._timeout)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _position(text: str) -> Position:
+    try:
+        return parse_position(text, time.time_ns() // 1_000_000)
+    except ValueError as problem:
+        raise HeadraceError(ErrorKind.INVALID_PARAMETER, str(problem)) from None

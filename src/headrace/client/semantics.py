@@ -1,0 +1,70 @@
+"""Kernel of the SDK: the one delivery knob (K8). One choice sets acks, retries, idempotence and when offsets commit.
+
+at-most-once   acks=1, no retries; the offset is committed before a message is handed out: a crash loses, never repeats
+at-least-once  acks=all, idempotent; the offset is committed after the work is done: a crash repeats, never loses
+exactly-once   a transactional producer that also carries the consumer's offsets; comes with transactions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from typing import NamedTuple
+
+from headrace.core.errors import ErrorKind, HeadraceError
+
+
+class Semantics(StrEnum):
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class CommitOrder(Enum):
+    BEFORE_WORK = "before"
+    AFTER_WORK = "after"
+
+
+class Contract(NamedTuple):
+    """What a choice means for librdkafka, and for the order of work and commit."""
+
+    producer: Mapping[str, object]
+    consumer: Mapping[str, object]
+    commit: CommitOrder
+
+
+_CONTRACTS = {
+    Semantics.AT_MOST_ONCE: Contract(
+        producer={"acks": "1", "enable.idempotence": False, "message.send.max.retries": 0},
+        consumer={"enable.auto.commit": False, "enable.auto.offset.store": False},
+        commit=CommitOrder.BEFORE_WORK,
+    ),
+    Semantics.AT_LEAST_ONCE: Contract(
+        producer={"acks": "all", "enable.idempotence": True},
+        # Acknowledged offsets are stored by us and committed by librdkafka: in the background, when partitions move
+        # to another member, and at close.
+        consumer={
+            "enable.auto.commit": True,
+            "auto.commit.interval.ms": 1000,
+            "enable.auto.offset.store": False,
+        },
+        commit=CommitOrder.AFTER_WORK,
+    ),
+}
+
+
+def contract(delivery: str) -> Contract:
+    try:
+        semantics = Semantics(delivery)
+    except ValueError:
+        choices = ", ".join(entry.value for entry in Semantics)
+        raise HeadraceError(
+            ErrorKind.INVALID_PARAMETER, f'delivery="{delivery}" is not one of {choices}'
+        ) from None
+    if semantics not in _CONTRACTS:
+        raise HeadraceError(
+            ErrorKind.UNSUPPORTED_OPERATION,
+            f'delivery="{semantics}" needs transactions, which this version does not serve',
+            'delivery="at-least-once" and a consumer that can see a message twice',
+        )
+    return _CONTRACTS[semantics]

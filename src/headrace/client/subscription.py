@@ -1,0 +1,250 @@
+"""Driver: reading. A Subscription is an iterator and an async iterator of messages, for a group or on its own.
+
+At-least-once: asking for the next message finishes the one before (`ack="auto"`), or `message.ack()` does
+(`ack="manual"`, in any order); finished offsets are committed. At-most-once: offsets are committed before messages are
+handed out. Without a group nothing is committed: every subscription reads for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Literal
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from headrace.client.errors import headrace_error
+from headrace.client.message import Message
+from headrace.client.positions import Anchor, Position
+from headrace.client.progress import Progress
+from headrace.client.semantics import CommitOrder
+from headrace.core.errors import ErrorKind, HeadraceError
+
+POLL_SECONDS = 0.5
+"""How long one look for messages may take; also how soon Ctrl+C and close are noticed."""
+
+PREFETCH = 200
+"""Messages taken at once when they are there anyway. At-most-once can lose this many in a crash."""
+
+METADATA_SECONDS = 10.0
+_OFFSET_TAIL_BASE = -2000
+"""librdkafka: -2000 - n is n before the end."""
+
+_PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+"""librdkafka goes on trying by itself."""
+
+Ack = Literal["auto", "manual"]
+
+
+class Subscription:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topics: Sequence[str],
+        *,
+        group: str | None,
+        start: Position,
+        commit: CommitOrder,
+        ack: Ack,
+        follow: bool,
+    ) -> None:
+        self._group = group
+        self._commits_first = commit is CommitOrder.BEFORE_WORK and group is not None
+        self._acks_itself = ack == "auto"
+        self._follow = follow
+        self._buffer: deque[Message] = deque()
+        self._current: Message | None = None
+        self._progress: dict[tuple[str, int], Progress] = {}
+        self._assigned: set[tuple[str, int]] | None = None
+        self._at_end: set[tuple[str, int]] = set()
+        self._closed = False
+        self._pool: ThreadPoolExecutor | None = None
+        self._consumer = Consumer({**config, "enable.partition.eof": not follow})
+        if group is None:
+            self._read_alone(topics, start)
+        else:
+            self._consumer.subscribe(
+                list(topics), on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost
+            )
+
+    # -- partitions --------------------------------------------------------------------------------------------
+
+    def _read_alone(self, topics: Sequence[str], start: Position) -> None:
+        partitions = []
+        for topic in topics:
+            found = self._consumer.list_topics(topic, timeout=METADATA_SECONDS).topics[topic]
+            if found.error is not None or not found.partitions:
+                self._consumer.close()
+                raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{topic}" does not exist')
+            partitions += [TopicPartition(topic, number, _logical(start)) for number in found.partitions]
+        if start.anchor is Anchor.SINCE:
+            partitions = self._consumer.offsets_for_times(partitions, timeout=METADATA_SECONDS)
+        self._assigned = {(entry.topic, entry.partition) for entry in partitions}
+        self._consumer.assign(partitions)
+
+    def _gained(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        gained = {(entry.topic, entry.partition) for entry in partitions}
+        self._assigned = gained | (self._assigned or set())
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """They belong to another member from now on: what was not handed out is its work, and so are late acks."""
+        lost = {(entry.topic, entry.partition) for entry in partitions}
+        self._buffer = deque(entry for entry in self._buffer if (entry.topic, entry.partition) not in lost)
+        for key in lost:
+            self._progress.pop(key, None)
+        self._assigned = (self._assigned or set()) - lost
+        self._at_end -= lost
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    def _fill(self) -> bool:
+        """Look once for messages. False when there is nothing more to come."""
+        first = self._consumer.poll(POLL_SECONDS)
+        if first is None:
+            return not self._finished
+        taken = [first, *self._consumer.consume(PREFETCH, timeout=0)]
+        fresh = [self._message(entry) for entry in taken if self._is_message(entry)]
+        if self._commits_first and fresh:
+            self._commit(fresh)
+        self._buffer.extend(fresh)
+        return bool(fresh) or not self._finished
+
+    @property
+    def _finished(self) -> bool:
+        caught_up = not self._follow and self._assigned is not None and self._at_end >= self._assigned
+        return self._closed or caught_up
+
+    def _is_message(self, entry: KafkaMessage) -> bool:
+        error = entry.error()
+        if error is None:
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._at_end.add((entry.topic() or "", entry.partition() or 0))
+            return False
+        if error.retriable() or error.code() in _PASSING:
+            return False
+        if self._follow and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return False  # it may be created yet
+        raise headrace_error(error)
+
+    def _message(self, entry: KafkaMessage) -> Message:
+        topic, partition, offset = entry.topic() or "", entry.partition() or 0, entry.offset() or 0
+        kind, timestamp_ms = entry.timestamp()
+        return Message(
+            topic,
+            partition,
+            offset,
+            entry.key(),
+            entry.value(),
+            tuple(entry.headers() or ()),  # type: ignore[arg-type]
+            timestamp_ms if kind else None,
+            self._acked,
+        )
+
+    def _commit(self, messages: list[Message]) -> None:
+        ends = {(entry.topic, entry.partition): entry.offset + 1 for entry in messages}
+        offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in ends.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as problem:
+            raise headrace_error(problem.args[0]) from None
+
+    def _hand_out(self) -> Message:
+        message = self._current = self._buffer.popleft()
+        if self._group is not None and not self._commits_first:
+            key = (message.topic, message.partition)
+            self._progress.setdefault(key, Progress()).handed_out(message.offset)
+        return message
+
+    def _finish_current(self) -> None:
+        if self._acks_itself and self._current is not None:
+            self._current.ack()
+        self._current = None
+
+    def _acked(self, topic: str, partition: int, offset: int) -> None:
+        progress = self._progress.get((topic, partition))
+        done = None if progress is None else progress.finished(offset)
+        if done is not None and not self._closed:
+            try:
+                self._consumer.store_offsets(offsets=[TopicPartition(topic, partition, done)])
+            except KafkaException as problem:
+                # The partition was taken away in this very moment; its new owner will do the work again.
+                if problem.args[0].code() != KafkaError._STATE:
+                    raise headrace_error(problem.args[0]) from None
+
+    # -- iteration ---------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        self._finish_current()
+        while not self._closed:
+            if self._buffer:
+                return self._hand_out()
+            if not self._fill():
+                self.close()
+        raise StopIteration
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        self._finish_current()
+        while not self._closed:
+            if self._buffer:
+                return self._hand_out()
+            if not await self._in_thread(self._fill):
+                await self.aclose()
+        raise StopAsyncIteration
+
+    async def _in_thread(self, work: Any) -> Any:
+        """librdkafka blocks. A cancelled wait loses nothing: what the thread finds stays in the buffer."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="headrace-subscription")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Commits what is finished and leaves the group. The message being worked on stays unfinished."""
+        if not self._closed:
+            self._closed = True
+            if self._pool is not None:
+                self._pool.shutdown(wait=True)
+            self._consumer.close()
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Subscription:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _logical(start: Position) -> int:
+    """The offset librdkafka knows this position by; for SINCE it is the time, which is then looked up."""
+    if start.anchor is Anchor.START:
+        return int(OFFSET_BEGINNING)
+    if start.anchor is Anchor.END:
+        return int(OFFSET_END)
+    if start.anchor is Anchor.LAST:
+        return _OFFSET_TAIL_BASE - start.value
+    return start.value
