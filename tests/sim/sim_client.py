@@ -109,7 +109,10 @@ class SimClient:
                 self._connection = None
                 continue
             row = decode_fetch_response(frame, at, 11).topics[0].partitions[0]
-            assert row.error_code == 0, ErrorKind(row.error_code)
+            if row.error_code:
+                assert ErrorKind(row.error_code).info.retriable, ErrorKind(row.error_code)
+                await asyncio.sleep(RETRY_S)
+                continue
             data = bytes(row.records or b"")
             if not data:
                 return found

@@ -13,6 +13,7 @@ from headrace.broker.flusher import Flusher
 from headrace.broker.groups import OFFSETS_TOPIC, Groups
 from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
+from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.replicas import Replicas
@@ -81,6 +82,9 @@ class Broker:
         """Connection ids rise with every connection this broker accepts (R47)."""
         self.newest_connections = NewestConnections()
         self.close_connection: Callable[[int], None] = lambda connection_id: None
+        self.on_disk_failed: Callable[[], None] = lambda: None
+        self.is_stopping = False
+        self._replica_connections: dict[int, int] = {}
         self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
@@ -141,8 +145,9 @@ class Broker:
 
     def _disk_failed(self, problem: OSError) -> None:
         """S7: every log in this directory is out of service until a restart scans it."""
-        for partition in self.partitions.values():
+        for partition in list(self.partitions.values()):
             partition.mark_failed()
+        self.on_disk_failed()
 
     def _suspect(self, broker_id: int) -> None:
         """A peer's process seems gone. Fencing it is a compared transaction, so a wrong guess does no harm (R8)."""
@@ -153,8 +158,30 @@ class Broker:
         if controller is None:
             return
         change = fence_suspect(self.image, broker_id, controller.epoch)
-        if change is not None and (await self.metadata.commit(change)).succeeded:
-            log.warning("broker %d refuses connections: fenced", broker_id)
+        try:
+            if change is not None and (await self.metadata.commit(change)).succeeded:
+                log.warning("broker %d refuses connections: fenced", broker_id)
+        except HeadraceError as problem:
+            log.warning("broker %d refuses connections but can't be fenced: %s", broker_id, problem.detail)
+
+    def replica_connected(self, connection_id: int, replica_id: int) -> None:
+        """A follower fetches over this connection: should it break, we look whether the follower is still there."""
+        self._replica_connections[connection_id] = replica_id
+
+    async def _probe(self, broker_id: int) -> None:
+        """A follower's connection broke. Whoever is really gone refuses a new one; acks=all waits for it until then."""
+        node = self.image.broker(broker_id)
+        if node is None or not node.live or broker_id == self.node_id:
+            return
+        try:
+            registration = node.registration
+            (
+                await PeerConnection.open(registration.host, registration.port, f"broker-{self.node_id}")
+            ).close()
+        except PeerRefused:
+            await self._fence(broker_id)
+        except PeerLost as problem:
+            log.info("broker %d: %s", broker_id, problem.detail)
 
     async def _serves(self, topic: str) -> None:
         await self.replicas.caught_up()
@@ -262,4 +289,7 @@ class Broker:
         return start
 
     def connection_closed(self, connection_id: int) -> None:
-        """A client is gone. Nothing here depends on it yet: members leave by their session."""
+        """A client is gone. Members leave by their session; only for replicas do we look after them."""
+        replica_id = self._replica_connections.pop(connection_id, None)
+        if replica_id is not None and not self.is_stopping:
+            self.runtime.spawn(self._probe(replica_id), f"probe broker {replica_id}")

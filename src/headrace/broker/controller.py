@@ -1,7 +1,8 @@
 """Driver: while this broker is the controller, it brings the partitions in line with how the brokers stand.
 
-It only ever proposes compared transactions (R1): one that was decided from an old image is refused by the
-coordinator, and the next round decides again. So a controller that was paused for an hour is harmless.
+What has to be done is decided anew from the image each time (cluster.controller), and proposed as compared transactions
+(R1): one that was decided from an old image is refused by the coordinator, and the next round decides again. So a
+controller that was paused for an hour is harmless.
 """
 
 from __future__ import annotations
@@ -10,28 +11,41 @@ import asyncio
 import logging
 
 from headrace.broker.metadata import Metadata
-from headrace.cluster.changes import Change, batched
-from headrace.cluster.election import Standing, partition_change, settle
+from headrace.broker.runtime import Runtime
+from headrace.cluster.changes import batched
+from headrace.cluster.controller import DataLoss, rebalance_leaders, reconcile
 from headrace.cluster.image import (
     BrokerDown,
     BrokerRegistered,
     BrokerUp,
     ControllerChanged,
     Delta,
+    PartitionChanged,
     TopicConfigChanged,
     TopicCreated,
 )
-from headrace.cluster.membership import become_controller, loses, unfence
+from headrace.cluster.membership import become_controller
+from headrace.cluster.state import FenceReason
+from headrace.cluster.topics import leftovers
+from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import HeadraceError
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.5
+LOOK_S = 5.0
+"""Nothing may depend on having heard an event, so the controller looks by itself now and then."""
+
+BALANCE_MS = 15_000
+"""R32: leaderships drift back to their preferred replicas a few at a time, not all when a broker returns."""
+
+LEFTOVERS_MS = 60_000
 _REASONS = (BrokerUp, BrokerDown, BrokerRegistered, ControllerChanged, TopicCreated, TopicConfigChanged)
 
 
 class Controller:
-    def __init__(self, metadata: Metadata, broker_id: int) -> None:
+    def __init__(self, runtime: Runtime, metadata: Metadata, broker_id: int) -> None:
+        self._runtime = runtime
         self._metadata = metadata
         self._image = metadata.image
         self._broker_id = broker_id
@@ -39,6 +53,10 @@ class Controller:
         self._wake.set()
         self._lease = 0
         self._broker_epoch = 0
+        self._balance_at_ms = 0
+        self._tidy_at_ms = 0
+        self.losses: list[DataLoss] = []
+        """R27: every unclean election this controller has carried out; also logged and counted."""
         metadata.listeners.append(self._heard)
 
     @property
@@ -52,17 +70,25 @@ class Controller:
         self._wake.set()
 
     def _heard(self, deltas: list[Delta]) -> None:
-        if any(isinstance(delta, _REASONS) for delta in deltas):
-            self._wake.set()
+        for delta in deltas:
+            if isinstance(delta, _REASONS) or (
+                isinstance(delta, PartitionChanged) and _needs_controller(delta)
+            ):
+                self._wake.set()
+                return
 
     async def run(self) -> None:
         while True:
-            await self._wake.wait()
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
             self._wake.clear()
             try:
                 await self._round()
-            except HeadraceError as problem:
-                log.warning("controller: %s", problem.detail)
+            except (HeadraceError, CoordinatorError) as problem:
+                log.warning("controller: %s", problem)
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()
 
@@ -70,46 +96,58 @@ class Controller:
         if self._image.controller is None and self._lease:
             change = become_controller(self._image, self._broker_id, self._broker_epoch, self._lease)
             if change is not None:
-                await self._metadata.commit(change)
-        controller = self._image.controller
-        if controller is None or controller.broker_id != self._broker_id:
+                taken = await self._metadata.commit(change)
+                if taken.succeeded:
+                    log.info("broker %d is the controller", self._broker_id)
+                    self._balance_at_ms = self._runtime.clock.now_ms() + BALANCE_MS
+        if not self.is_active or self._image.controller is None:
             return
-        epoch = controller.epoch
-        settled = await self._metadata.commit_all(batched(self._settlements(epoch)))
-        let_in = [
-            change
-            for node in self._image.brokers
-            if (change := unfence(self._image, node, epoch)) is not None
-        ]
-        if not await self._metadata.commit_all(let_in) or not settled or let_in:
-            # Something moved under us, or a broker came in that can lead now: decide again from what is true now.
+        epoch = self._image.controller.epoch
+        if self._somebody_waits_to_be_let_in():
+            # R2, R4: whether somebody still counts on its earlier life is decided from a fresh, linearizable look.
+            await self._metadata.load()
+        decisions = reconcile(self._image, epoch)
+        if decisions.changes:
+            done = await self._metadata.commit_all(decisions.changes)
+            if done:
+                self._report(decisions.losses)
+            # Something moved under us, or one change made the next possible: decide again from what is true now.
             self._wake.set()
+            return
+        await self._now_and_then(epoch)
 
-    def _settlements(self, controller_epoch: int) -> list[Change]:
-        image = self._image
-        live = {node.id for node in image.live_brokers()}
-        found: list[Change] = []
-        for topic in image.topics.values():
-            lost = {
-                node.id
-                for node in image.brokers.values()
-                if node.fence and loses(topic.config, node.fence.loss)
-            }
-            standing = Standing(live, lost)
-            for number, partition in enumerate(topic.partitions):
-                if partition is None:
-                    continue
-                elected = settle(
-                    partition,
-                    standing,
-                    topic.config.min_insync_replicas,
-                    allow_unclean=topic.config.unclean_leader_election_enable,
-                )
-                if elected.unclean:
-                    log.critical(
-                        "%s-%d: unclean election; acknowledged records may be lost (R27)", topic.name, number
-                    )
-                if elected.state != partition:
-                    why = f"leader {elected.state.leader}, ISR {list(elected.state.isr)}"
-                    found.append(partition_change(image, topic, number, elected.state, controller_epoch, why))
-        return found
+    def _somebody_waits_to_be_let_in(self) -> bool:
+        return any(
+            broker.fence is not None and broker.fence.reason is FenceReason.STARTING
+            for broker in self._image.brokers.values()
+        )
+
+    def _report(self, losses: list[DataLoss]) -> None:
+        for loss in losses:
+            self.losses.append(loss)
+            log.critical(
+                "%s-%d: unclean election, broker %d leads instead of %d; acknowledged records may be lost (R27)",
+                loss.topic,
+                loss.partition,
+                loss.new_leader,
+                loss.old_leader,
+            )
+
+    async def _now_and_then(self, epoch: int) -> None:
+        """What is better done slowly: leaderships back to where they belong, and leftovers away."""
+        now_ms = self._runtime.clock.now_ms()
+        if now_ms >= self._balance_at_ms:
+            self._balance_at_ms = now_ms + BALANCE_MS
+            moves = rebalance_leaders(self._image, epoch)
+            if moves:
+                log.info("%d leaderships go back to their preferred replicas", len(moves))
+                await self._metadata.commit_all(batched(moves))
+        if now_ms >= self._tidy_at_ms:
+            self._tidy_at_ms = now_ms + LEFTOVERS_MS
+            wall_ms = self._runtime.clock.wall_ms()
+            await self._metadata.commit_all(leftovers(self._image, wall_ms=wall_ms, controller_epoch=epoch))
+
+
+def _needs_controller(delta: PartitionChanged) -> bool:
+    """A move that may be complete now, or a partition that somebody left without a leader."""
+    return delta.new.reassigning or delta.new.leader < 0

@@ -61,7 +61,9 @@ def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
     partition = target.partition
     assert partition is not None
     wanted = target.wanted
-    refusal = partition.fetch_refusal(wanted.leader_epoch, from_follower=bool(reader.rack))
+    refusal = partition.fetch_refusal(
+        wanted.leader_epoch, from_follower=bool(reader.rack), is_replica=reader.is_replica
+    )
     if refusal is not ErrorKind.NONE:
         return Got(refusal)
     log, high_watermark, stable = partition.log, partition.high_watermark, partition.last_stable_offset

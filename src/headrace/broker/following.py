@@ -58,15 +58,25 @@ class Following:
         self._go_offline = go_offline
         self._records = memoryview(b"")
         self._sync_done: asyncio.Future[None] | None = None
-        self._machine = Follower(
-            partition_log.epochs,
-            end_offset=partition_log.end_offset,
-            durable_end=partition_log.durable_end,
-            last_epoch=_last_epoch(partition_log),
-            high_watermark=partition_log.checkpointed.high_watermark,
-            log_start_offset=partition_log.start_offset,
+        self._machine = self._from_log(partition_log.checkpointed.high_watermark, waits_for_sync)
+
+    def _from_log(self, high_watermark: int, waits_for_sync: bool) -> Follower:
+        return Follower(
+            self._log.epochs,
+            end_offset=self._log.end_offset,
+            durable_end=self._log.durable_end,
+            last_epoch=_last_epoch(self._log),
+            high_watermark=high_watermark,
+            log_start_offset=self._log.start_offset,
             waits_for_sync=waits_for_sync,
         )
+
+    def led_until_now(self, high_watermark: int) -> None:
+        """The log has grown while we led: go on from where it is, and from what we know to be committed (R20, R24)."""
+        before = self._machine
+        if not before.offline:
+            self._machine = self._from_log(high_watermark, before.waits_for_sync)
+            self._machine.leader_epoch = before.leader_epoch
 
     @property
     def leader(self) -> int:

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 REREAD_S = 30.0
 CATCH_UP_S = 10.0
+WATCH_PATIENCE_S = 1.0
 _TARGETS = {"mod": Target.MOD_REVISION, "create": Target.CREATE_REVISION, "value": Target.VALUE}
 
 Listener = Callable[[list[Delta]], None]
@@ -101,7 +102,10 @@ class Metadata:
     async def commit(
         self, change: Change, writer: ResolvingWriter | None = None, *, wait: bool = True
     ) -> TxnResult:
-        """One transaction; on success the image has it when this returns. Raises when the coordinator is away."""
+        """One transaction; when this returns the image has it, or, when it was refused, what made it so.
+
+        Raises when the coordinator is away.
+        """
         compares = [Compare(entry.key, _TARGETS[entry.target], entry.expected) for entry in change.compares]
         try:
             result = await (writer or self._writer).txn(compares, _operations(change.ops))
@@ -109,9 +113,24 @@ class Metadata:
             raise HeadraceError(
                 ErrorKind.BROKER_NOT_AVAILABLE, f"the coordinator does not answer: {problem}"
             ) from problem
-        if result.succeeded and wait:
-            await self.wait_until(lambda: self.revision >= result.revision)
+        if wait:
+            await self._see(result)
         return result
+
+    async def _see(self, result: TxnResult) -> None:
+        """The watch is a hint (R3): when it does not bring the news soon, or we decided from old news, look."""
+        try:
+            if result.succeeded:
+                await self.wait_until(lambda: self.revision >= result.revision, WATCH_PATIENCE_S)
+                return
+        except HeadraceError:
+            log.info("the watch is late; reading instead")
+        try:
+            await self.load()
+        except CoordinatorError as problem:
+            raise HeadraceError(
+                ErrorKind.BROKER_NOT_AVAILABLE, f"the coordinator does not answer: {problem}"
+            ) from problem
 
     async def commit_all(self, transactions: Iterable[Change]) -> bool:
         """In order; stops at the first refusal, because what follows was decided from the same image."""

@@ -61,8 +61,13 @@ class Partition:
         runtime: Runtime,
         flusher: Flusher,
         delegate: Callable[[Partition, LeaderEffect], None],
+        lease_held: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`delegate` takes the leader's wishes that reach beyond this replica: ISR changes, stepping down."""
+        """`delegate` takes the leader's wishes that reach beyond this replica: ISR changes, stepping down.
+
+        `lease_held` is asked each time somebody wants to trust our word alone (R7): a process that was stopped for a
+        while must not answer even one request from the past.
+        """
         self.tp = tp
         self.topic_id = topic_id
         self.log = partition_log
@@ -77,6 +82,9 @@ class Partition:
         self._runtime = runtime
         self._flusher = flusher
         self._delegate = delegate
+        self._lease_held = lease_held
+        self.on_failed: Callable[[Partition], None] = lambda partition: None
+        """The replica can't be used any more; whoever holds a good copy should lead (S7, S22, S26)."""
         self._leader: Leader | None = None
         self.replica_waiters: dict[FetchWaiter, None] = {}
         """Followers that wait for the next append; consumers wait for the high watermark."""
@@ -134,7 +142,9 @@ class Partition:
 
     def resign(self, kind: ErrorKind = ErrorKind.NOT_LEADER_OR_FOLLOWER) -> None:
         """R18: an append that was not committed while we led is never acknowledged by us."""
-        self._leader = None
+        if self._leader is not None:
+            self._leader = None
+            self.following.led_until_now(self.high_watermark)
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(HeadraceError(kind))
         self._ready = None
@@ -144,8 +154,10 @@ class Partition:
 
     def mark_failed(self) -> None:
         """S7: the disk under this replica can't be trusted; nothing more is acknowledged from it."""
-        self.failed = True
-        self.resign(ErrorKind.KAFKA_STORAGE_ERROR)
+        if not self.failed:
+            self.failed = True
+            self.resign(ErrorKind.KAFKA_STORAGE_ERROR)
+            self.on_failed(self)
 
     async def wait_leader_ready(self) -> None:
         """Until the high watermark has reached the start of our own epoch (R19, R21)."""
@@ -165,7 +177,9 @@ class Partition:
         leader = self._leader
         if leader is None:
             return ErrorKind.KAFKA_STORAGE_ERROR if self.failed else ErrorKind.NOT_LEADER_OR_FOLLOWER
-        return leader.acks_all_refusal() if acks == -1 else leader.acks_some_refusal()
+        if acks == -1:
+            return leader.acks_all_refusal()
+        return leader.acks_some_refusal() if self._lease_held() else ErrorKind.NOT_LEADER_OR_FOLLOWER
 
     def append(
         self, batch: memoryview, header: BatchHeader, *, urgent: bool, ticket: int = 0
@@ -300,12 +314,16 @@ class Partition:
             else ErrorKind.UNKNOWN_LEADER_EPOCH
         )
 
-    def fetch_refusal(self, client_epoch: int, *, from_follower: bool) -> ErrorKind:
-        """Why nothing can be read here. A consumer that asked for a near replica may read from a follower (KIP-392)."""
+    def fetch_refusal(self, client_epoch: int, *, from_follower: bool, is_replica: bool = False) -> ErrorKind:
+        """Why nothing can be read here. A consumer that asked for a near replica may read from a follower (KIP-392).
+
+        Replicas go on without our lease: what they fetch counts by epochs alone, and acks=all needs them (R7, R36).
+        """
         leader = self._leader
         if leader is not None:
-            refusal = leader.read_refusal()
-            return self.epoch_refusal(client_epoch) if refusal is None else refusal
+            if not is_replica and (leader.read_refusal() is not None or not self._lease_held()):
+                return ErrorKind.NOT_LEADER_OR_FOLLOWER
+            return self.epoch_refusal(client_epoch)
         if (
             from_follower
             and not self.failed
@@ -316,12 +334,14 @@ class Partition:
         return self.epoch_refusal(client_epoch)
 
     def reader_refusal(self, client_epoch: int) -> ErrorKind:
-        """R19: until the high watermark has reached our own epoch, the end of the log is not known."""
+        """R7, R19: until the high watermark has reached our own epoch, the end of the log is not known."""
         error = self.epoch_refusal(client_epoch)
         leader = self._leader
-        if error is ErrorKind.NONE and leader is not None and self.high_watermark < leader.epoch_start_offset:
-            return ErrorKind.OFFSET_NOT_AVAILABLE
-        return error
+        if error is not ErrorKind.NONE or leader is None:
+            return error
+        if not self._lease_held():
+            return ErrorKind.NOT_LEADER_OR_FOLLOWER
+        return leader.latest_offset_refusal() or ErrorKind.NONE
 
     def read(self, offset: int, max_bytes: int, upto: int) -> Buffer | Rejected:
         try:

@@ -18,6 +18,8 @@ from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.configs import TopicConfig
+from headrace.cluster.controller import Standings
+from headrace.cluster.election import hand_over
 from headrace.cluster.image import (
     BrokerDown,
     BrokerUp,
@@ -28,6 +30,7 @@ from headrace.cluster.image import (
     TopicDeleted,
 )
 from headrace.cluster.state import NO_LEADER, PartitionState
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.ports import FileSystem
 from headrace.log.config import LogConfig
@@ -100,7 +103,9 @@ class Replicas:
         self.offline: dict[TopicPartition, str] = {}
         """Replicas that can't be opened, and why."""
         self._runtime = runtime
+        self._metadata = metadata
         self._image = metadata.image
+        self.lease_held: Callable[[], bool] = lambda: True
         self._isr = IsrWriter(runtime, metadata)
         self.replicator = replicator
         self._flusher = flusher
@@ -165,10 +170,16 @@ class Replicas:
             await self._drop(partition, topic.name)
             partition = None
         if not mine:
+            # R35: should it come back, it starts empty. The metadata says in so many words that it is not ours.
+            fs, directory = self._place(topic, number)
+            if fs.exists(directory):
+                await self._runtime.run_blocking(lambda: _remove(fs, directory))
             return
         if partition is None:
             partition = await self._open(topic, number)
             if partition is None:
+                if state.leader == self._image.broker_id:
+                    self._hand_over(topic.name, number)
                 return
         await self._lead_or_follow(partition, topic, number, state)
 
@@ -176,6 +187,10 @@ class Replicas:
         self, partition: Partition, topic: Topic, number: int, state: PartitionState
     ) -> None:
         me = self._image.broker_id
+        if partition.failed:
+            if state.leader == me:
+                self._hand_over(topic.name, number)
+            return
         if not self._image.leads_in_this_life(topic, number, me, self.broker_epoch):
             if partition.is_leader:
                 self._resign(partition)
@@ -195,7 +210,11 @@ class Replicas:
         partition.follow(NO_LEADER, state.leader_epoch)
         # R10: the epoch and where it begins are on disk before we append in it; nobody appends before we lead.
         await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
-        if topic.partitions[number] is not state:
+        if (
+            topic.partitions[number] is not state
+            or partition.failed
+            or not self._image.leads_in_this_life(topic, number, me, self.broker_epoch)
+        ):
             return
         partition.become_leader(self._new_leader(partition, topic, number, state))
         for node in self._image.brokers.values():
@@ -219,7 +238,8 @@ class Replicas:
             rack=None if node is None else node.rack,
             waits_for_sync=config.flush == "commit",
         )
-        start = min(opened.checkpointed.high_watermark, opened.durable_end)
+        known = max(opened.checkpointed.high_watermark, partition.high_watermark)
+        start = min(known, opened.durable_end)
         return Leader(
             leadership,
             opened.epochs,
@@ -265,6 +285,30 @@ class Replicas:
         for callback in self.on_resign:
             callback(partition)
 
+    def _failed(self, partition: Partition) -> None:
+        """This replica is out of service until a restart. Nobody may wait for us to lead it."""
+        self.offline[partition.tp] = "the replica failed; see the log"
+        self.replicator.forget(partition)
+        for callback in self.on_resign:
+            callback(partition)
+        self._hand_over(*partition.tp)
+
+    def _hand_over(self, topic_name: str, number: int) -> None:
+        self._runtime.spawn(self._give_away(topic_name, number), f"hand over {topic_name}-{number}")
+
+    async def _give_away(self, topic_name: str, number: int) -> None:
+        topic = self._image.topic(topic_name)
+        if topic is None:
+            return
+        standing = Standings(self._image).of(topic.config)
+        change = hand_over(self._image, topic, number, self._image.broker_id, standing)
+        if change is None:
+            return
+        try:
+            await self._metadata.commit(change)
+        except HeadraceError as problem:
+            log.warning("%s-%d can't be handed over yet: %s", topic_name, number, problem.detail)
+
     def _configure(self, topic: Topic, number: int) -> None:
         partition = self.partitions.get((topic.name, number))
         if partition is not None:
@@ -282,15 +326,19 @@ class Replicas:
         fs = self._memory if self._ephemeral or topic.config.is_memory else self._runtime.fs
         return fs, f"{self._log_dir}/{directory_name(topic.name, topic.id)}"
 
+    def _place(self, topic: Topic, number: int) -> tuple[FileSystem, str]:
+        fs, directory = self._home(topic)
+        return fs, f"{directory}/{number}"
+
     async def _open(self, topic: Topic, number: int) -> Partition | None:
         tp = TopicPartition(topic.name, number)
-        fs, directory = self._home(topic)
+        fs, directory = self._place(topic, number)
         wall_ms = self._runtime.clock.wall_ms()
         try:
             opened, report = await self._runtime.run_blocking(
                 lambda: PartitionLog.open(
                     fs,
-                    f"{directory}/{number}",
+                    directory,
                     log_config(topic.config),
                     topic_id=topic.id,
                     wall_ms=wall_ms,
@@ -312,8 +360,17 @@ class Replicas:
         elif not report.clean:
             log.info("%s: %s", tp, report)
         partition = Partition(
-            tp, topic.id, opened, topic.config, fs, self._runtime, self._flusher, self._delegated
+            tp,
+            topic.id,
+            opened,
+            topic.config,
+            fs,
+            self._runtime,
+            self._flusher,
+            self._delegated,
+            lambda: self.lease_held(),
         )
+        partition.on_failed = self._failed
         self.partitions[tp] = partition
         return partition
 

@@ -195,6 +195,37 @@ def isr_change(
     return Change(tuple(compares), (put,), f"ISR of {topic_id.hex()}/{number} becomes {list(new.isr)}")
 
 
+def hand_over(
+    image: ClusterImage, topic: Topic, number: int, leader: int, standing: Standing
+) -> Change | None:
+    """A leader whose replica is damaged gives the partition to another in-sync one and leaves the ISR (S7, S22, S26).
+
+    None when nobody else is in sync: then it is better to wait for a repair than to lose what only it has.
+    """
+    partition, broker = topic.partitions[number], image.broker(leader)
+    if partition is None or broker is None or partition.leader != leader:
+        return None
+    others = [member for member in partition.isr if member != leader and member in standing.live]
+    if not others:
+        return None
+    state = settle(
+        partition, Standing(frozenset(others), standing.lost), topic.config.min_insync_replicas
+    ).state
+    heir = image.broker(state.leader)
+    assert heir is not None
+    key = keys.partition(topic.id, number)
+    return Change(
+        compares=(
+            Compare(key, "mod", image.mod_revision(key)),
+            Compare(keys.broker(leader), "mod", broker.epoch),
+            Compare(keys.broker(heir.id), "mod", heir.epoch),
+            absent(keys.fence(heir.id)),
+        ),
+        ops=(Put(key, encode(state)),),
+        why=f"{topic.name}-{number}: broker {leader} can't use its replica and hands over to {heir.id}",
+    )
+
+
 # -- the controller writes --------------------------------------------------------------------------------------------
 
 

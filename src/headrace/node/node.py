@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 LEASE_MS = 6_000
 READY_S = 60.0
 STALLED_DISK_MS = 10_000
+ANNOUNCE_S = 5.0
+HAND_OVER_S = 10.0
 
 
 class Node:
@@ -77,7 +79,6 @@ class Node:
         _, self.http_port = await self.http.start(settings.host, settings.http_port)
         await self._join(previous)
         await self._become_ready()
-        await self.kafka.serve()
         self.ready = True
 
     async def _open_coordinator(self) -> Coordinator:
@@ -178,7 +179,9 @@ class Node:
             durable=settings.flush == "commit",
             making_progress=self._disk_moves,
         )
-        self.controller = Controller(self.metadata, settings.node_id)
+        self.controller = Controller(self.runtime, self.metadata, settings.node_id)
+        self.broker.replicas.lease_held = self.membership.lease_held
+        self.broker.on_disk_failed = self._disk_failed
         self.membership.on_registering.append(self._registering)
         self.membership.on_registered.append(self._registered)
         self.metadata.start()
@@ -203,7 +206,13 @@ class Node:
         self.broker.replicator.broker_epoch = broker_epoch
         self.controller.registered(broker_epoch, lease)
 
+    def _disk_failed(self) -> None:
+        """S7: others must lead from now on. The lease is no longer renewed, and we say so before it ends."""
+        self.runtime.spawn(self._announce_stop(), "give up leaderships")
+
     def _disk_moves(self) -> bool:
+        if self.broker.flusher.failure is not None:
+            return False
         started_ms = self.broker.flusher.sync_started_ms
         return started_ms is None or self.runtime.clock.now_ms() - started_ms < STALLED_DISK_MS
 
@@ -226,6 +235,8 @@ class Node:
         spawn(housekeeping.watch_the_clock(), "watch the clock")
         spawn(housekeeping.run(), "housekeeping")
         await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
+        # At once: we may be elected from now on, and a leader that refuses connections is taken for dead.
+        await self.kafka.serve()
         await self.metadata.wait_until(self._led, READY_S)
         await self.broker.replicas.caught_up()
 
@@ -243,15 +254,10 @@ class Node:
     async def stop(self) -> None:
         """Clean: no new requests, leaderships handed over, everything synced, and a marker that says so (R33)."""
         self.ready = False
+        self.broker.is_stopping = True
+        await self._hand_over_leaderships()
         await self.kafka.close()
         await self.http.stop(grace_ms=500)
-        try:
-            change = announce_stop(self.metadata.image, self.settings.node_id)
-            if change is not None:
-                async with asyncio.timeout(5):
-                    await self.metadata.commit(change)
-        except (HeadraceError, TimeoutError) as problem:
-            log.warning("could not announce the stop: %s", problem)
         for task in self._background:
             task.cancel()
         await self.broker.flusher.flush_now()
@@ -261,6 +267,32 @@ class Node:
         if clean and not self.settings.ephemeral:
             self._directory.mark_clean(self.membership.broker_epoch)
         await self._coordinator.close()
+
+    async def _hand_over_leaderships(self) -> None:
+        """R33: while we still serve, the controller gives our partitions to others; clients hardly notice."""
+        if not await self._announce_stop():
+            return
+        image, me = self.metadata.image, self.settings.node_id
+        if not any(node.id != me for node in image.live_brokers()):
+            return
+        try:
+            await self.metadata.wait_until(
+                lambda: all(state.leader != me for _, _, state in image.all_partitions()), HAND_OVER_S
+            )
+            await self.broker.replicas.caught_up()
+        except HeadraceError:
+            log.warning("stopping although this broker still leads partitions: nobody took them in time")
+
+    async def _announce_stop(self) -> bool:
+        change = announce_stop(self.metadata.image, self.settings.node_id)
+        if change is None:
+            return False
+        try:
+            async with asyncio.timeout(ANNOUNCE_S):
+                return (await self.metadata.commit(change)).succeeded
+        except (HeadraceError, TimeoutError) as problem:
+            log.warning("could not announce the stop: %s", problem)
+            return False
 
 
 def static_configs(settings: Settings) -> dict[str, str]:

@@ -52,6 +52,8 @@ def handle_frame(
         _send(slot, header, FetchResponse([], opened.kafka_code, 0))
         return False
     reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id)
+    if reader.is_replica:
+        broker.replica_connected(connection.id, reader.replica_id)
     targets = [_target(broker, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
     asked = FetchRequest(
         targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
