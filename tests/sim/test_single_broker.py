@@ -28,7 +28,14 @@ def run_with_crashes(
     world: dict[str, MemoryCoordinator] = {}
 
     async def broker(node: SimNode, runtime: SimRuntime) -> None:
-        settings = Settings(host=node.address, data_dir="/data", node_id=1, flush=flush)  # type: ignore[arg-type]
+        # What the kernel was left with can have holes: only --repair starts on that (S4).
+        settings = Settings(
+            host=node.address,
+            data_dir="/data",
+            node_id=1,
+            flush=flush,
+            repair=flush == "os",  # type: ignore[arg-type]
+        )
         service = Node(settings, runtime, world["coordinator"])
         await service.start()
         node.service = service

@@ -13,6 +13,7 @@ from headrace.broker.flusher import Flusher
 from headrace.broker.groups import OFFSETS_TOPIC, Groups
 from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
+from headrace.broker.partition_admin import PartitionAdmin
 from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
@@ -76,6 +77,7 @@ class Broker:
         )
         self.partitions = self.replicas.partitions
         self.topics = TopicAdmin(runtime, metadata, self._serves)
+        self.partition_admin = PartitionAdmin(metadata)
         self.peers = Peers(self.image)
         self.groups = Groups(runtime, options.groups, lambda: self._partition_count(OFFSETS_TOPIC))
         self.newest_connection_id = 0

@@ -1,0 +1,98 @@
+"""Driver: elections and moves that an administrator asks for. Any broker may carry them out: each is a compared
+transaction that names the controller's epoch (R1), and the controller takes a move from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headrace.broker.metadata import Metadata
+from headrace.cluster.changes import Change
+from headrace.cluster.controller import Standings, elect
+from headrace.cluster.election import ElectionType
+from headrace.cluster.image import Topic
+from headrace.cluster.reassignment import start, stop
+from headrace.cluster.state import PartitionState
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import Rejected
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+
+
+class Ongoing(NamedTuple):
+    topic: str
+    partition: int
+    state: PartitionState
+
+
+class PartitionAdmin:
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._image = metadata.image
+
+    async def elect(self, topic: str, number: int, election: ElectionType) -> None:
+        """ElectLeaders for one partition. Raises with the refusal; ELECTION_NOT_NEEDED is one."""
+
+        def decide(found: Topic, epoch: int) -> Change | Rejected:
+            decided = elect(self._image, found, number, election, epoch)
+            if isinstance(decided, Rejected):
+                return decided
+            change, loss = decided
+            if loss is not None:
+                log.critical(
+                    "%s-%d: unclean election of broker %d on request; acknowledged records may be lost (R27)",
+                    topic,
+                    number,
+                    loss.new_leader,
+                )
+            return change
+
+        await self._decide(topic, number, decide)
+
+    async def move(self, topic: str, number: int, target: Sequence[int]) -> None:
+        """Start moving a partition to `target`; it is done when the controller has shrunk it (R35)."""
+        await self._decide(
+            topic,
+            number,
+            lambda found, epoch: start(
+                self._image, found, number, target, epoch, Standings(self._image).of(found.config)
+            ),
+        )
+
+    async def cancel_move(self, topic: str, number: int) -> None:
+        await self._decide(
+            topic,
+            number,
+            lambda found, epoch: stop(
+                self._image, found, number, epoch, Standings(self._image).of(found.config)
+            ),
+        )
+
+    def moves(self) -> list[Ongoing]:
+        return [
+            Ongoing(topic.name, number, state)
+            for topic, number, state in self._image.all_partitions()
+            if state.reassigning
+        ]
+
+    async def _decide(
+        self, topic: str, number: int, decide: Callable[[Topic, int], Change | Rejected]
+    ) -> None:
+        for _ in range(ATTEMPTS):
+            found, controller = self._image.topic(topic), self._image.controller
+            if found is None or not 0 <= number < len(found.partitions):
+                raise HeadraceError(
+                    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{number}"
+                )
+            if controller is None:
+                raise HeadraceError(ErrorKind.NOT_CONTROLLER, "the cluster has no controller right now")
+            change = decide(found, controller.epoch)
+            if isinstance(change, Rejected):
+                raise HeadraceError(change.kind, change.detail)
+            if (await self._metadata.commit(change)).succeeded:
+                return
+        raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same partition; try again")

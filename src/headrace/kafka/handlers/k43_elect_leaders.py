@@ -1,0 +1,51 @@
+"""Door: ElectLeaders (43). v0: preferred only. v1: unclean (KIP-460). No topics named: every partition that needs it."""
+
+from __future__ import annotations
+
+from headrace.cluster.election import ElectionType
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.call import Call
+from headrace.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+KEY = 43
+VERSIONS = (0, 2)
+
+
+async def handle(call: Call) -> ElectLeadersResponse:
+    request: ElectLeadersRequest = call.request
+    try:
+        election = ElectionType(request.election_type)
+    except ValueError:
+        return ElectLeadersResponse(error_code=ErrorKind.INVALID_REQUEST)
+    results = []
+    for topic, numbers, named in _asked(call, request):
+        rows = []
+        for number in numbers:
+            row = await _elect(call, topic, number, election)
+            # Who asks for everything wants to hear only of what was, or could not be, done.
+            if named or row.error_code != ErrorKind.ELECTION_NOT_NEEDED:
+                rows.append(row)
+        if rows:
+            results.append(ReplicaElectionResult(topic, rows))
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def _asked(call: Call, request: ElectLeadersRequest) -> list[tuple[str, list[int], bool]]:
+    if request.topic_partitions is not None:
+        return [(entry.topic, entry.partitions, True) for entry in request.topic_partitions]
+    return [
+        (topic.name, list(range(len(topic.partitions))), False) for topic in call.broker.image.topics.values()
+    ]
+
+
+async def _elect(call: Call, topic: str, number: int, election: ElectionType) -> PartitionResult:
+    try:
+        await call.broker.partition_admin.elect(topic, number, election)
+    except HeadraceError as problem:
+        return PartitionResult(number, problem.kind.kafka_code, problem.detail)
+    return PartitionResult(number, ErrorKind.NONE, None)

@@ -1,0 +1,43 @@
+"""Door: AlterPartitionReassignments (45, KIP-455): start, redirect or (replicas = null) cancel moves of partitions.
+
+The answer says that a move has begun; ListPartitionReassignments says when it is over. Not served: v1.
+"""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.call import Call
+from headrace.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+KEY = 45
+VERSIONS = (0, 0)
+
+
+async def handle(call: Call) -> AlterPartitionReassignmentsResponse:
+    request: AlterPartitionReassignmentsRequest = call.request
+    return AlterPartitionReassignmentsResponse(
+        responses=[
+            ReassignableTopicResponse(
+                topic.name, [await _alter(call, topic.name, entry) for entry in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _alter(call: Call, topic: str, entry: ReassignablePartition) -> ReassignablePartitionResponse:
+    number, admin = entry.partition_index, call.broker.partition_admin
+    try:
+        if entry.replicas is None:
+            await admin.cancel_move(topic, number)
+        else:
+            await admin.move(topic, number, tuple(entry.replicas))
+    except HeadraceError as problem:
+        return ReassignablePartitionResponse(number, problem.kind.kafka_code, problem.detail)
+    return ReassignablePartitionResponse(number, ErrorKind.NONE, None)
