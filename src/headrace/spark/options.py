@@ -1,0 +1,290 @@
+"""Codec: the options of the source and the sink, named as people know them from Spark's Kafka source.
+
+Names are case-insensitive as everywhere in Spark (trap 7: keep Spark's own mapping). A wrong value is refused with what
+would be right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from headrace.core.ids import TopicPartition
+from headrace.core.limits import MIB
+from headrace.spark.connection import Access
+from headrace.spark.plan import BATCH_RECORDS_PER_TASK
+from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
+_COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+class OptionError(ValueError):
+    """An option is missing or says something impossible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where to start or end: one answer for all partitions, and exceptions to it."""
+
+    everywhere: int | None
+    """An offset word (EARLIEST, LATEST) or, by time, milliseconds. None: only those in `given`."""
+    given: tuple[tuple[TopicPartition, int], ...] = ()
+    by_time: bool = False
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether asking again later gives the same: then nothing has to be remembered (trap 4)."""
+        words = [self.everywhere, *(offset for _, offset in self.given)]
+        return not self.by_time and LATEST not in words
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    access: Access
+    subscribe: tuple[str, ...] = ()
+    pattern: str | None = None
+    assign: tuple[TopicPartition, ...] = ()
+    starting: Positions = Positions(EARLIEST)
+    ending: Positions = Positions(LATEST)
+    group: str | None = None
+    max_records_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    key_format: str = "binary"
+    value_format: str = "binary"
+    value_schema: str | None = None
+    isolation: int = READ_COMMITTED
+    raw: bool = False
+    min_partitions: int = 0
+    max_records_per_partition: int = BATCH_RECORDS_PER_TASK
+    push_filters: bool = False
+    direct_read: bool = False
+    direct_read_paths: tuple[str, ...] = ()
+    header_filter: tuple[str, str] | None = None
+    fetch_bytes: int = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    access: Access
+    topic: str | None = None
+    exactly_once: bool = False
+    sink_id: str | None = None
+    """Stands for the query in exactly-once; the query's own id when not given."""
+    batch_id: int = 0
+    compression: int = 0
+    max_batch_bytes: int = MIB
+    transaction_timeout_ms: int = 300_000
+    max_records_per_second: int | None = None
+
+
+class _Reader:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def text(self, *names: str) -> str | None:
+        for name in names:
+            value = self._options.get(name)
+            if value is not None:
+                return str(value).strip()
+        return None
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in _TRUE + _FALSE:
+            raise OptionError(f'{name}="{text}" is not true or false')
+        return text.lower() in _TRUE
+
+    def count(self, *names: str) -> int | None:
+        text = self.text(*names)
+        if text is None:
+            return None
+        if not text.replace("_", "").isdecimal() or int(text) < 1:
+            raise OptionError(f'{names[0]}="{text}" is not a whole number above 0')
+        return int(text)
+
+    def choice(self, default: str, choices: tuple[str, ...], *names: str) -> str:
+        text = (self.text(*names) or default).lower()
+        if text not in choices:
+            raise OptionError(f'{names[0]}="{text}" is not one of {", ".join(choices)}')
+        return text
+
+    def json(self, name: str) -> Any:
+        text = self.text(name) or ""
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as problem:
+            raise OptionError(f"{name} is not JSON: {problem}") from None
+
+
+def access_from(options: Mapping[str, str]) -> Access:
+    reader = _Reader(options)
+    bootstrap = reader.text("bootstrap", "kafka.bootstrap.servers", "bootstrap.servers")
+    if not bootstrap:
+        raise OptionError('the option "bootstrap" is missing: the address of a broker, as in localhost:9092')
+    protocol = (reader.text("kafka.security.protocol") or "PLAINTEXT").upper()
+    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise OptionError(f'kafka.security.protocol="{protocol}" is not known')
+    user = reader.text("kafka.sasl.username")
+    if protocol.startswith("SASL"):
+        mechanism = (reader.text("kafka.sasl.mechanism", "kafka.sasl.mechanisms") or "PLAIN").upper()
+        if mechanism != "PLAIN" or user is None:
+            raise OptionError(
+                "SASL needs kafka.sasl.mechanism=PLAIN, kafka.sasl.username and kafka.sasl.password"
+            )
+    timeout_ms = reader.count("kafka.request.timeout.ms", "requestTimeoutMs") or 30_000
+    return Access(
+        bootstrap=bootstrap,
+        client_id=reader.text("kafka.client.id") or "headrace-spark",
+        request_seconds=timeout_ms / 1000,
+        tls=protocol.endswith("SSL"),
+        tls_ca=reader.text("kafka.ssl.ca.location"),
+        sasl_user=user if protocol.startswith("SASL") else None,
+        sasl_password=reader.text("kafka.sasl.password"),
+    )
+
+
+def source_options(options: Mapping[str, str], *, push_filters: bool = False) -> SourceOptions:
+    reader = _Reader(options)
+    names = reader.text("subscribe", "topic")
+    pattern = reader.text("subscribePattern")
+    assigned = _assigned(reader) if reader.text("assign") else ()
+    if sum((bool(names), bool(pattern), bool(assigned))) != 1:
+        raise OptionError('say what to read with one of "subscribe", "subscribePattern" and "assign"')
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as problem:
+            raise OptionError(f"subscribePattern is not a regular expression: {problem}") from None
+    formats = ("binary", "string", "json", "avro")
+    value_format = reader.choice("binary", formats, "valueFormat")
+    value_schema = reader.text("valueSchema", "avroSchema")
+    if value_format == "avro" and value_schema is None:
+        raise OptionError("valueFormat=avro needs the Avro schema (JSON) in the option valueSchema")
+    isolation = reader.choice(
+        "read_committed", ("read_committed", "read_uncommitted"), "isolation", "kafka.isolation.level"
+    )
+    direct = reader.text("directRead") or "false"
+    return SourceOptions(
+        access=access_from(options),
+        subscribe=tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+        if names
+        else (),
+        pattern=pattern,
+        assign=assigned,
+        starting=_positions(reader, "starting", EARLIEST),
+        ending=_positions(reader, "ending", LATEST),
+        group=reader.text("groupId", "kafka.group.id"),
+        max_records_per_trigger=reader.count("maxRecordsPerTrigger", "maxOffsetsPerTrigger"),
+        max_bytes_per_trigger=reader.count("maxBytesPerTrigger"),
+        fail_on_data_loss=reader.flag("failOnDataLoss", True),
+        include_headers=reader.flag("includeHeaders", False),
+        key_format=reader.choice("binary", ("binary", "string"), "keyFormat"),
+        value_format=value_format,
+        value_schema=value_schema,
+        isolation=READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED,
+        raw=reader.choice("records", ("records", "raw"), "rows") == "raw" or reader.flag("raw", False),
+        min_partitions=reader.count("minPartitions") or 0,
+        max_records_per_partition=reader.count("maxRecordsPerPartition") or BATCH_RECORDS_PER_TASK,
+        push_filters=reader.flag("pushFilters", push_filters),
+        direct_read=direct.lower() not in _FALSE,
+        direct_read_paths=() if direct.lower() in _TRUE + _FALSE else tuple(direct.split(",")),
+        header_filter=_header_filter(reader),
+        fetch_bytes=reader.count("fetchBytes") or 4 * MIB,
+    )
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    reader = _Reader(options)
+    delivery = reader.choice(
+        "at-least-once", ("at-least-once", "exactly-once"), "delivery", "semantics"
+    )  # fmt: skip
+    return SinkOptions(
+        access=access_from(options),
+        topic=reader.text("topic"),
+        exactly_once=reader.flag("exactlyOnce", delivery == "exactly-once"),
+        sink_id=reader.text("sinkId"),
+        batch_id=int(reader.text("batchId") or 0),
+        compression=_COMPRESSIONS[
+            reader.choice("none", tuple(_COMPRESSIONS), "compression", "kafka.compression.type")
+        ],
+        max_batch_bytes=reader.count("maxBatchBytes") or MIB,
+        transaction_timeout_ms=reader.count("transactionTimeoutMs") or 300_000,
+        max_records_per_second=reader.count("maxRecordsPerSecond"),
+    )
+
+
+def _assigned(reader: _Reader) -> tuple[TopicPartition, ...]:
+    given = reader.json("assign")
+    try:
+        return tuple(sorted(TopicPartition(topic, int(one)) for topic, rows in given.items() for one in rows))
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError('assign is written like {"orders":[0,1]}') from None
+
+
+def _header_filter(reader: _Reader) -> tuple[str, str] | None:
+    text = reader.text("headerFilter")
+    if text is None:
+        return None
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise OptionError(f'headerFilter="{text}" is not written like name=value')
+    return name.strip(), value.strip()
+
+
+def _positions(reader: _Reader, side: Literal["starting", "ending"], default: int) -> Positions:
+    offsets = reader.text(f"{side}Offsets")
+    times = reader.text(f"{side}Timestamp", f"{side}OffsetsByTimestamp")
+    if times is not None:
+        name = f"{side}Timestamp" if reader.text(f"{side}Timestamp") else f"{side}OffsetsByTimestamp"
+        if times.startswith("{"):
+            return Positions(None, _per_partition(reader.json(name), name), by_time=True)
+        return Positions(_milliseconds(times, name), by_time=True)
+    if offsets is None:
+        return Positions(default)
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if offsets.lower() in words:
+        if side == "ending" and offsets.lower() == "earliest":
+            raise OptionError("endingOffsets can not be earliest")
+        return Positions(words[offsets.lower()])
+    if not offsets.startswith("{"):
+        raise OptionError(
+            f'{side}Offsets="{offsets}": write earliest, latest or JSON like ' + '{"orders":{"0":23,"1":-2}}'
+        )
+    return Positions(default, _per_partition(reader.json(f"{side}Offsets"), f"{side}Offsets"))
+
+
+def _per_partition(given: Any, name: str) -> tuple[tuple[TopicPartition, int], ...]:
+    try:
+        return tuple(
+            sorted(
+                (TopicPartition(topic, int(partition)), int(offset))
+                for topic, rows in given.items()
+                for partition, offset in rows.items()
+            )
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(f"{name} is written like " + '{"orders":{"0":23,"1":-2}}') from None
+
+
+def _milliseconds(text: str, name: str) -> int:
+    """Milliseconds since 1970, or an ISO 8601 time (UTC when it says nothing)."""
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(
+            f'{name}="{text}" is neither milliseconds nor a time like 2026-01-31T12:00:00Z'
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,99 @@
+"""Adapter: a Spark session with the settings that spark.md section 8 found, and clear words when Java is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_AT_LEAST = 17
+
+SETTINGS = {
+    # Loopback TCP costs 50 ms a micro-batch (delayed acknowledgements); a unix socket does not.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # The default forks dozens of processes a batch to set file modes; for checkpoints on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Exactly-once leans on one attempt of a task at a time.
+    "spark.speculation": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.log.level": "ERROR",
+}
+STATELESS_SETTINGS = {
+    # Lowest latency; breaks the RocksDB state store, so only for pipelines without state.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+"""On top of SETTINGS, for transform and mirror."""
+
+
+class SparkMissing(RuntimeError):
+    """Java or PySpark is not here; the text says how to get it."""
+
+
+def require_spark() -> None:
+    """Fails with what to install. PySpark itself would print a shell script's error about JAVA_HOME."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as problem:
+        raise SparkMissing(
+            f"{problem.name} is not installed; get it with:  pip install 'headrace[spark]'"
+        ) from None
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None or not os.path.exists(java):
+        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
+        raise SparkMissing(
+            f"Spark needs Java {JAVA_AT_LEAST} or newer, and {where}; "
+            "on Debian or Ubuntu:  apt-get install openjdk-17-jre-headless"
+        )
+    version = java_version(java)
+    if version is not None and version < JAVA_AT_LEAST:
+        raise SparkMissing(f"Spark needs Java {JAVA_AT_LEAST} or newer, and {java} is Java {version}")
+
+
+def java_version(java: str) -> int | None:
+    """17 for `openjdk version "17.0.15"`; None when it does not say."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
+    return int(found[1]) if found else None
+
+
+def local_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with our settings under the caller's. `master` may be local[…] or spark://… or sc://… (Connect)."""
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    # Tasks run our code, so they have to run in this environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1" if (master or "local").startswith("local") else "")
+    if not os.environ["SPARK_LOCAL_IP"]:
+        del os.environ["SPARK_LOCAL_IP"]
+    builder = SparkSession.builder.appName(name)
+    if master is not None and master.startswith("sc://"):
+        builder = builder.remote(master)
+    elif master is not None:
+        builder = builder.master(master)
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session

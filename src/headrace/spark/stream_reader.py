@@ -1,0 +1,203 @@
+"""Adapter: streaming reads for Spark: the checkpoint says what is done, a consumer group shows it.
+
+Three traps of the API are closed here (spark.md 1.3):
+
+* `initialOffset` is asked again after a restart while batch 0 is not committed. "latest" or a time would then mean
+  something else, and rows would be lost. So the first answer is *pinned*: committed to the group with the note PINNED.
+  The pin goes when Spark asks for a batch behind it, which it does only when batch 0 is in the checkpoint.
+* `commit` lags one batch and is not called for the last one of `availableNow`. But `latestOffset(start)` is, and
+  `start` is exactly what the checkpoint holds as done: that is what goes to the group, so lag is 0 after a run.
+* `stop` is never called, so nothing here needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.spark.options import SourceOptions
+from headrace.spark.plan import admit, from_json, pack, ranges_between, split, stream_tasks, to_json
+from headrace.spark.positions import earliest, find_partitions, latest, resolve
+from headrace.spark.reader import ReadTask, explained, range_reader
+from headrace.spark.schema import chosen_columns
+from headrace.spark.sync_client import CommittedOffset, SyncClient
+
+PINNED = "headrace-spark: where the query starts"
+PROGRESS = "headrace-spark: progress"
+
+Offsets = dict[TopicPartition, int]
+
+
+class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._client: SyncClient | None = None
+        self._initial: Offsets | None = None
+        self._shown: Offsets = {}
+        self._frozen: Offsets | None = None
+        chosen_columns(schema, options)
+
+    @property
+    def _link(self) -> SyncClient:
+        # Not in __init__: the reader is pickled to the tasks before anybody asks it for offsets.
+        if self._client is None:
+            self._client = SyncClient(self._options.access)
+        return self._client
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+    # -- offsets, in the driver ----------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:
+            try:
+                self._initial = self._first_offsets()
+            except HeadraceError as problem:
+                raise explained(problem) from problem
+        return to_json(self._initial)
+
+    def _first_offsets(self) -> Offsets:
+        options = self._options
+        partitions = find_partitions(self._link, options)
+        pinned = self._pinned(partitions)
+        if pinned:
+            return pinned
+        start = resolve(self._link, partitions, options.starting, options.isolation)
+        if options.group is not None and start:
+            self._link.commit_offsets(
+                options.group, {tp: CommittedOffset(offset, PINNED) for tp, offset in start.items()}
+            )
+        return start
+
+    def _pinned(self, partitions: list[TopicPartition]) -> Offsets:
+        if self._options.group is None:
+            return {}
+        known = self._link.committed_offsets(self._options.group, partitions)
+        return {tp: entry.offset for tp, entry in known.items() if entry.metadata == PINNED}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_records_per_trigger is not None:
+            return ReadMaxRows(self._options.max_records_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        try:
+            return to_json(self._admitted(from_json(start), limit))
+        except HeadraceError as problem:
+            raise explained(problem) from problem
+
+    def _admitted(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        self._show_progress(start)
+        ends = dict(self._frozen) if self._frozen is not None else self._latest()
+        self._check_loss(start, ends)
+        start = self._with_new_partitions(start, ends)
+        ends = {tp: max(end, start[tp]) for tp, end in ends.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = admit(start, ends, limit.max_rows)
+        max_bytes = self._options.max_bytes_per_trigger
+        if max_bytes is not None and not isinstance(limit, ReadAllAvailable):
+            ends = admit(start, ends, self._records_in(max_bytes, ends))
+        return ends
+
+    def _with_new_partitions(self, start: Offsets, ends: Offsets) -> Offsets:
+        """Partitions that came while the query runs are read from their beginning, so nothing in them is missed."""
+        new = [tp for tp in ends if tp not in start]
+        return {**start, **earliest(self._link, new)} if new else start
+
+    def _check_loss(self, start: Offsets, ends: Offsets) -> None:
+        gone = sorted(str(tp) for tp in start if tp not in ends)
+        back = sorted(str(tp) for tp in start if tp in ends and ends[tp] < start[tp])
+        if self._options.fail_on_data_loss and (gone or back) and self._frozen is None:
+            what = (
+                f"{', '.join(gone)} no longer exist"
+                if gone
+                else f"{', '.join(back)} end before what was read"
+            )
+            raise HeadraceError(
+                ErrorKind.OFFSET_OUT_OF_RANGE,
+                f"{what}: a topic was deleted or created again",
+                "To go on with what is there: failOnDataLoss=false",
+            )
+
+    def _latest(self) -> Offsets:
+        partitions = find_partitions(self._link, self._options)
+        return latest(self._link, partitions, self._options.isolation) if partitions else {}
+
+    def _records_in(self, max_bytes: int, ends: Offsets) -> int:
+        """About how many records `max_bytes` are, by the average of each partition's log."""
+        sizes = self._link.log_sizes({tp.topic for tp in ends})
+        first = earliest(self._link, list(ends))
+        stored = sum(sizes.get(tp, 0) for tp in ends)
+        records = sum(max(0, end - first[tp]) for tp, end in self._latest().items() if tp in first)
+        return max(1, int(max_bytes * records / stored)) if stored and records else 1 << 62
+
+    def _show_progress(self, done: Offsets) -> None:
+        """Tell the group what the checkpoint holds as done. For people and dashboards; nothing depends on it."""
+        group = self._options.group
+        if group is None or done == self._shown:
+            return
+        if done == self._initial:
+            return
+        known = self._link.topics({tp.topic for tp in done})
+        self._link.commit_offsets(
+            group,
+            {
+                tp: CommittedOffset(offset, PROGRESS)
+                for tp, offset in done.items()
+                if tp.topic in known and tp.partition in known[tp.topic].leaders
+            },
+        )
+        self._shown = dict(done)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        try:
+            return to_json(self._latest())
+        except HeadraceError:
+            return None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._frozen = self._latest()
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Too late and not always (trap 5): see `latestOffset`."""
+
+    # -- tasks ---------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        ranges = ranges_between(from_json(start), from_json(end))
+        options = self._options
+        if options.min_partitions:
+            pieces = split(
+                ranges,
+                min_tasks=options.min_partitions,
+                max_records_per_task=options.max_records_per_partition,
+            )
+            tasks = pack(pieces, len(pieces)) if pieces else []
+        else:
+            tasks = stream_tasks(ranges, options.max_records_per_partition)
+        return [ReadTask(ranges) for ranges in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return range_reader(self._options, self._schema).read(partition.ranges)
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()

@@ -1,0 +1,225 @@
+"""Adapter: `write.format("headrace")` and `writeStream.format("headrace")`.
+
+*At least once* (the default): an idempotent producer for each task; a task that is tried again writes again.
+
+*Exactly once* (`delivery=exactly-once`): each task writes in a transaction together with the note that this task of this
+batch is done. A replayed batch finds the note and writes nothing. What a reader sees appears task by task, not batch by
+batch. A task has to get the same rows again, which Headrace's source guarantees; keep the number of shuffle partitions.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.records.batch import read_header
+from headrace.records.encode_columns import ProducerStamp, encode_batches
+from headrace.spark.fetching import shared_client
+from headrace.spark.options import OptionError, SinkOptions
+from headrace.spark.producer import Producer, idempotent_producer
+from headrace.spark.reader import explained
+from headrace.spark.sink_columns import PartitionRows, SinkBatch, check_sink_schema, partition_rows
+from headrace.spark.sync_client import CommittedOffset, SyncClient, pause
+from headrace.spark.transactions import Transaction
+
+CONTROL_TOPIC = "_headrace_sinks"
+"""Holds no records: the offsets that groups commit for its partitions say which batch each task has finished."""
+
+_GATHER_BYTES = 4 << 20
+_CONTROL_PARTITIONS = 8
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    records: int = 0
+    bytes: int = 0
+    skipped: bool = False
+
+
+class TaskWriter:
+    """Turns Arrow batches into record batches and sends them, gathering small ones."""
+
+    def __init__(
+        self,
+        client: SyncClient,
+        options: SinkOptions,
+        producer: Producer,
+        transaction: Transaction | None,
+        seed: int,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._producer = producer
+        self._transaction = transaction
+        self._turn = seed
+        self._records = self._bytes = 0
+        self._started = time.monotonic()
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= _GATHER_BYTES:
+                self._send(waiting)
+                waiting, size = [], 0
+        if waiting:
+            self._send(waiting)
+        self._producer.flush()
+        return Written(self._records, self._bytes)
+
+    def _send(self, batches: list[pa.RecordBatch]) -> None:
+        rows = (
+            batches[0]
+            if len(batches) == 1
+            else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        )
+        gathered = SinkBatch(rows, self._options.topic)
+        now_ms = int(time.time() * 1000)
+        for topic in gathered.topics():
+            leaders = self._client.topic(topic).leaders
+            if self._transaction is not None:
+                self._transaction.add_partitions(TopicPartition(topic, number) for number in leaders)
+            self._turn += 1
+            for part in partition_rows(gathered.of_topic(topic), topic, len(leaders), self._turn, now_ms):
+                self._send_partition(part)
+        self._records += rows.num_rows
+        self._slow_down()
+
+    def _send_partition(self, part: PartitionRows) -> None:
+        sequence = self._producer.next_sequence(part.tp, len(part.timestamps))
+        stamp = ProducerStamp(*self._producer.identity, sequence, self._transaction is not None)
+        for batch in encode_batches(
+            part.keys,
+            part.values,
+            part.timestamps,
+            part.headers,
+            max_batch_bytes=self._options.max_batch_bytes,
+            codec=self._options.compression,
+            producer=stamp,
+        ):
+            self._bytes += len(batch)
+            if len(batch) > self._options.max_batch_bytes and read_header(batch).record_count == 1:
+                self._check_size(part, len(batch))
+            self._producer.send(part.tp, batch)
+
+    def _check_size(self, part: PartitionRows, size: int) -> None:
+        """A record larger than a batch should be: the topic may still take it, and says so itself when it does not."""
+        if size > 100 << 20:
+            raise HeadraceError(
+                ErrorKind.MESSAGE_TOO_LARGE,
+                f"a record of {int(part.sizes.max())} bytes for {part.tp} is more than one request holds",
+            )
+
+    def _slow_down(self) -> None:
+        rate = self._options.max_records_per_second
+        if rate is not None:
+            ahead = self._records / rate - (time.monotonic() - self._started)
+            if ahead > 0:
+                pause(ahead)
+
+
+def write_task(
+    options: SinkOptions, batches: Iterator[pa.RecordBatch], sink_id: str, batch_id: int
+) -> Written:
+    """What one task does."""
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    client = shared_client(options.access)
+    try:
+        if options.exactly_once:
+            return _write_once(client, options, batches, sink_id, batch_id, task)
+        producer = idempotent_producer(client)
+        try:
+            return TaskWriter(client, options, producer, None, task).write(batches)
+        finally:
+            producer.abandon()
+    except HeadraceError as problem:
+        raise explained(problem) from problem
+
+
+def _write_once(
+    client: SyncClient,
+    options: SinkOptions,
+    batches: Iterator[pa.RecordBatch],
+    sink_id: str,
+    batch_id: int,
+    task: int,
+) -> Written:
+    group = f"headrace-sink-{sink_id}"
+    note = TopicPartition(CONTROL_TOPIC, task)
+    _ensure_control_topic(client, task)
+    with Transaction(client, f"{group}-{task}", options.transaction_timeout_ms) as transaction:
+        # After the claim: from here on nobody else can commit under this id, so the answer stays true.
+        done = client.committed_offsets(group, [note]).get(note)
+        if done is not None and done.offset > batch_id:
+            for _ in batches:
+                pass
+            return Written(skipped=True)
+        written = TaskWriter(client, options, transaction.producer, transaction, task).write(batches)
+        transaction.note_offsets(group, {note: CommittedOffset(batch_id + 1, "headrace-spark: batches done")})
+        transaction.commit()
+    return written
+
+
+def _ensure_control_topic(client: SyncClient, task: int) -> None:
+    known = client.topics([CONTROL_TOPIC])
+    if CONTROL_TOPIC not in known:
+        client.create_topic(CONTROL_TOPIC, max(_CONTROL_PARTITIONS, task + 1))
+        known = client.topics([CONTROL_TOPIC])
+    if CONTROL_TOPIC not in known or task not in known[CONTROL_TOPIC].leaders:
+        client.grow_topic(CONTROL_TOPIC, 1 << task.bit_length() if task else 1)
+
+
+class HeadraceWriter(DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_sink_schema(schema, options.topic)
+        self._options = options
+        self._sink_id = options.sink_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_task(self._options, iterator, self._sink_id, self._options.batch_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """The tasks have committed already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What tasks have written stays: a log takes nothing back. Their open transactions are aborted by themselves."""
+
+
+class HeadraceStreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_sink_schema(schema, options.topic)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+        batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+        if batch is None or (query is None and self._options.sink_id is None):
+            raise OptionError("Spark does not tell the query and the batch; exactly-once needs both")
+        return write_task(self._options, iterator, self._options.sink_id or str(query), int(batch))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """The tasks have committed already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """What is committed is noted, so that the replay of this batch skips it."""
