@@ -18,7 +18,7 @@ from tiny_coordinator import KeyEvent, TinyCoordinator
 from headrace.cluster import keys, membership
 from headrace.cluster.changes import Change
 from headrace.cluster.configs import Alteration, AlterOp
-from headrace.cluster.controller import rebalance_leaders, reconcile
+from headrace.cluster.controller import Standings, rebalance_leaders, reconcile
 from headrace.cluster.election import alter_isr, isr_change
 from headrace.cluster.image import (
     BrokerDown,
@@ -29,6 +29,7 @@ from headrace.cluster.image import (
     TopicConfigChanged,
 )
 from headrace.cluster.membership import PreviousLife
+from headrace.cluster.reassignment import start, stop
 from headrace.cluster.state import NO_LEADER, PartitionState, Registration, decode, encode
 from headrace.cluster.topics import CreateTopic, alter_topic_configs, create_topic
 from headrace.core.errors import ErrorKind
@@ -57,6 +58,8 @@ class Options:
     steps: int = 400
     watch_is_hostile: bool = True
     outcomes_get_lost: bool = True
+    replicas: int = 4
+    """At most; fewer when there are fewer brokers."""
     weights: dict[str, float] = field(default_factory=dict)
     """How often each action is tried, over the defaults."""
 
@@ -78,6 +81,7 @@ DEFAULT_WEIGHTS = {
     "prefer": 0.5,
     "min_isr": 0.2,
     "lease": 0.2,
+    "move": 0.0,
 }
 
 
@@ -219,6 +223,9 @@ class Node:
             return
         if self.leader is not None:
             self._tell_leader_partition()
+        if self.id not in partition.replicas:
+            self._give_up_replica(partition)
+            return
         if partition.leader_epoch <= self.role_epoch:
             return
         if partition.leader == self.id:
@@ -232,6 +239,14 @@ class Node:
             self.follower.step(
                 f.LeaderChanged(partition.leader, partition.leader_epoch, partition.unclean_epoch)
             )
+
+    def _give_up_replica(self, partition: PartitionState) -> None:
+        """Moved away: the data is deleted; if the replica comes back it starts empty (R35)."""
+        # We may be added again in this very epoch.
+        self.role_epoch = partition.leader_epoch - 1
+        self._forget()
+        self.log = ModelLog()
+        self.high_watermark_on_disk = 0
 
     def _tell_leader(self, delta: Delta) -> None:
         if self.leader is None:
@@ -430,7 +445,7 @@ class ModelCluster:
             first.image,
             CreateTopic(
                 "t",
-                assignments={0: tuple(self.nodes)},
+                assignments={0: tuple(self.nodes)[: self.options.replicas]},
                 configs={
                     "min.insync.replicas": str(self.options.min_isr),
                     "headrace.flush": self.options.flush,
@@ -614,7 +629,7 @@ class ModelCluster:
                 return node.leader is not None
             case "sync":
                 return node.log.durable < node.log.end
-            case "control" | "suspect" | "prefer":
+            case "control" | "suspect" | "prefer" | "move":
                 controller = node.image.controller
                 return controller is None or controller.broker_id == node.id
         return True
@@ -723,6 +738,19 @@ class ModelCluster:
             for change in rebalance_leaders(node.image, controller.epoch):
                 self.store.txn(change)
 
+    def do_move(self, node: Node) -> None:
+        """An administrator moves the partition, or thinks better of it."""
+        controller, topic = node.image.controller, node.image.topic("t")
+        if controller is None or topic is None:
+            return
+        standing = Standings(node.image).of(topic.config)
+        target = self.rng.sample(sorted(self.nodes), min(self.options.replicas, len(self.nodes)))
+        change = start(node.image, topic, 0, target, controller.epoch, standing)
+        if self.rng.random() < 0.2:
+            change = stop(node.image, topic, 0, controller.epoch, standing)
+        if isinstance(change, Change):
+            self.store.txn(change)
+
     def do_min_isr(self, node: Node) -> None:
         controller, topic = node.image.controller, node.image.topic("t")
         if node.up and controller is not None and topic is not None:
@@ -798,6 +826,21 @@ class ModelCluster:
         for _ in range(times):
             self.do_control(self.nodes[node])
             self.tell(node)
+
+    def make_controller(self, node: int) -> None:
+        self.store.delete(keys.CONTROLLER)
+        self.tell(node)
+        self.control(node, 1)
+
+    def move_partition(self, controller: int, *target: int) -> None:
+        """The controller, up to date, moves the partition; ended at once when nothing has to be caught up."""
+        node = self.nodes[controller]
+        topic, leader = node.image.topic("t"), node.image.controller
+        assert topic is not None and leader is not None
+        change = start(node.image, topic, 0, target, leader.epoch, Standings(node.image).of(topic.config))
+        assert isinstance(change, Change) and self.store.txn(change)
+        self.tell(controller)
+        self.control(controller)
 
     def move_leader(self, to: int) -> None:
         """An election among in-sync replicas (R32)."""

@@ -24,20 +24,33 @@ TROUBLES: dict[str, dict[str, float]] = {
     "min.insync.replicas changes": {"min_isr": 6, "crash": 1.5},
 }
 
+MOVING: dict[str, float] = {"move": 1.5, "crash": 0.4, "control": 25}
+
 
 @pytest.mark.parametrize("flush", ["commit", "os"])
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_no_invariant_breaks(trouble: str, flush: str) -> None:
     for seed in range(SEEDS):
-        options = Options(min_isr=1 + seed % 3, flush=flush, steps=600, weights=TROUBLES[trouble])
-        cluster = ModelCluster(seed, options)
-        try:
-            cluster.run()
-            if flush == "commit":
-                # With synced logs nothing is ever given up, so everything must come back.
-                cluster.check_recovered()
-        except AssertionError as problem:
-            raise AssertionError(f"seed {seed}: {problem}") from problem
+        survive(seed, Options(min_isr=1 + seed % 3, flush=flush, steps=600, weights=TROUBLES[trouble]))
+
+
+@pytest.mark.parametrize("flush", ["commit", "os"])
+def test_no_invariant_breaks_while_partitions_move(flush: str) -> None:
+    """R35."""
+    for seed in range(2 * SEEDS):
+        replicas = 2 + seed % 2
+        survive(seed, Options(4, 1 + seed % 2, flush, steps=600, replicas=replicas, weights=MOVING))
+
+
+def survive(seed: int, options: Options) -> None:
+    cluster = ModelCluster(seed, options)
+    try:
+        cluster.run()
+        if options.flush == "commit":
+            # With synced logs nothing is ever given up, so everything must come back.
+            cluster.check_recovered()
+    except AssertionError as problem:
+        raise AssertionError(f"seed {seed}: {problem}") from problem
 
 
 def test_a_seed_always_tells_the_same_story() -> None:

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 import replication_model as model
 from replication_model import Broken, ModelCluster, Options
 
-from headrace.cluster import controller, election, keys, membership
+from headrace.cluster import controller, election, keys, membership, reassignment
 from headrace.cluster.changes import Change
 from headrace.cluster.election import Elected, Standing
 from headrace.cluster.state import PartitionState
@@ -136,6 +137,26 @@ def truncate_to_high_watermark(self: Follower, *_: int) -> int:
     return min(self.high_watermark, self.end_offset - 1)
 
 
+def shrink_within_the_epoch(
+    partition: PartitionState, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+) -> PartitionState | Rejected:
+    new = _with_replicas(partition, replicas, adding, removing)
+    if isinstance(new, Rejected) or new.leader != partition.leader:
+        return new
+    return msgspec.structs.replace(new, leader_epoch=partition.leader_epoch)
+
+
+def complete_within_the_epoch(partition: PartitionState, min_isr: int) -> PartitionState | None:
+    new = _complete(partition, min_isr)
+    if new is None or new.leader != partition.leader:
+        return new
+    return msgspec.structs.replace(new, leader_epoch=partition.leader_epoch)
+
+
+_with_replicas = reassignment._with_replicas
+_complete = reassignment.complete
+
+
 def always(value: Any) -> Callable[..., Any]:
     return lambda *_: value
 
@@ -226,10 +247,7 @@ def new_leader_that_does_not_know_what_is_committed(cluster: ModelCluster) -> No
 
 def controller_that_missed_a_restart(cluster: ModelCluster) -> None:
     """The controller acts on the end of broker 3's lease, not knowing that the leader has restarted since."""
-    cluster.store.delete(keys.CONTROLLER)
-    cluster.tell(2)
-    cluster.do_control(cluster.nodes[2])
-    cluster.tell(2)
+    cluster.make_controller(2)
     cluster.write(1, 3)
     cluster.replicate(2, 3)
     cluster.store.delete(keys.broker(3))
@@ -238,6 +256,19 @@ def controller_that_missed_a_restart(cluster: ModelCluster) -> None:
     cluster.nodes[1].start()
     cluster.do_control(cluster.nodes[2])
     cluster.tell(1)
+
+
+def replica_that_left_and_came_back(cluster: ModelCluster) -> None:
+    """Broker 3 is removed and added again, empty; the leader sees only the end of it."""
+    cluster.make_controller(2)
+    cluster.write(1, 5)
+    cluster.replicate(2, 3)
+    cluster.move_partition(2, 1, 2)
+    cluster.tell(3)
+    assert cluster.nodes[3].log.end == 0
+    cluster.move_partition(2, 1, 2, 3)
+    cluster.nodes[1].read_everything()
+    cluster.deliver()
 
 
 # -- the list ---------------------------------------------------------------------------------------------------------
@@ -265,6 +296,7 @@ MUTANTS = [
     Mutant("R28", "the ELR does not hold back commits", ((Leader, "_elr_is_covered", always(True)),), SHIFTING, "QuorumSuperset CandidateCompleteness", min_isr=1),
     Mutant("R28", "who leaves too small an ISR is forgotten", ((election, "_standing_members", without_elr),), CALM, "SomeoneIsEligible"),
     Mutant("R28", "the ELR is never cleared", ((election, "_standing_members", elr_for_ever), (election, "_next", elr_kept_by_next), (Leader, "_elr_is_covered", always(True))), CALM, "QuorumSuperset CandidateCompleteness"),
+    Mutant("R35", "a replica is removed within the epoch", ((reassignment, "_with_replicas", shrink_within_the_epoch), (controller, "complete", complete_within_the_epoch)), replica_that_left_and_came_back, "CandidateCompleteness", min_isr=1),
     Mutant("R29", "a crash counts as a clean stop", ((membership, "loses", always(False)),), LOSSY, "CandidateCompleteness LeaderCompleteness", "os"),
 ]  # fmt: skip
 
