@@ -17,6 +17,8 @@ from headrace.broker.partition_admin import PartitionAdmin
 from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.names import data_topic, journal_topic
 from headrace.broker.replicas import Replicas
 from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
@@ -24,7 +26,7 @@ from headrace.broker.shard_set import ShardSet
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
 from headrace.cluster.image import Broker as Node
-from headrace.cluster.image import Delta, PartitionChanged, Topic, TopicCreated, TopicDeleted
+from headrace.cluster.image import Delta, OpaqueChanged, PartitionChanged, Topic, TopicCreated, TopicDeleted
 from headrace.cluster.membership import fence_suspect
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -88,6 +90,7 @@ class Broker:
         self.is_stopping = False
         self._replica_connections: dict[int, int] = {}
         self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
+        self.queues = QueueDesk(self)
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.api_versions: list[tuple[int, int, int]] = []
@@ -96,11 +99,14 @@ class Broker:
         self._topics_moved = False
         metadata.listeners.append(self.replicas.heard)
         metadata.listeners.append(self._heard)
+        self.replicas.on_open.append(self._opened)
         self.replicas.on_lead.append(self._leads)
         self.replicas.on_resign.append(self._resigned)
         self.replicas.on_topic_deleted.append(self.groups.topic_deleted)
 
     def _heard(self, deltas: list[Delta]) -> None:
+        if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("queues/") for delta in deltas):
+            self.queues.load_specs()
         moved = any(
             isinstance(delta, (TopicCreated, TopicDeleted))
             or (isinstance(delta, PartitionChanged) and delta.old is None)
@@ -133,17 +139,26 @@ class Broker:
 
     # -- leadership --------------------------------------------------------------------------------------------
 
+    def _opened(self, partition: Partition) -> None:
+        """A queue's journal may have been led before its data was opened here."""
+        journal = self.partitions.get((journal_topic(partition.tp.topic), partition.tp.partition))
+        self.queues.shards.data_opened(partition, journal)
+
     def _leads(self, partition: Partition) -> None:
         if partition.tp.topic == OFFSETS_TOPIC:
             self.groups.lead(partition)
         elif partition.tp.topic == TRANSACTIONS_TOPIC:
             self.transactions.lead(partition)
+        elif data_topic(partition.tp.topic) is not None:
+            self.queues.shards.lead(partition)
 
     def _resigned(self, partition: Partition) -> None:
         if partition.tp.topic == OFFSETS_TOPIC:
             self.groups.resign(partition)
         elif partition.tp.topic == TRANSACTIONS_TOPIC:
             self.transactions.resign(partition)
+        elif data_topic(partition.tp.topic) is not None:
+            self.queues.shards.resign(partition)
 
     def _disk_failed(self, problem: OSError) -> None:
         """S7: every log in this directory is out of service until a restart scans it."""

@@ -125,6 +125,8 @@ class Partition:
     def _follow_high_watermark(self, offset: int) -> None:
         if self._leader is None:
             self.high_watermark = offset
+            for callback in tuple(self.on_commit):
+                callback(offset)
             self._wake_fetchers()
 
     def tell_leader(self, event: LeaderEvent) -> list[LeaderEffect]:

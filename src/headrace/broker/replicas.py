@@ -95,6 +95,7 @@ class Replicas:
         repair: bool = False,
     ) -> None:
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self.on_open: list[Callable[[Partition], None]] = []
         self.on_lead: list[Callable[[Partition], None]] = []
         self.on_resign: list[Callable[[Partition], None]] = []
         self.on_topic_deleted: list[Callable[[str], None]] = []
@@ -372,6 +373,8 @@ class Replicas:
         )
         partition.on_failed = self._failed
         self.partitions[tp] = partition
+        for callback in self.on_open:
+            callback(partition)
         return partition
 
     async def _drop(self, partition: Partition, topic: str) -> None:

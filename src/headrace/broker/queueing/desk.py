@@ -1,0 +1,407 @@
+"""Driver: what the doors ask of queues: send, receive, acknowledge, look. Knows no SQS and no HTTP.
+
+Everything here works on the partitions whose journal this broker leads; `home_of` says who else to ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from headrace.broker.partition import Partition
+from headrace.broker.queueing import names
+from headrace.broker.queueing.hosting import Hosted, QueueShards
+from headrace.broker.queueing.sender import Sender
+from headrace.broker.queueing.specs import QueueSpec, decode_spec, encode_spec
+from headrace.cluster import keys
+from headrace.cluster.changes import Change, Compare, Delete, Put
+from headrace.cluster.topics import CreateTopic
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition, shard_for
+from headrace.core.plan import Rejected
+from headrace.queues import commands as engine
+from headrace.queues.commands import Counts, Handle, Received, Source
+from headrace.records.build import Record
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+MAX_ATTEMPTS = 5
+
+
+class Delivery(NamedTuple):
+    """One message in the hands of one receiver."""
+
+    source: Source
+    record: Record
+    handle: Handle
+    first_received_ms: int
+    message_id: str
+
+
+class Sent(NamedTuple):
+    message_id: str
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+
+class QueueDesk:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._image = broker.image
+        self._specs: dict[str, QueueSpec] = {}
+        self._over: dict[str, list[str]] = {}
+        self._senders: dict[TopicPartition, tuple[Partition, Sender]] = {}
+        self._turn: dict[str, int] = {}
+        self._deduplicating: dict[tuple[Source, bytes], asyncio.Future[None]] = {}
+        self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self.find_spec)
+        self.load_specs()
+
+    # -- specs -----------------------------------------------------------------------------------------------------
+
+    def load_specs(self) -> None:
+        """Read every queue from the image: at start, and whenever one of them changed."""
+        before = self._specs
+        specs: dict[str, QueueSpec] = {}
+        for name, raw in self._image.opaque("queues").items():
+            spec = decode_spec(raw)
+            if spec is not None and spec.name == name:
+                specs[name] = spec
+        touched = {
+            topic
+            for name in {*before, *specs}
+            if before.get(name) != specs.get(name)
+            for spec in (before.get(name), specs.get(name))
+            if spec is not None
+            for topic in spec.topics
+        }
+        self._specs = specs
+        self._over = {}
+        for spec in specs.values():
+            for topic in spec.topics:
+                self._over.setdefault(topic, []).append(spec.name)
+        self.shards.specs_changed(touched)
+
+    def _specs_over(self, topic: str) -> list[QueueSpec]:
+        return [self._specs[name] for name in self._over.get(topic, ())]
+
+    def spec(self, name: str) -> QueueSpec:
+        spec = self._specs.get(name)
+        if spec is None:
+            raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, f'there is no queue called "{name}"')
+        return spec
+
+    def find_spec(self, name: str) -> QueueSpec | None:
+        return self._specs.get(name)
+
+    def specs(self) -> list[QueueSpec]:
+        return [self._specs[name] for name in sorted(self._specs)]
+
+    async def create(self, spec: QueueSpec, partitions: int = 1) -> QueueSpec:
+        """Make a queue, its topic if it is new, and its journals. An identical one that is there already is fine."""
+        problem = spec.queue_config.problem()
+        if problem is not None:
+            raise HeadraceError(ErrorKind.INVALID_CONFIG, problem)
+        for topic in spec.topics:
+            await self._ensure_topic(topic, partitions)
+            await self.ensure_journal(topic)
+        key = keys.opaque("queues", spec.name)
+        change = Change(
+            (Compare(key, "mod", 0),), (Put(key, encode_spec(spec)),), f"queue {spec.name} is created"
+        )
+        if not (await self._broker.metadata.commit(change)).succeeded:
+            raise HeadraceError(
+                ErrorKind.QUEUE_ALREADY_EXISTS, f'a queue called "{spec.name}" exists already'
+            )
+        await self._broker.replicas.caught_up()
+        return self.spec(spec.name)
+
+    async def change(self, name: str, **changes: Any) -> QueueSpec:
+        """Replace fields of a spec; compared, so two changes at once can't lose one another (R1)."""
+        for _ in range(MAX_ATTEMPTS):
+            spec = msgspec.structs.replace(
+                self.spec(name), changed_ms=self._broker.runtime.clock.wall_ms(), **changes
+            )
+            problem = spec.queue_config.problem()
+            if problem is not None:
+                raise HeadraceError(ErrorKind.INVALID_CONFIG, problem)
+            key = keys.opaque("queues", name)
+            compare = Compare(key, "mod", self._image.mod_revision(key))
+            change = Change((compare,), (Put(key, encode_spec(spec)),), f"queue {name} changes")
+            if (await self._broker.metadata.commit(change)).succeeded:
+                return spec
+        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this queue; try again")
+
+    async def delete(self, name: str, *, with_topic: bool = True) -> None:
+        spec = self.spec(name)
+        key = keys.opaque("queues", name)
+        change = Change((), (Delete(key),), f"queue {name} is deleted")
+        await self._broker.metadata.commit(change)
+        if with_topic and spec.kind == "queue":
+            for topic in spec.topics:
+                if not self._over.get(topic):
+                    await self._delete_topic(names.journal_topic(topic))
+                    await self._delete_topic(topic)
+
+    async def _delete_topic(self, topic: str) -> None:
+        if self._image.topic(topic) is not None:
+            await self._broker.topics.delete(topic)
+
+    async def _ensure_topic(self, topic: str, partitions: int) -> None:
+        if self._image.topic(topic) is None:
+            await self._broker.topics.ensure(CreateTopic(topic, partitions))
+
+    async def ensure_journal(self, topic: str) -> None:
+        """A journal partition for every data partition, on the same brokers in the same order."""
+        journal = names.journal_topic(topic)
+        data = self._image.topic(topic)
+        if data is None:
+            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
+        replicas = {number: state.target for number, state in enumerate(data.partitions) if state is not None}
+        held = self._image.topic(journal)
+        if held is None:
+            configs: dict[str, str | None] = {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(16 * 1024 * 1024),
+                "headrace.storage": data.config.storage,
+            }
+            await self._broker.topics.ensure(CreateTopic(journal, assignments=replicas, configs=configs))
+        elif len(held.partitions) < len(data.partitions):
+            new = [replicas[number] for number in range(len(held.partitions), len(data.partitions))]
+            await self._broker.topics.grow(journal, len(data.partitions), new)
+
+    # -- where things are --------------------------------------------------------------------------------------------
+
+    def _find_data(self, topic: str, number: int) -> Partition | None:
+        return self._broker.partitions.get((topic, number))
+
+    def sources(self, spec: QueueSpec) -> list[Source]:
+        found = []
+        for topic in spec.topics:
+            known = self._image.topic(topic)
+            found += [
+                Source(spec.name, topic, number) for number in range(len(known.partitions) if known else 0)
+            ]
+        return found
+
+    def home_of(self, source: Source) -> int:
+        """The broker whose shard has this source; -1 when nobody leads it right now."""
+        node = self._image.leader(names.journal_topic(source.topic), source.partition)
+        return -1 if node is None else node.id
+
+    def hosted(self, source: Source) -> Hosted:
+        hosted = self.shards.hosted.get(TopicPartition(source.topic, source.partition))
+        if hosted is None:
+            raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"{source} lives on broker {self.home_of(source)}")
+        return hosted
+
+    def local_sources(self, spec: QueueSpec) -> list[Source]:
+        held = self.shards.hosted
+        return [
+            source for source in self.sources(spec) if TopicPartition(source.topic, source.partition) in held
+        ]
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def choose_partition(self, topic: str, group: str | None) -> int:
+        """One partition per message group, so that its order holds (R59); else they take turns."""
+        known = self._image.topic(topic)
+        if known is None:
+            raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, f'there is no topic called "{topic}"')
+        count = len(known.partitions)
+        if group is not None:
+            return shard_for(group, count)
+        turn = self._turn[topic] = (self._turn.get(topic, -1) + 1) % count
+        return turn
+
+    async def send(self, topic: str, number: int, record: Record) -> Sent:
+        partition, missing = self._broker.find_partition(topic, number)
+        if partition is None:
+            raise HeadraceError(missing)
+        offset = await self._sender(partition).send(record)
+        return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
+
+    def _sender(self, partition: Partition) -> Sender:
+        held = self._senders.get(partition.tp)
+        if held is None or held[0] is not partition:
+            held = self._senders[partition.tp] = (partition, Sender(self._broker.runtime, partition))
+        return held[1]
+
+    async def send_once(
+        self, spec: QueueSpec, topic: str, number: int, record: Record, dedup_id: bytes
+    ) -> Sent:
+        """R59: a second message with the same id within the window is the first one."""
+        source = Source(spec.name, topic, number)
+        hosted = self.hosted(source)
+        while (running := self._deduplicating.get((source, dedup_id))) is not None:
+            await asyncio.shield(running)
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deduplicating[source, dedup_id] = mine
+        try:
+            wall_ms = self._broker.runtime.clock.wall_ms()
+            first = await hosted.shard.submit(
+                lambda waiter: engine.FindDuplicate(source, dedup_id, wall_ms, waiter=waiter)
+            )
+            if isinstance(first, int):
+                return Sent(names.encode_message_id(hosted.data.topic_id, number, first), number, first, True)
+            sent = await self.send(topic, number, record)
+            # The engine must have seen it before the next one with this id may ask.
+            self.shards.feed_source(hosted, source)
+            return sent
+        finally:
+            del self._deduplicating[source, dedup_id]
+            mine.set_result(None)
+
+    # -- receiving -----------------------------------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        spec: QueueSpec,
+        max_messages: int,
+        *,
+        visibility_ms: int | None = None,
+        wait_ms: int = 0,
+        owner: str = "",
+        sources: Sequence[Source] | None = None,
+    ) -> list[Delivery]:
+        """Up to `max_messages`, waiting for the first if there is none. A receiver that is cancelled takes nothing."""
+        clock = self._broker.runtime.clock
+        deadline_ms = clock.now_ms() + wait_ms
+        while True:
+            arrival = self.shards.arrival(spec.name)
+            local = list(self.local_sources(spec) if sources is None else sources)
+            if not local:
+                raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"no partition of {spec.name} is led here")
+            found = await self._receive_now(spec, local, max_messages, visibility_ms, owner)
+            left_ms = deadline_ms - clock.now_ms()
+            if found or left_ms <= 0:
+                return found
+            try:
+                async with asyncio.timeout(left_ms / 1000):
+                    await arrival.wait()
+            except TimeoutError:
+                deadline_ms = clock.now_ms()
+
+    async def _receive_now(
+        self, spec: QueueSpec, sources: list[Source], max_messages: int, visibility_ms: int | None, owner: str
+    ) -> list[Delivery]:
+        turn = self._turn[spec.name] = (self._turn.get(spec.name, -1) + 1) % len(sources)
+        found: list[Delivery] = []
+        limited = False
+        for source in sources[turn:] + sources[:turn]:
+            left = max_messages - len(found)
+            if left <= 0:
+                break
+            hosted = self.hosted(source)
+            received = await self.submit(
+                source,
+                lambda waiter, source=source, left=left: engine.Receive(
+                    source, left, visibility_ms, owner, waiter=waiter
+                ),
+            )
+            limited = limited or received.limited
+            found += await self._open(hosted, source, received)
+        if not found and limited:
+            raise HeadraceError(ErrorKind.OVER_LIMIT, "too many messages are in flight")
+        return found
+
+    async def _open(self, hosted: Hosted, source: Source, received: Received) -> list[Delivery]:
+        """From offsets to messages. What retention has taken meanwhile is acknowledged: nobody can have it any more."""
+        if not received.runs:
+            return []
+        offsets = [offset for run in received.runs for offset in range(run.first, run.end)]
+        records = hosted.payloads.get(offsets)
+        first_ms = {
+            offset: run.first_received_ms for run in received.runs for offset in range(run.first, run.end)
+        }
+        found: list[Delivery] = []
+        gone: list[Handle] = []
+        for handle in received.handles():
+            record = records.get(handle.offset)
+            if record is None:
+                gone.append(handle)
+                continue
+            message_id = names.encode_message_id(hosted.data.topic_id, source.partition, handle.offset)
+            found.append(Delivery(source, record, handle, first_ms[handle.offset], message_id))
+        if gone:
+            await self.submit(
+                source, lambda waiter: engine.Ack(source, tuple(gone), engine.Outcome.GAP, waiter=waiter)
+            )
+        return found
+
+    # -- everything else -----------------------------------------------------------------------------------------------
+
+    async def submit(self, source: Source, make_command: Any) -> Any:
+        """Put one command to the shard of `source`. A refusal of the whole command is raised."""
+        answer = await self.hosted(source).shard.submit(make_command)
+        if isinstance(answer, Rejected):
+            raise HeadraceError(answer.kind, answer.detail)
+        return answer
+
+    async def ack(self, source: Source, handles: Iterable[Handle]) -> Sequence[Rejected | None]:
+        given = tuple(handles)
+        return await self._each(source, lambda waiter: engine.Ack(source, given, waiter=waiter))
+
+    async def extend(
+        self, source: Source, handles: Iterable[Handle], visibility_ms: int
+    ) -> Sequence[Rejected | None]:
+        given = tuple(handles)
+        return await self._each(
+            source, lambda waiter: engine.Extend(source, given, visibility_ms, waiter=waiter)
+        )
+
+    async def release(
+        self, source: Source, handles: Iterable[Handle], delay_ms: int | None = None
+    ) -> Sequence[Rejected | None]:
+        given = tuple(handles)
+        draw = int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32
+        return await self._each(
+            source, lambda waiter: engine.Release(source, given, delay_ms, draw, waiter=waiter)
+        )
+
+    async def reject(
+        self, source: Source, handles: Iterable[Handle], detail: str = ""
+    ) -> Sequence[Rejected | None]:
+        given = tuple(handles)
+        return await self._each(source, lambda waiter: engine.Reject(source, given, detail, waiter=waiter))
+
+    async def _each(self, source: Source, make_command: Any) -> Sequence[Rejected | None]:
+        answer: Sequence[Rejected | None] = await self.submit(source, make_command)
+        return answer
+
+    async def purge(self, spec: QueueSpec, *, min_interval_ms: int = 0) -> None:
+        for source in self.local_sources(spec):
+            await self.submit(
+                source,
+                lambda waiter, source=source: engine.Purge(
+                    source, min_interval_ms=min_interval_ms, waiter=waiter
+                ),
+            )
+
+    async def peek(self, spec: QueueSpec, limit: int = 10) -> list[tuple[Source, Record]]:
+        """Messages a receive could hand out; nothing changes, nothing is counted."""
+        found: list[tuple[Source, Record]] = []
+        for source in self.local_sources(spec):
+            left = limit - len(found)
+            offsets = await self.submit(
+                source,
+                lambda waiter, source=source, left=left: engine.Peek(source, left, waiter=waiter),
+            )
+            records = self.hosted(source).payloads.get(offsets)
+            found += [(source, records[offset]) for offset in offsets if offset in records]
+            if len(found) >= limit:
+                break
+        return found
+
+    def counts(self, spec: QueueSpec) -> list[tuple[Source, Counts]]:
+        """What this broker's shards hold of a queue; a look, not a question."""
+        found = []
+        for source in self.local_sources(spec):
+            counts = self.hosted(source).machine.counts(source)
+            if counts is not None:
+                found.append((source, counts))
+        return found

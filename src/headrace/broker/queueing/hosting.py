@@ -1,0 +1,239 @@
+"""Driver: the queue shards on this broker. The journal of a data partition is a partition of its own topic
+`__queue.<topic>`, with the same number and the same replicas, so whoever leads the journal holds the data too.
+
+A shard is fed from the local replica up to its high watermark, whether this broker leads the data or follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headrace.broker.partition import Partition
+from headrace.broker.queueing import names
+from headrace.broker.queueing.intake import look
+from headrace.broker.queueing.payloads import Payloads
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.broker.runtime import Runtime
+from headrace.broker.shards import Shard, ShardState
+from headrace.core.ids import TopicPartition
+from headrace.queues.commands import (
+    Close,
+    Configure,
+    DataAvailable,
+    MoveToDeadLetter,
+    Open,
+    ReadAhead,
+    RemoveQueue,
+    SetClock,
+    Source,
+    WakeReceivers,
+)
+from headrace.queues.shard import QueueShard
+from headrace.records.filters import Filter, FilterProblem, compile_filter
+
+log = logging.getLogger(__name__)
+
+
+class Hosted:
+    """One data partition with its journal: the shard, the local replica, and who listens."""
+
+    def __init__(self, shard: Shard, data: Partition) -> None:
+        self.shard = shard
+        self.data = data
+        self.payloads = Payloads(data)
+        self.feeding = False
+        """A look at the log is already on its way."""
+
+    @property
+    def machine(self) -> QueueShard:
+        machine = self.shard.machine
+        assert isinstance(machine, QueueShard)
+        return machine
+
+    @property
+    def ready(self) -> bool:
+        return self.shard.state is ShardState.READY
+
+
+class QueueShards:
+    def __init__(
+        self,
+        runtime: Runtime,
+        find_data: Callable[[str, int], Partition | None],
+        specs_over: Callable[[str], Iterable[QueueSpec]],
+        spec_of: Callable[[str], QueueSpec | None],
+    ) -> None:
+        """`specs_over(topic)` are the queues that read a topic; `spec_of(queue)` is None for share groups."""
+        self._runtime = runtime
+        self._find_data = find_data
+        self._specs_over = specs_over
+        self._spec_of = spec_of
+        self.hosted: dict[TopicPartition, Hosted] = {}
+        self._arrivals: dict[str, asyncio.Event] = {}
+        self._filters: dict[str, Filter | None] = {}
+        self.on_dead: Callable[[Hosted, MoveToDeadLetter], None] = lambda hosted, effect: None
+
+    # -- leadership ------------------------------------------------------------------------------------------------
+
+    def lead(self, journal: Partition) -> None:
+        topic = names.data_topic(journal.tp.topic)
+        assert topic is not None
+        tp = TopicPartition(topic, journal.tp.partition)
+        self.resign(journal)
+        data = self._find_data(*tp)
+        if data is None:
+            log.warning("%s: no replica of the data here yet; the queue waits for it", journal.tp)
+            return
+        shard = Shard(self._runtime, journal, lambda: self._new_machine(journal), self._perform)
+        hosted = Hosted(shard, data)
+        shard.on_ready = lambda: self._loaded(hosted)
+        self.hosted[tp] = hosted
+        data.on_commit.append(self._grown(hosted))
+        self._runtime.spawn(shard.load(), f"load {journal.tp}")
+
+    def data_opened(self, data: Partition, journal: Partition | None) -> None:
+        """The data replica came after its journal was led."""
+        if journal is not None and journal.is_leader and data.tp not in self.hosted:
+            self.lead(journal)
+
+    def resign(self, journal: Partition) -> None:
+        topic = names.data_topic(journal.tp.topic)
+        hosted = self.hosted.pop(TopicPartition(topic or "", journal.tp.partition), None)
+        if hosted is not None:
+            hosted.shard.close()
+            hosted.data.on_commit = [
+                callback
+                for callback in hosted.data.on_commit
+                if getattr(callback, "hosted", None) is not hosted
+            ]
+            self.wake_all()
+
+    def _new_machine(self, journal: Partition) -> QueueShard:
+        clock = self._runtime.clock
+        # Leases of this load must be newer than those of any load before it, also within one leadership.
+        epoch = (journal.leader_epoch << 32) | (clock.now_ms() & 0xFFFFFFFF)
+        return QueueShard(lease_epoch=epoch, wall_offset_ms=clock.wall_ms() - clock.now_ms())
+
+    def _loaded(self, hosted: Hosted) -> None:
+        # Called inside load(); the specs are applied when the loop comes round, after the machine has resumed.
+        asyncio.get_running_loop().call_soon(self._refresh, hosted)
+
+    # -- which queues there are ------------------------------------------------------------------------------------
+
+    def specs_changed(self, topics: Iterable[str]) -> None:
+        self._filters.clear()
+        wanted = set(topics)
+        for tp, hosted in list(self.hosted.items()):
+            if tp.topic in wanted:
+                self._refresh(hosted)
+
+    def _refresh(self, hosted: Hosted) -> None:
+        """Bring a shard in line with the queues that should read its partition."""
+        if not hosted.ready:
+            return
+        shard, machine, tp = hosted.shard, hosted.machine, hosted.data.tp
+        specs = {spec.name: spec for spec in self._specs_over(tp.topic)}
+        for source in machine.sources():
+            if not is_share(source.queue) and source.queue not in specs:
+                shard.tell(Close(source))
+                shard.tell(RemoveQueue(source.queue))
+        for spec in specs.values():
+            shard.tell(Configure(spec.name, spec.queue_config))
+            source = Source(spec.name, *tp)
+            start = hosted.data.log.start_offset if spec.start == "earliest" else hosted.data.high_watermark
+            shard.tell(Open(source, start))
+        self._feed(hosted)
+
+    # -- what the log says -----------------------------------------------------------------------------------------
+
+    def _grown(self, hosted: Hosted) -> Callable[[int], None]:
+        def grown(high_watermark: int) -> None:
+            # Many batches may be committed in one turn; look once.
+            if not hosted.feeding and hosted.ready:
+                hosted.feeding = True
+                asyncio.get_running_loop().call_soon(self._feed, hosted)
+
+        grown.hosted = hosted  # type: ignore[attr-defined]
+        return grown
+
+    def _feed(self, hosted: Hosted) -> None:
+        hosted.feeding = False
+        if hosted.ready:
+            for source in hosted.machine.sources():
+                self.feed_source(hosted, source)
+
+    def feed_source(self, hosted: Hosted, source: Source) -> None:
+        """Tell one queue how far the log goes and, if it wants to know, what is special about what is new."""
+        data, machine = hosted.data, hosted.machine
+        end, start = data.last_stable_offset, data.log.start_offset
+        spec = self._spec_of(source.queue)
+        config = None if spec is None else spec.queue_config
+        if spec is None or config is None or not config.indexed:
+            hosted.shard.tell(DataAvailable(source, end, start))
+            return
+        hosted.shard.tell(DataAvailable(source, end, start, indexed_to=None))
+        wanted = machine.wanted(source)
+        if wanted is not None and wanted.first < wanted.end:
+            seen = look(data, wanted, config, self._filter(spec), spec.default_delay_ms)
+            hosted.shard.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
+
+    def _filter(self, spec: QueueSpec) -> Filter | None:
+        if not spec.filter:
+            return None
+        if spec.name not in self._filters:
+            try:
+                self._filters[spec.name] = compile_filter(spec.filter)
+            except FilterProblem as problem:
+                log.error("the filter of %s is not understood: %s", spec.name, problem.detail)
+                self._filters[spec.name] = None
+        return self._filters[spec.name]
+
+    def tell_wall_clock(self) -> None:
+        for hosted in self.hosted.values():
+            hosted.shard.tell(SetClock(self._runtime.clock.wall_ms()))
+
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _perform(self, shard: Shard, effect: Any) -> None:
+        if isinstance(effect, WakeReceivers):
+            self.wake(effect.queue)
+            return
+        hosted = self._hosting(shard)
+        if hosted is None:
+            return
+        if isinstance(effect, ReadAhead):
+            asyncio.get_running_loop().call_soon(self._read_ahead, hosted, effect.source)
+        elif isinstance(effect, MoveToDeadLetter):
+            self.on_dead(hosted, effect)
+
+    def _hosting(self, shard: Shard) -> Hosted | None:
+        tp = shard.partition.tp
+        hosted = self.hosted.get(TopicPartition(names.data_topic(tp.topic) or "", tp.partition))
+        return hosted if hosted is not None and hosted.shard is shard else None
+
+    def _read_ahead(self, hosted: Hosted, source: Source) -> None:
+        if hosted.ready:
+            self.feed_source(hosted, source)
+
+    # -- receivers that wait ---------------------------------------------------------------------------------------
+
+    def wake(self, queue: str) -> None:
+        arrival = self._arrivals.pop(queue, None)
+        if arrival is not None:
+            arrival.set()
+
+    def wake_all(self) -> None:
+        for queue in list(self._arrivals):
+            self.wake(queue)
+
+    def arrival(self, queue: str) -> asyncio.Event:
+        """Set when something may have become available; get it before looking, wait after."""
+        return self._arrivals.setdefault(queue, asyncio.Event())
+
+
+def is_share(queue: str) -> bool:
+    """Share groups live in the same shards, under names no queue can have."""
+    return queue.startswith("share/")

@@ -1,0 +1,145 @@
+"""Driver: what the log says about new messages, in the words of the engine (queues.commands.Message)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headrace.broker.partition import Partition
+from headrace.broker.queueing import names
+from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
+from headrace.core.plan import Rejected
+from headrace.queues.commands import Message, Wanted
+from headrace.queues.config import DEFAULT_PRIORITY, MAX_PRIORITY, QueueConfig
+from headrace.queues.levels import level_by_name
+from headrace.queues.ranges import Range
+from headrace.records.batch import scan
+from headrace.records.build import Record
+from headrace.records.filters import Filter, FilterInput
+from headrace.records.read import read_records
+
+READ_BYTES = 1 * MIB
+
+
+class Seen(NamedTuple):
+    """Everything below `indexed_to` has been looked at."""
+
+    indexed_to: int
+    messages: list[Message]
+    skipped: list[Range]
+
+
+def look(
+    partition: Partition, wanted: Wanted, config: QueueConfig, accepts: Filter | None, default_delay_ms: int
+) -> Seen:
+    """Read on from where the engine stopped: what is special, and what is none of the queue's business."""
+    messages: list[Message] = []
+    skipped: list[Range] = []
+    position = wanted.first
+    end = min(wanted.end, partition.last_stable_offset)
+    while position < end and len(messages) < wanted.limit:
+        data = partition.read(position, READ_BYTES, partition.last_stable_offset)
+        if isinstance(data, Rejected) or not data:
+            break
+        for at, header in scan(data):
+            first = max(position, header.base_offset)
+            if first > position:
+                skipped.append((position, first))
+            if header.is_control:
+                skipped.append((first, header.next_offset))
+            else:
+                records = read_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES)
+                _take(
+                    records,
+                    first,
+                    header.next_offset,
+                    config,
+                    accepts,
+                    default_delay_ms,
+                    messages,
+                    skipped,
+                    partition,
+                )
+            position = header.next_offset
+            if position >= end:
+                break
+    return Seen(position, messages, skipped)
+
+
+def _take(
+    records: list[Record],
+    first: int,
+    end: int,
+    config: QueueConfig,
+    accepts: Filter | None,
+    default_delay_ms: int,
+    messages: list[Message],
+    skipped: list[Range],
+    partition: Partition,
+) -> None:
+    expected = first
+    for record in records:
+        if record.offset < first:
+            continue
+        if record.offset > expected:
+            skipped.append((expected, record.offset))
+        expected = record.offset + 1
+        if accepts is not None and not accepts.matches(_as_input(record, partition)):
+            skipped.append((record.offset, record.offset + 1))
+            continue
+        message = describe(record, config, default_delay_ms)
+        if message is not None:
+            messages.append(message)
+    if expected < end:
+        skipped.append((expected, end))
+
+
+def _as_input(record: Record, partition: Partition) -> FilterInput:
+    tp = partition.tp
+    return FilterInput(
+        record.key, record.value, record.headers, record.timestamp, record.offset, tp.topic, tp.partition
+    )
+
+
+def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> Message | None:
+    """What is special about a record for a queue with this config; None when nothing is."""
+    headers = record.headers
+    due_ms = _due(record, default_delay_ms) if config.delays else 0
+    group = b""
+    if config.fifo:
+        group = names.header(headers, names.GROUP) or record.key or b""
+    elif config.fair:
+        group = names.header(headers, names.TENANT) or names.header(headers, names.GROUP) or b""
+    dedup_id = (names.header(headers, names.DEDUP_ID) or b"") if config.dedup_window_ms else b""
+    priority = DEFAULT_PRIORITY
+    if config.priorities:
+        given = _number(names.header(headers, names.PRIORITY))
+        priority = DEFAULT_PRIORITY if given is None else max(0, min(MAX_PRIORITY, given))
+    expires_ms = 0
+    if config.ttl:
+        ttl_ms = _number(names.header(headers, names.TTL_MS))
+        expires_ms = record.timestamp + ttl_ms if ttl_ms is not None and ttl_ms >= 0 else 0
+    if not (due_ms or group or dedup_id or expires_ms or priority != DEFAULT_PRIORITY):
+        return None
+    return Message(record.offset, due_ms, group, dedup_id, priority, expires_ms, record.timestamp)
+
+
+def _due(record: Record, default_delay_ms: int) -> int:
+    at = _number(names.header(record.headers, names.DELIVER_AT))
+    if at is not None:
+        return max(0, at)
+    delay = _number(names.header(record.headers, names.DELAY_MS))
+    if delay is None:
+        level = names.header(record.headers, names.DELAY_LEVEL)
+        delay = level_by_name(level.decode("ascii", "replace")) if level is not None else None
+    if delay is None:
+        delay = default_delay_ms
+    return record.timestamp + delay if delay > 0 else 0
+
+
+def _number(text: bytes | None) -> int | None:
+    if text is None or len(text) > 20:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return None

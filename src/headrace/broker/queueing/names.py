@@ -1,0 +1,70 @@
+"""Kernel of queueing: names on the log: journal topics, headers that say what is special about a message, message ids.
+
+A queue's message is a record anybody can read with a Kafka client, and a record anybody sends is a message: what is
+special about it is in headers, and everything else is ordinary.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.records.build import Headers
+
+JOURNAL_PREFIX = "__queue."
+
+DELAY_MS = "headrace-delay-ms"
+DELIVER_AT = "headrace-deliver-at"
+"""Wall clock in milliseconds; wins over the delay."""
+DELAY_LEVEL = "headrace-delay-level"
+GROUP = "headrace-group"
+DEDUP_ID = "headrace-dedup-id"
+PRIORITY = "headrace-priority"
+TTL_MS = "headrace-ttl-ms"
+TENANT = "headrace-tenant"
+ATTRIBUTE_TYPES = "headrace-attribute-types"
+"""JSON: SQS message attributes that are not plain strings, by name."""
+TRACE = "headrace-trace"
+DEAD_REASON = "headrace-dead-reason"
+DEAD_SOURCE = "headrace-dead-source"
+DEAD_DELIVERIES = "headrace-dead-deliveries"
+DEAD_DETAIL = "headrace-dead-detail"
+OWN_PREFIX = "headrace-"
+
+
+def journal_topic(topic: str) -> str:
+    return JOURNAL_PREFIX + topic
+
+
+def data_topic(journal: str) -> str | None:
+    """The topic a journal belongs to; None when it is no journal."""
+    return journal[len(JOURNAL_PREFIX) :] if journal.startswith(JOURNAL_PREFIX) else None
+
+
+def header(headers: Headers, name: str) -> bytes | None:
+    for known, value in headers:
+        if known == name:
+            return value
+    return None
+
+
+class MessageId(NamedTuple):
+    """Where a message lies, and which topic's life it belongs to; as a UUID, so that it looks like SQS's."""
+
+    topic_id: bytes
+    partition: int
+    offset: int
+
+
+def encode_message_id(topic_id: bytes, partition: int, offset: int) -> str:
+    raw = topic_id[:6] + partition.to_bytes(3, "big") + offset.to_bytes(7, "big")
+    return str(UUID(bytes=raw))
+
+
+def decode_message_id(text: str) -> MessageId | None:
+    """`topic_id` has only its first six bytes; None when the text is no id of ours."""
+    try:
+        raw = UUID(text).bytes
+    except ValueError:
+        return None
+    return MessageId(raw[:6], int.from_bytes(raw[6:9], "big"), int.from_bytes(raw[9:], "big"))

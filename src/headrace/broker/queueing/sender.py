@@ -1,0 +1,77 @@
+"""Driver: sending single messages. Those that come in one turn of the loop leave as one batch, with one sync."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.broker.partition import Partition
+from headrace.broker.produce import take
+from headrace.broker.runtime import Runtime
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import Rejected
+from headrace.records.build import Record, build_batch
+
+MAX_BATCH_BYTES = 512 * 1024
+ACK_MS = 30_000
+PRODUCE_VERSION = 9
+
+
+class Sender:
+    """Of one partition."""
+
+    def __init__(self, runtime: Runtime, partition: Partition) -> None:
+        self._runtime = runtime
+        self._partition = partition
+        self._waiting: list[tuple[Record, asyncio.Future[int]]] = []
+        self._bytes = 0
+        self._scheduled = False
+
+    def send(self, record: Record) -> asyncio.Future[int]:
+        """The record's offset, once it is committed. Fails with HeadraceError."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
+        self._waiting.append((record, future))
+        self._bytes += len(record.value or b"") + len(record.key or b"")
+        if self._bytes >= MAX_BATCH_BYTES:
+            self._flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        waiting, self._waiting = self._waiting, []
+        self._bytes = 0
+        if not waiting:
+            return
+        clock = self._runtime.clock
+        batch = build_batch([record for record, _ in waiting], wall_ms=clock.wall_ms())
+        writable = memoryview(bytearray(batch))
+        taken = take(self._partition, writable, acks=-1, version=PRODUCE_VERSION, wall_ms=clock.wall_ms())
+        futures = [future for _, future in waiting]
+        if taken.error is not ErrorKind.NONE:
+            _settle(futures, -1, HeadraceError(taken.error, taken.message or ""))
+            return
+
+        def committed(kind: ErrorKind) -> None:
+            problem = None if kind is ErrorKind.NONE else HeadraceError(kind)
+            _settle(futures, taken.base_offset, problem)
+
+        self._partition.when_committed(taken.commit_offset, clock.now_ms() + ACK_MS, committed)
+
+
+def _settle(futures: list[asyncio.Future[int]], base_offset: int, problem: HeadraceError | None) -> None:
+    for number, future in enumerate(futures):
+        if future.done():
+            continue
+        if problem is None:
+            future.set_result(base_offset + number)
+        else:
+            future.set_exception(problem)
+
+
+def raise_rejected(value: object) -> None:
+    """An answer of the engine that is a refusal, as an exception."""
+    if isinstance(value, Rejected):
+        raise HeadraceError(value.kind, value.detail)

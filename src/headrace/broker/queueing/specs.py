@@ -1,0 +1,54 @@
+"""Codec: what the cluster knows about a queue: kept in the coordinator under `queues/<name>`, validated on the way in (X27)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headrace.queues.config import QueueConfig, config_from_json, config_to_json
+
+Name = Annotated[str, Meta(min_length=1, max_length=249)]
+
+
+class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue over its own topic, or a subscription: a queue over topics that others own too."""
+
+    name: Name
+    id: Annotated[str, Meta(min_length=1, max_length=64)]
+    """New with each creation, so that receipts of a queue that was deleted mean nothing to its successor."""
+    topics: tuple[Name, ...]
+    kind: Literal["queue", "subscription"] = "queue"
+    config: dict[str, Any] = {}
+    """queues.config.QueueConfig as JSON."""
+    filter: str = ""
+    default_delay_ms: int = 0
+    start: Literal["earliest", "latest"] = "earliest"
+    attributes: dict[str, str] = {}
+    """As the SQS door was given them."""
+    tags: dict[str, str] = {}
+    push: dict[str, Any] = {}
+    """Where a subscription is pushed to; empty for pull."""
+    created_ms: int = 0
+    changed_ms: int = 0
+
+    @property
+    def queue_config(self) -> QueueConfig:
+        return config_from_json(msgspec.json.encode(self.config))
+
+
+def with_config(spec: QueueSpec, config: QueueConfig) -> QueueSpec:
+    return msgspec.structs.replace(spec, config=msgspec.json.decode(config_to_json(config)))
+
+
+def encode_spec(spec: QueueSpec) -> bytes:
+    return msgspec.json.encode(spec)
+
+
+def decode_spec(raw: bytes) -> QueueSpec | None:
+    """None for a value that makes no sense: it is left alone."""
+    try:
+        return msgspec.json.decode(raw, type=QueueSpec)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
