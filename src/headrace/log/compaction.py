@@ -127,7 +127,13 @@ class Compaction:
         yield from self._learn()
         for replaced in self._grouped():
             writer = _GroupWriter(
-                self._fs, self._config, self._given, self._map, self._transactions, replaced
+                self._fs,
+                self._config,
+                self._given,
+                self._map,
+                self.compacted_to,
+                self._transactions,
+                replaced,
             )
             try:
                 for batch in self._batches(replaced):
@@ -257,6 +263,7 @@ class _GroupWriter:
         config: LogConfig,
         given: CompactionInput,
         latest: LatestOffsets,
+        compacted_to: int,
         transactions: _Transactions,
         replaced: list[Segment],
     ) -> None:
@@ -264,6 +271,7 @@ class _GroupWriter:
         self._config = config
         self._given = given
         self._latest = latest
+        self._compacted_to = compacted_to
         self._transactions = transactions
         self._replaced = replaced
         self._cleaned = Segment(replaced[0].path, replaced[0].base_offset)
@@ -321,6 +329,9 @@ class _GroupWriter:
         header = batch.header
         if header.is_transactional:
             self._transactions.data_read.add(header.producer_id)
+        if header.base_offset >= self._compacted_to:
+            # Beyond the map: a tombstone here must not go while the values in front of it are still to be found.
+            return Verdict.KEEP
         if self._transactions.is_aborted(header):
             return self._emptied(header)
         opened = open_batch(batch)
@@ -365,7 +376,7 @@ class _GroupWriter:
             marker = None
         if marker is None or opened is None:
             return Verdict.KEEP
-        if self._transactions.end(header, marker.commit):
+        if self._transactions.end(header, marker.commit) or header.base_offset >= self._compacted_to:
             return Verdict.KEEP
         if not header.has_delete_horizon:
             horizon_ms = self._given.believed_ms + self._config.delete_retention_ms

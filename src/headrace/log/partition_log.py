@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
+from headrace.core.ports import Buffer
 from headrace.log.cleanable import find_cleanable
 from headrace.log.compaction import Compaction, CompactionInput, CompactionReport, Group, LastBatch
 from headrace.log.growing_log import FULL_DISK, GrowingLog
 from headrace.log.names import snapshot_path
-from headrace.log.results import RollReason, StartReason
+from headrace.log.results import Appended, RollReason, StartReason
 from headrace.log.retention import RetentionReport, deletable_count, is_expired, step_ms
+from headrace.log.snapshots import ensure_snapshot
 from headrace.log.swap import commit_swap, complete_swap
 from headrace.log.truncation import Cutter
+from headrace.records.batch import HEADER_BYTES, CorruptBatch, crc_matches, read_header
 
 
 class PartitionLog(GrowingLog):
@@ -67,7 +70,9 @@ class PartitionLog(GrowingLog):
                 self.roll(RollReason.RETENTION)
             if not count:
                 return nothing
-            self.advance_start(self._segments[count].base_offset, StartReason.RETENTION)
+            first_base = self._segments[count].base_offset
+            ensure_snapshot(self._fs, self.directory, first_base, self.end_offset, self.producers)
+            self.advance_start(first_base, StartReason.RETENTION)
             self._checkpoint_before_deleting(count)
         except OSError as error:
             if error.errno not in FULL_DISK:
@@ -122,6 +127,10 @@ class PartitionLog(GrowingLog):
         try:
             cutter = self._cutter()
             end = cutter.boundary(offset)
+            if end < self.start_offset:
+                # The batch that is cut reaches below the start. It has to come again whole (R11), so the log begins there.
+                self.truncate_fully_and_start_at(end)
+                return end
             self._lower_state(end)
             cutter.cut(end)
             if self._segments.active.next_offset != end:
@@ -166,6 +175,23 @@ class PartitionLog(GrowingLog):
             raise
         self.start_offset, self.start_reason = offset, StartReason.RESTART
         self._settle_at(offset)
+
+    def append_replicated(
+        self, data: Buffer, wall_ms: int, *, allow_gaps: bool | None = None
+    ) -> Appended | Rejected:
+        """R11, see GrowingLog. A leader's log may start in the middle of a batch (DeleteRecords), and so may a replica
+        that begins there: it gets the batch whole, and starts where it was told to (as Kafka's followers do)."""
+        start = self.start_offset
+        if self.end_offset == start and self._failure is None and len(data) >= HEADER_BYTES:
+            try:
+                header = read_header(data)
+            except CorruptBatch as error:
+                return Rejected(ErrorKind.CORRUPT_MESSAGE, str(error))
+            if header.base_offset < start < header.next_offset and crc_matches(data, 0, header):
+                self.truncate_fully_and_start_at(header.base_offset)
+        result = super().append_replicated(data, wall_ms, allow_gaps=allow_gaps)
+        self.advance_start(start, StartReason.LEADER_START)
+        return result
 
     def _lower_state(self, offset: int) -> None:
         """Before the log gets shorter: a log that ends below its recovery point would be taken for damaged."""

@@ -60,7 +60,7 @@ from headrace.log.scanning import (
 from headrace.log.segment import Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
-from headrace.log.snapshots import load_newest, replace_cache, snapshot_offsets
+from headrace.log.snapshots import ensure_snapshot, load_newest, replace_cache, snapshot_offsets
 from headrace.log.state_files import load_state, settle_state
 from headrace.log.swap import finish_at_start
 from headrace.records.batch import HEADER_BYTES, CorruptBatch, read_header
@@ -540,6 +540,7 @@ class _Loader:
         for offset in snapshot_offsets(self._fs, directory):
             if not first_base <= offset <= end_offset:
                 self._remove_cache(snapshot_path(directory, offset))
+        ensure_snapshot(self._fs, directory, first_base, end_offset, derived.producers)
         bases = {segment.base_offset for segment in self._segments}
         for name in self._fs.list_dir(directory):
             base = offset_of(name, INDEX)

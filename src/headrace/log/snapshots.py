@@ -7,7 +7,6 @@ whole log. Which snapshots exist is the business of PartitionLog: none beyond th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 from headrace.core.ports import FileSystem
 from headrace.log.checkpoints import BadSeal, seal, unseal
@@ -89,6 +88,16 @@ def write_snapshot(fs: FileSystem, directory: str, offset: int, table: ProducerT
     replace_cache(fs, snapshot_path(directory, offset), [encode_snapshot(offset, table)])
 
 
+def ensure_snapshot(
+    fs: FileSystem, directory: str, first_base: int, end_offset: int, table: ProducerTable
+) -> None:
+    """Producers of segments that go are remembered only by a snapshot among those that stay; see that there is one."""
+    if len(table) and not any(
+        first_base <= offset <= end_offset for offset in snapshot_offsets(fs, directory)
+    ):
+        write_snapshot(fs, directory, end_offset, table)
+
+
 def replace_cache(fs: FileSystem, path: str, parts: list[bytes]) -> None:
     """Write a file that may be lost but is never believed unless its checksum matches."""
     if fs.exists(path):
@@ -98,8 +107,3 @@ def replace_cache(fs: FileSystem, path: str, parts: list[bytes]) -> None:
         file.append(parts)
     finally:
         file.close()
-
-
-def remove_snapshots(fs: FileSystem, directory: str, offsets: Iterator[int]) -> None:
-    for offset in offsets:
-        fs.remove(snapshot_path(directory, offset))
