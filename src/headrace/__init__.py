@@ -1,18 +1,12 @@
-"""Headrace: a distributed message queue. One durable log; Kafka, SQS, REST and Spark are its doors."""
+"""Headrace: a distributed message queue. One durable log; Kafka, SQS, REST and Spark are its doors.
+
+What is public here is imported when it is first used, so `import headrace` stays quick for the broker and the command
+line. Its types are in __init__.pyi.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from headrace.client.client import Client
-    from headrace.client.message import Delivery, Message, Receipt
-    from headrace.client.subscription import Subscription
-    from headrace.core.errors import HeadraceError
-
 __version__ = "0.1.0"
-
-__all__ = ["Client", "Delivery", "HeadraceError", "Message", "Receipt", "Subscription"]
 
 _HOMES = {
     "Client": "headrace.client.client",
@@ -23,9 +17,10 @@ _HOMES = {
     "Subscription": "headrace.client.subscription",
 }
 
+__all__ = list(_HOMES)
 
-def __getattr__(name: str) -> Any:
-    """Imported when first used: `import headrace` stays quick for the broker and the command line."""
+
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -31,6 +31,7 @@ PREFETCH = 200
 """Messages taken at once when they are there anyway. At-most-once can lose this many in a crash."""
 
 METADATA_SECONDS = 10.0
+CREATE_SECONDS = 2.0
 _OFFSET_TAIL_BASE = -2000
 """librdkafka: -2000 - n is n before the end."""
 
@@ -67,6 +68,7 @@ class Subscription:
         if group is None:
             self._read_alone(topics, start)
         else:
+            self._create_on_first_use(topics)
             self._consumer.subscribe(
                 list(topics), on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost
             )
@@ -86,6 +88,17 @@ class Subscription:
         self._assigned = {(entry.topic, entry.partition) for entry in partitions}
         self._consumer.assign(partitions)
 
+    def _create_on_first_use(self, topics: Sequence[str]) -> None:
+        """Asking for a topic creates it where the broker allows that, so a worker may start before its publisher.
+
+        librdkafka asks in this way only here; a group that waits for a topic does not create it.
+        """
+        for topic in topics:
+            try:
+                self._consumer.list_topics(topic, timeout=CREATE_SECONDS)
+            except KafkaException:
+                return  # nobody is there yet; subscribing goes on trying
+
     def _gained(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gained = {(entry.topic, entry.partition) for entry in partitions}
         self._assigned = gained | (self._assigned or set())
@@ -98,6 +111,11 @@ class Subscription:
             self._progress.pop(key, None)
         self._assigned = (self._assigned or set()) - lost
         self._at_end -= lost
+
+    @property
+    def partitions(self) -> frozenset[tuple[str, int]]:
+        """What this member reads now, as (topic, partition); empty until the group has settled."""
+        return frozenset(self._assigned or ())
 
     # -- messages ----------------------------------------------------------------------------------------------
 
