@@ -4,13 +4,17 @@ Clients have names (a, b, …); the n-th member id drawn for client a is `a-n`. 
 
     config key=value …                     settings of GroupConfig; before anything else
     join GROUP CLIENT [new] [v=9] [static=INSTANCE] [protocols=range:x,sticky:y] [type=consumer] [session=10s] [rebalance=60s]
-    sync GROUP CLIENT [generation=N] [a=bytes …]      with assignments when given
+                                           protocols=sticky:reads/t/owns/t-0+t-1 embeds a real subscription
+    sync GROUP CLIENT [generation=N] [a=bytes …]      with assignments when given; a=@t-0+t-1 is a real one
     beat GROUP CLIENT [generation=N]       heartbeat with the generation the client knows
     leave GROUP CLIENT… | static:INSTANCE
     commit GROUP [CLIENT] t-0=42 …         without a client: a simple consumer
     fetch GROUP [stable] [t-0 …]
     txn-commit GROUP pid=5 t-0=42 ; marker pid=5 commit|abort
     topic-deleted TOPIC ; delete GROUP ; list ; show GROUP
+    topics t=4 u=2                         all topics there are
+    consumer GROUP CLIENT join|beat|done|leave|away [topics=t,u] [regex=t.*] [static=INSTANCE] [assignor=range] [rebalance=60s]
+                                           done: a heartbeat that reports to own what it was told, and no more
     advance 3s                             stops at every deadline on the way
     restart                                replay the journal into a new shard
 """
@@ -45,7 +49,17 @@ from headrace.groups.commands import (
     TxnMarker,
 )
 from headrace.groups.config import GroupConfig
+from headrace.groups.consumer import facts as consumer_facts
+from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerHeartbeatResult, TopicsChanged
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.shard import GroupShard
+from headrace.groups.subscription import (
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+    parse_assignment,
+)
+from headrace.groups.topics import TopicInfo
 
 FILES = sorted((Path(__file__).parent / "groups").glob("*.txt"))
 
@@ -73,6 +87,7 @@ class Stage:
         self.generations: dict[tuple[str, str], int] = {}
         self.drawn: dict[str, int] = {}
         self.instances: dict[tuple[str, str], str] = {}
+        self.told: dict[tuple[str, str], Any] = {}
         self.out: list[str] = []
         self._waiter = 0
 
@@ -92,7 +107,7 @@ class Stage:
             self.out.append(f"{who}: {verb} parked")
 
     def run(self, plan: Plan) -> None:
-        before = {group_id: group.state.value for group_id, group in self.shard.table.groups.items()}
+        before = {group_id: group.state_name for group_id, group in self.shard.table.groups.items()}
         for fact in plan.facts:
             self.shard.apply(fact, self.now_ms)
             if isinstance(fact, facts.RebalanceStarted):
@@ -102,7 +117,7 @@ class Stage:
                 self.journal += ((record, producer) for record in self.shard.encode(fact))
                 self.out.append(f"journal: {journal_line(fact)}")
         self.shard.invariants()
-        after = {group_id: group.state.value for group_id, group in self.shard.table.groups.items()}
+        after = {group_id: group.state_name for group_id, group in self.shard.table.groups.items()}
         for group_id in sorted(before.keys() | after.keys()):
             old, new = before.get(group_id, "-"), after.get(group_id, "-")
             if old != new:
@@ -116,6 +131,10 @@ class Stage:
                 self.member_ids[group_id, who] = value.member_id
             if value.generation >= 0:
                 self.generations[group_id, who] = value.generation
+        if isinstance(value, ConsumerHeartbeatResult) and not value.error:
+            self.generations[group_id, who] = value.member_epoch
+            if value.assignment is not None:
+                self.told[group_id, who] = value.assignment
         self.out += (f"{who}: {verb} {line}" for line in reply_lines(value))
 
     def identity(self, group_id: str, client: str) -> tuple[str, str | None]:
@@ -123,6 +142,38 @@ class Stage:
 
     def generation(self, group_id: str, client: str, given: dict[str, str]) -> int:
         return int(given.pop("generation", self.generations.get((group_id, client), -1)))
+
+    def do_topics(self, _: list[str], given: dict[str, str]) -> None:
+        topics = {name: TopicInfo(topic_id(name), int(count)) for name, count in given.items()}
+        self.submit("topics", "changed", "", lambda w: TopicsChanged(w, topics))
+
+    def do_consumer(self, plain: list[str], given: dict[str, str]) -> None:
+        group_id, client, action = plain
+        key = (group_id, client)
+        if action == "join" and key not in self.member_ids:
+            self.drawn[client] = self.drawn.get(client, 0) + 1
+            self.member_ids[key] = f"{client}-{self.drawn[client]}"
+        if "static" in given:
+            self.instances[key] = given["static"]
+        fields: dict[str, Any] = {"instance_id": self.instances.get(key), "assignor": given.get("assignor")}
+        if "topics" in given:
+            fields["topics"] = tuple(given["topics"].split(","))
+        if "regex" in given:
+            fields["pattern"] = given["regex"]
+        if action == "join":
+            fields.update(rebalance_timeout_ms=parse_duration_ms(given.get("rebalance", "60s")), owned=())
+        elif action == "done":
+            fields["owned"] = self.told[key]
+        epoch = {"join": 0, "leave": -1, "away": -2}.get(action, self.generations.get(key, 0))
+        member_id = self.member_ids.get(key, client)
+        self.submit(
+            client,
+            action,
+            group_id,
+            lambda w: ConsumerGroupHeartbeat(w, group_id, member_id, epoch, **fields),
+        )
+        if action in ("leave", "away"):
+            self.member_ids.pop(key, None)
 
     # --- steps -----------------------------------------------------------------------------------------------
 
@@ -141,7 +192,7 @@ class Stage:
         if not member_id:
             self.drawn[client] = self.drawn.get(client, 0) + 1
         pairs = (item.partition(":") for item in given.get("protocols", "range").split(","))
-        protocols = tuple(Protocol(name, metadata.encode()) for name, _, metadata in pairs)
+        protocols = tuple(Protocol(name, embedded(metadata)) for name, _, metadata in pairs)
         version = int(given.get("v", 9))
         self.submit(
             client,
@@ -169,7 +220,7 @@ class Stage:
         group_id, client = plain
         member_id, instance_id = self.identity(group_id, client)
         generation = self.generation(group_id, client, given)
-        assignments = tuple((self.member_ids[group_id, name], text.encode()) for name, text in given.items())
+        assignments = tuple((self.member_ids[group_id, name], assigned(text)) for name, text in given.items())
         self.submit(
             client,
             "sync",
@@ -240,12 +291,20 @@ class Stage:
         if group is None:
             self.out.append(f"{plain[0]}: unknown")
             return
+        if isinstance(group, ConsumerGroup):
+            self.out.append(f"{plain[0]}: {group.state_name} epoch={group.epoch} target={group.target_epoch}")
+            for consumer in group.members.values():
+                now = f"epoch={consumer.epoch} {consumer.state.name} assigned={part_names(consumer.assigned)}"
+                later = part_names(group.targets.get(consumer.member_id, ()))
+                gone = part_names(consumer.revoking)
+                self.out.append(f"  {consumer.member_id} {now} revoking={gone} target={later}")
+            return
         self.out.append(
             f"{plain[0]}: {group.state.value} generation={group.generation} leader={group.leader}"
         )
         for member in group.members.values():
             static = f" static={member.instance_id}" if member.instance_id is not None else ""
-            self.out.append(f"  {member.member_id}{static} assignment={member.assignment.decode() or '-'}")
+            self.out.append(f"  {member.member_id}{static} assignment={readable(member.assignment) or '-'}")
 
     def do_advance(self, plain: list[str], given: dict[str, str]) -> None:
         end_ms = self.now_ms + parse_duration_ms(plain[0])
@@ -265,8 +324,45 @@ class Stage:
                 self.shard.replay_transactional(record, producer, self.now_ms)
         self.waiting.clear()
         for group_id, group in sorted(self.shard.table.groups.items()):
-            self.out.append(f"{group_id}: loaded {group.state.value}")
+            self.out.append(f"{group_id}: loaded {group.state_name}")
         self.run(self.shard.loaded(self.now_ms))
+
+
+def embedded(text: str) -> bytes:
+    """Metadata of a protocol. `reads/t/owns/t-0,t-1` is a real subscription; anything else stands for itself."""
+    if not text.startswith("reads/"):
+        return text.encode()
+    _, topics, *rest = text.split("/")
+    owned = [partition(part) for part in rest[1].split("+")] if rest else []
+    grouped = tuple((topic, (index,)) for topic, index in owned)
+    return encode_subscription(Subscription(1, tuple(topics.split("+")), grouped))
+
+
+def assigned(text: str) -> bytes:
+    """`@t-0+t-1` is a real assignment; anything else stands for itself."""
+    if not text.startswith("@"):
+        return text.encode()
+    parts = [partition(part) for part in text[1:].split("+")]
+    return encode_assignment(1, tuple((topic, (index,)) for topic, index in parts))
+
+
+def readable(assignment: bytes) -> str:
+    try:
+        text = assignment.decode("ascii")
+        if text.isprintable():
+            return text
+    except UnicodeDecodeError:
+        pass
+    parts = parse_assignment(assignment) or ()
+    return "@" + "+".join(f"{topic}-{index}" for topic, indexes in parts for index in indexes)
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b"\0")
+
+
+def part_names(parts: Any) -> str:
+    return ",".join(f"{t.rstrip(bytes(1)).decode()}-{p}" for t, p in sorted(parts)) or "-"
 
 
 def reply_lines(value: Any) -> list[str]:
@@ -277,6 +373,12 @@ def reply_lines(value: Any) -> list[str]:
         return [value.name]
     error, *_ = value
     parts = [error.name]
+    if isinstance(value, ConsumerHeartbeatResult):
+        if error:
+            return [f"{error.name} ({value.message})"]
+        flat = None if value.assignment is None else [(t, p) for t, many in value.assignment for p in many]
+        told = "unchanged" if flat is None else part_names(flat)
+        return [f"NONE epoch={value.member_epoch} assignment={told}"]
     for field, content in list(value._asdict().items())[1:]:
         if field == "protocol_type" or content == value._field_defaults.get(field):
             continue
@@ -288,7 +390,7 @@ def reply_lines(value: Any) -> list[str]:
                 f"{m.member_id or m.instance_id}:{m.error.name}" for m in content if getattr(m, "error", 0)
             )
         elif isinstance(content, bytes):
-            parts.append(f"{field}={content.decode()}")
+            parts.append(f"{field}={readable(content)}")
         else:
             parts.append(f"{field}={content}")
     if isinstance(value, SyncResult) and not error and not value.assignment:
@@ -311,7 +413,17 @@ def journal_line(fact: Any) -> str:
         return f"{name} {fact.group_id} {entries}"
     if isinstance(fact, facts.OffsetsDropped):
         return f"{name} {fact.group_id} " + " ".join(f"{t}-{p}" for t, p in fact.partitions)
-    return f"{name} {fact.group_id}"
+    if isinstance(fact, consumer_facts.GroupEpochSet):
+        return f"{name} {fact.group_id} epoch={fact.epoch}"
+    if isinstance(fact, consumer_facts.TargetsSet):
+        targets = " ".join(f"{member}={part_names(parts)}" for member, parts in fact.targets) or "as before"
+        return f"{name} {fact.group_id} epoch={fact.epoch} {targets}"
+    if isinstance(fact, consumer_facts.CurrentSet):
+        what = f"epoch={fact.epoch} {fact.state.name} assigned={part_names(fact.assigned)}"
+        revoking = f" revoking={part_names(fact.revoking)}" if fact.revoking else ""
+        return f"{name} {fact.group_id} {fact.member_id} {what}{revoking}"
+    member_id = getattr(fact, "member_id", "")
+    return f"{name} {fact.group_id} {member_id}".rstrip()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

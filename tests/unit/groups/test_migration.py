@@ -153,12 +153,21 @@ def test_the_last_new_consumer_downgrades_the_group(classic: Any) -> None:
     consumer(classic, "c", -1)
     group = classic.group()
     assert isinstance(group, ClassicGroup)
-    assert (group.state.value, group.generation) == ("PreparingRebalance", 3)
+    assert (group.state.value, group.generation) == ("PreparingRebalance", 2)
     first = classic.join("m1", protocols=protocols(0, 1))
     classic.join("m2", protocols=protocols(2, 3))
-    assert classic.answers[first].generation == 4, "R54: it goes on counting"
+    assert classic.answers[first].generation == 3, "R54: it goes on counting"
     classic.restart()
     assert isinstance(classic.group(), ClassicGroup)
+
+
+def test_who_is_up_to_date_is_told_to_rejoin(classic: Any) -> None:
+    consumer(classic, "c", 0)
+    classic.join("m1", protocols=protocols())
+    consumer(classic, "c", -1)
+    assert classic.beat("m1", 2) is ErrorKind.REBALANCE_IN_PROGRESS, (
+        "not ILLEGAL_GENERATION: it may keep its partitions"
+    )
 
 
 def test_a_silent_last_consumer_downgrades_it_too(make_world: Any) -> None:

@@ -7,14 +7,13 @@ from typing import NamedTuple
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected, Reply
 from headrace.groups.config import GroupConfig
-from headrace.groups.consumer.assignors import ASSIGNORS
 from headrace.groups.consumer.commands import (
     ConsumerGroupHeartbeat,
     ConsumerHeartbeatResult,
     TopicPartitions,
 )
 from headrace.groups.consumer.draft import ConsumerDraft
-from headrace.groups.consumer.migrate import downgrade_if_classic, upgrade
+from headrace.groups.consumer.migrate import can_downgrade, downgrade, upgrade
 from headrace.groups.consumer.state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -27,6 +26,7 @@ from headrace.groups.consumer.state import (
 from headrace.groups.draft import joined_plans
 from headrace.groups.facts import GroupDeleted, SessionExtended
 from headrace.groups.fields import fits
+from headrace.groups.rebalance import start
 from headrace.groups.state import ClassicGroup
 from headrace.groups.table import GroupTable
 from headrace.groups.topic_regex import InvalidPattern
@@ -280,11 +280,16 @@ def _leave(
 
 
 def remove_members(draft: ConsumerDraft, member_ids: list[str], table: GroupTable) -> Plan:
-    """They left or went silent. If those who remain all speak the classic protocol, so does the group from now on."""
+    """They left or went silent. If those who remain all speak the classic protocol, so does the group from now on, in
+    the same generation: who is up to date is told to rejoin, not that it is out of date."""
     for member_id in member_ids:
         draft.remove(member_id)
+    if can_downgrade(draft.group, table):
+        classic = downgrade(draft)
+        start(classic, "the last member of the consumer protocol is gone")
+        return joined_plans(draft.plan(), classic.plan())
     draft.bump()
-    return downgrade_if_classic(draft, table)
+    return draft.plan()
 
 
 def _as_set(owned: TopicPartitions | None) -> Assignment | None:
@@ -298,6 +303,3 @@ def _as_lists(assignment: Assignment) -> TopicPartitions:
     for topic_id, partition in sorted(assignment):
         topics.setdefault(topic_id, []).append(partition)
     return tuple((topic_id, tuple(partitions)) for topic_id, partitions in topics.items())
-
-
-assert set(ASSIGNORS) == {"uniform", "range"}

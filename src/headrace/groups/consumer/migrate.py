@@ -29,7 +29,6 @@ from headrace.groups.consumer.state import (
 )
 from headrace.groups.draft import ClassicDraft, joined_plans
 from headrace.groups.facts import Assigned, GroupDeleted, GroupSnapshot, SessionExtended
-from headrace.groups.rebalance import start
 from headrace.groups.state import CONSUMER_PROTOCOL_TYPE, ClassicGroup, Member
 from headrace.groups.subscription import encode_assignment, parse_assignment, parse_subscription
 from headrace.groups.table import GroupTable
@@ -148,14 +147,6 @@ def can_downgrade(group: ConsumerGroup, table: GroupTable) -> bool:
         and table.config.consumer_migration in _DOWNGRADES
         and len(group.members) <= table.config.max_size
     )
-
-
-def downgrade_if_classic(draft: ConsumerDraft, table: GroupTable) -> Plan:
-    if not can_downgrade(draft.group, table):
-        return draft.plan()
-    classic = downgrade(draft)
-    start(classic, "the last member of the consumer protocol left")
-    return joined_plans(draft.plan(), classic.plan())
 
 
 def downgrade(draft: ConsumerDraft) -> ClassicDraft:
