@@ -124,17 +124,22 @@ class Desk:
 
     def take_effects(self, kind: type | None = None) -> list[Any]:
         taken = [effect for effect in self.effects if kind is None or isinstance(effect, kind)]
-        self.effects = [effect for effect in self.effects if kind is not None and not isinstance(effect, kind)]
+        self.effects = [
+            effect for effect in self.effects if kind is not None and not isinstance(effect, kind)
+        ]
         return taken
 
-    def crash(self, *, compact_to: int | None = None, keep_tombstone: Callable[[int], bool] = lambda at: True) -> None:
+    def crash(
+        self, *, compact_to: int | None = None, keep_tombstone: Callable[[int], bool] = lambda at: True
+    ) -> None:
         """Another broker takes over. The journal before `compact_to` is compacted first."""
         if compact_to is not None:
             last = {record.key: at for at, record in enumerate(self.journal[:compact_to])}
             self.journal = [
                 record
                 for at, record in enumerate(self.journal)
-                if at >= compact_to or (last[record.key] == at and (record.value is not None or keep_tombstone(at)))
+                if at >= compact_to
+                or (last[record.key] == at and (record.value is not None or keep_tombstone(at)))
             ]
         self.effects.clear()
         self.lease_epoch += 1

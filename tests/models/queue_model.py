@@ -91,7 +91,9 @@ class QueueModel:
         if row.known:
             return
         due_ms = row.due_ms if self.config.delays else 0
-        ahead = [o for o in self.rows[: row.offset] if o.state is SCHEDULED and self.group(o) == self.group(row)]
+        ahead = [
+            o for o in self.rows[: row.offset] if o.state is SCHEDULED and self.group(o) == self.group(row)
+        ]
         if self.config.fifo and ahead:
             due_ms = max([due_ms] + [other.until_ms for other in ahead])
         waits = due_ms > self.wall_ms or (self.config.fifo and bool(ahead))
@@ -170,20 +172,20 @@ class QueueModel:
         row.visibility_ms = visibility_ms
         row.until_ms = self.now_ms + visibility_ms
 
-    def restart_at(self, offset: int) -> None:
+    def restart_at(self, offset: int, duplicates: set[int]) -> None:
+        """`duplicates` are those that were found to be duplicates again; after so long, some are not."""
         for row in self.rows:
             row.state = READY
             row.deliveries = row.journaled_deliveries = 0
             row.handle = None
             row.due_ms = row.message.due_ms
-            if row.offset >= offset and self.config.dedup_window_ms and row.message.dedup_id:
-                kept = self.kept.get(row.message.dedup_id)
-                window = self.config.dedup_window_ms
-                within = kept is not None and row.message.timestamp_ms - kept[0] < window
-                if kept is not None and within and kept[1] < row.offset:
-                    row.state = DONE
-                else:
-                    self.kept[row.message.dedup_id] = (row.message.timestamp_ms, row.offset)
+            dedup_id = row.message.dedup_id
+            if row.offset < offset or not self.config.dedup_window_ms or not dedup_id:
+                continue
+            if row.offset in duplicates:
+                row.state = DONE
+            elif dedup_id not in self.kept or self.kept[dedup_id][1] < row.offset:
+                self.kept[dedup_id] = (row.message.timestamp_ms, row.offset)
         self.read_again(offset)
 
     # --- time --------------------------------------------------------------------------------------------------------------

@@ -89,8 +89,9 @@ def apply_died(board: Board, partition: Partition, fact: Died, now_ms: int) -> N
 def apply_move_deferred(board: Board, partition: Partition, fact: MoveDeferred, now_ms: int) -> None:
     for offset in fact.offsets:
         dying = partition.dying.get(offset)
-        if dying is not None:
-            dying.deadline_ms = now_ms + fact.retry_ms
+        at_ms = now_ms + fact.retry_ms
+        if dying is not None and not (dying.held and dying.deadline_ms == at_ms):
+            dying.deadline_ms = at_ms
             dying.held = 1
             partition.deadlines.push(dying)
 

@@ -41,6 +41,10 @@ class Lease:
         self.durable = durable
 
 
+NO_EPOCH = -1
+"""Matches no receipt."""
+
+
 class Retry:
     """A message that was delivered before and is not in flight. `held` is 1 while it rests, 0 when it is available."""
 

@@ -7,7 +7,8 @@ one's offset without writing anything; it is a courtesy, not the rule.
 
 The index outlives its messages (an id counts even after its message is acknowledged and deleted), so it is journaled,
 in pages with keys of their own, before its messages can be received. A page is forgotten when everything in it is older
-than the window. Reading the same piece of the log again comes to the same decisions.
+than the window. Reading a piece of the log again changes nothing: what was kept is kept. (After a seek far back, a
+duplicate whose id was used again since is delivered again, like everything else.)
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ class DedupIndex:
             digest = digest_of(dedup_id)
             earlier = fresh.get(digest)
             kept = self._kept.get(digest) if earlier is None else (earlier.timestamp_ms, earlier.offset)
-            if kept == (timestamp_ms, offset):
-                continue  # read before
-            if kept is not None and kept[1] < offset and timestamp_ms - kept[0] < window_ms:
+            if kept is not None and kept[1] >= offset:
+                continue  # read again; and what was seen later must not be forgotten for it
+            if kept is not None and timestamp_ms - kept[0] < window_ms:
                 duplicates.append(offset)
             else:
                 fresh[digest] = Sighting(digest, timestamp_ms, offset)

@@ -47,17 +47,17 @@ def decide_data_available(board: Board, command: DataAvailable, now_ms: int) -> 
             partition.indexed_end if command.indexed_to is None else min(command.indexed_to, end_offset)
         )
     grows = indexed_to > partition.indexed_end or end_offset > partition.end_offset
-    if not grows and command.start_offset <= partition.start_offset:
-        return Plan(replies=answer(command.waiter, None))
     draft = Draft(partition, now_ms + board.wall_offset_ms)
+    if indexed_to < end_offset and partition.lanes.ready_count < config.window:
+        draft.effects.append(ReadAhead(partition.source))
+    if not grows and command.start_offset <= partition.start_offset:
+        return draft.plan(command.waiter, None)
     if config.dedup_window_ms and command.messages:
         _deduplicate(draft, command, indexed_to)
     source = partition.source
     draft.do(Indexed(source, command.start_offset, end_offset, indexed_to, command.messages, command.skipped))
     if indexed_to > partition.indexed_end:
         draft.wake_receivers()
-    if indexed_to < end_offset and partition.lanes.ready_count < config.window:
-        draft.effects.append(ReadAhead(source))
     return draft.plan(command.waiter, None)
 
 

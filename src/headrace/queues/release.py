@@ -12,12 +12,10 @@ from headrace.core.plan import Fact, Plan, Rejected
 from headrace.queues.ack import current_lease
 from headrace.queues.board import Board
 from headrace.queues.commands import Release, ReleaseOwner, answer, no_such_source
-from headrace.queues.deadlines import Lease, Retry
+from headrace.queues.deadlines import NO_EPOCH, Lease, Retry
 from headrace.queues.draft import Draft
 from headrace.queues.facts import NO_LANE, Returned
 from headrace.queues.state import Partition
-
-_NO_EPOCH = -1
 
 
 def decide_release(board: Board, command: Release, now_ms: int) -> Plan:
@@ -71,7 +69,7 @@ def apply_returned(board: Board, partition: Partition, fact: Returned, now_ms: i
                 partition.resting -= 1
             retry = Retry(
                 offset, deliveries, delay_ms=delay_ms, now_ms=now_ms, first_received_ms=first_received_ms,
-                epoch=_NO_EPOCH if lease is None else lease.epoch, lane=NO_LANE if lease is None else lease.lane,
+                epoch=NO_EPOCH if lease is None else lease.epoch, lane=NO_LANE if lease is None else lease.lane,
             )  # fmt: skip
             partition.rest(retry)
             if lease is not None:

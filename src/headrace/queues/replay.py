@@ -10,7 +10,7 @@ from headrace.core.plan import JournalRecord
 from headrace.queues.board import Board, Queue
 from headrace.queues.commands import Source
 from headrace.queues.config import config_from_json
-from headrace.queues.deadlines import Dying, Lease, Retry
+from headrace.queues.deadlines import NO_EPOCH, Dying, Lease, Retry
 from headrace.queues.facts import NO_LANE, Delta
 from headrace.queues.journal import (
     CHECKPOINT,
@@ -150,7 +150,7 @@ def _load_snapshot(partition: Partition, image: bytes) -> None:
             delay_ms=delay_ms,
             now_ms=0,
             first_received_ms=first_received_ms,
-            epoch=-1,
+            epoch=NO_EPOCH,
             lane=NO_LANE,
         )
         partition.retries[offset] = retry
@@ -172,6 +172,8 @@ def restart_clocks(partition: Partition, now_ms: int) -> None:
         lease.deadline_ms = now_ms + lease.visibility_ms
         partition.deadlines.push(lease)
     for retry in partition.retries.values():
+        # It may have been delivered once more than the journal knows, so no receipt from before is the latest (R56).
+        retry.epoch = NO_EPOCH
         if retry.held:
             retry.deadline_ms = now_ms + retry.delay_ms
             partition.deadlines.push(retry)

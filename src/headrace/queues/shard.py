@@ -133,7 +133,7 @@ class QueueShard:
         for partition, deltas in self._replay.finish(self._board):
             for delta in deltas:
                 self.apply(delta, now_ms)
-            partition.note_exceptions()
+            partition.begin_reading()
             restart_clocks(partition, now_ms)
             self._board.rearm(partition)
             effects += dead.requests(partition, partition.dying.values())

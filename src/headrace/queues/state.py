@@ -199,6 +199,9 @@ class Partition:
         """Everything before `offset` is done: purged, or deleted from the log."""
         if offset <= self.start_offset:
             return
+        for exceptions in (self.leases, self.retries, self.dying, self.moved):
+            for known in [known for known in exceptions if known < offset]:
+                self.take_out(known)
         if offset >= self.indexed_end:
             self._forget_what_is_indexed()
             self.indexed_end = offset
@@ -208,9 +211,6 @@ class Partition:
             for lane in self.lanes.all():
                 self.lanes.take(lane, 0, offset)
                 self.lanes.refresh(lane)
-        for exceptions in (self.leases, self.retries, self.dying, self.moved):
-            for known in [known for known in exceptions if known < offset]:
-                self.take_out(known)
         self.done.discard(0, offset)
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
@@ -252,9 +252,15 @@ class Partition:
         self.config = config
         self._forget_what_is_indexed()
         self.indexed_end = self.start_offset
-        self.note_exceptions()
+        self._note_exceptions()
 
-    def note_exceptions(self) -> None:
+    def begin_reading(self) -> None:
+        """After a replay: the exceptions are known, the log is not."""
+        self._forget_what_is_indexed()
+        self.indexed_end = self.end_offset = self.start_offset
+        self._note_exceptions()
+
+    def _note_exceptions(self) -> None:
         """Remember how far there are exceptions without a lane."""
         self.known_from_journal = 1 + max(
             max(exceptions, default=-1) for exceptions in (self.leases, self.retries, self.dying)
