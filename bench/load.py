@@ -1,0 +1,185 @@
+"""Load generators that cost much less than the broker they load, and what the broker itself used meanwhile."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import confluent_kafka as ck
+
+from headrace.core.ids import ZERO_UUID
+from headrace.records.build import Record, build_batch
+from headrace.wire.api import ApiKey
+from headrace.wire.codec import encode
+from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.framing import RequestHeader, encode_request
+from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Used:
+    """What one process has used so far."""
+
+    cpu_s: float
+    rss_bytes: int
+
+    @classmethod
+    def by(cls, pid: int) -> Used:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return cls((int(fields[11]) + int(fields[12])) / TICKS, pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+@dataclass(frozen=True)
+class Measured:
+    count: int
+    size: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def per_s(self) -> float:
+        return self.count / self.wall_s
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.size / self.wall_s / 1e6
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        return self.cpu_s / (self.size / 1e9)
+
+    @property
+    def us_per_request(self) -> float:
+        return self.cpu_s / self.count * 1e6
+
+
+def measure(pid: int, work: Callable[[], tuple[int, int]]) -> Measured:
+    """Run `work`, which says how many things of how many bytes it did."""
+    before, started = Used.by(pid).cpu_s, time.perf_counter()
+    count, size = work()
+    wall_s = time.perf_counter() - started
+    return Measured(count, size, wall_s, Used.by(pid).cpu_s - before)
+
+
+def produce(bootstrap: str, topic: str, count: int, size: int, **config: object) -> tuple[int, int]:
+    """`count` messages of `size` bytes through librdkafka, in batches of up to 1 MB."""
+    producer = ck.Producer(
+        {
+            "bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 1_000_000, "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 400_000, "acks": 1, **config,
+        }
+    )  # fmt: skip
+    value = os.urandom(size)
+    failed = 0
+
+    def delivered(error: object, _: object) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    for _ in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    if producer.flush(120) or failed:
+        raise RuntimeError(f"{failed} messages were not delivered")
+    return count, count * size
+
+
+def consume(bootstrap: str, topic: str, count: int) -> tuple[int, int]:
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": f"bench-{time.time_ns()}", "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "queued.max.messages.kbytes": 200_000, "fetch.max.bytes": 50_000_000,
+            "max.partition.fetch.bytes": 10_000_000,
+        }
+    )  # fmt: skip
+    consumer.subscribe([topic])
+    got = size = 0
+    while got < count:
+        for message in consumer.consume(10_000, 5.0):
+            if message.error() is None:
+                got += 1
+                size += len(message)
+    consumer.close()
+    return got, size
+
+
+def produce_frame(topic: str, acks: int, size: int = 100, version: int = 9) -> bytes:
+    batch = build_batch([Record(b"key", b"x" * size)], wall_ms=int(time.time() * 1000))
+    request = ProduceRequest(
+        None, acks, 30_000, [ProduceTopic(topic, ZERO_UUID, [ProducePartition(0, batch)])]
+    )
+    header = RequestHeader(ApiKey.PRODUCE, version, 7, "bench")
+    return encode_request(header, encode(request, version))
+
+
+def fetch_frame(topic: str, offset: int, max_bytes: int, version: int = 11) -> bytes:
+    part = FetchPartition(0, -1, offset, -1, -1, max_bytes)
+    request = FetchRequest(-1, -1, 500, 1, max_bytes, 0, 0, -1, [FetchTopic(topic, ZERO_UUID, [part])])
+    return encode_request(RequestHeader(ApiKey.FETCH, version, 7, "bench"), encode(request, version))
+
+
+class Pipeline:
+    """One socket with many requests in flight. All frames are the same, and so are the sizes of the answers."""
+
+    def __init__(self, port: int, frame: bytes) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._frame = frame
+        self._socket.sendall(frame)
+        self.answer = self._read_one()
+
+    def _read_one(self) -> bytes:
+        data = b""
+        while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+            piece = self._socket.recv(1 << 20)
+            if not piece:
+                raise ConnectionResetError("the broker closed the connection")
+            data += piece
+        return data
+
+    def run(self, count: int, in_flight: int) -> tuple[int, int]:
+        answer_size = len(self.answer)
+        burst = self._frame * (in_flight // 2)
+        sent = received = 0
+        buffer = bytearray(1 << 20)
+        while received < count * answer_size:
+            answered = received // answer_size
+            if sent < count and sent - answered <= in_flight // 2:
+                self._socket.sendall(burst)
+                sent += in_flight // 2
+            received += self._socket.recv_into(buffer)
+        return count, count * len(self._frame)
+
+    def latencies(self, count: int) -> list[float]:
+        """Seconds per request, one at a time."""
+        found = []
+        answer_size = len(self.answer)
+        for _ in range(count):
+            started = time.perf_counter()
+            self._socket.sendall(self._frame)
+            got = 0
+            while got < answer_size:
+                select.select([self._socket], [], [])
+                got += len(self._socket.recv(65536))
+            found.append(time.perf_counter() - started)
+        return sorted(found)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def percentile(ordered: list[float], percent: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
