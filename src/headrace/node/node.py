@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import uuid
 
@@ -26,6 +27,8 @@ from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.router import Router
 from headrace.http.server import HttpServer
+from headrace.http.sqs.call import SqsSettings
+from headrace.http.sqs.door import SqsDoor
 from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
 from headrace.node.data_directory import DataDirectory, NodeRecord
@@ -146,10 +149,18 @@ class Node:
         registry.add(BrokerMetrics(self.broker, self.kafka))
         HealthDoor(ready={"broker": self._not_ready, "log": self._disk_trouble}).mount(router)
         MetricsDoor(registry).mount(router)
+        SqsDoor(self.broker, self._sqs_settings()).mount(router)
         self.http = HttpServer(
             router, self.runtime.clock, request_id_prefix=self.runtime.random_bytes(4).hex()
         )
         registry.add(self.http)
+
+    def _sqs_settings(self) -> SqsSettings:
+        cluster = self.metadata.image.cluster
+        assert cluster is not None
+        # Every broker of the cluster must know the handles that another one gave out (R56).
+        key = hashlib.sha256(b"receipts:" + cluster.cluster_id.encode()).digest()
+        return SqsSettings(receipt_key=key, strict=self.settings.sqs_strict)
 
     def _not_ready(self) -> str | None:
         return None if self.ready else "starting"

@@ -75,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest session timeout a group member may ask for."""
     group_max_session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 1_800_000
     """The longest session timeout a group member may ask for."""
+    sqs_strict: bool = False
+    """Refuse what AWS would refuse: delays over 15 minutes, batches over ten."""
     repair: bool = False
     """Open a log with corruption in the middle: quarantine what is damaged (S4). Never automatic."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"

@@ -1,0 +1,136 @@
+"""Door: queue attributes as SQS knows them, and what they mean to the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.sqs.call import Call
+from headrace.queues.config import DEDUP_WINDOW_MS, SQS_MAX_LEASE_MS, QueueConfig, fifo_queue
+
+DEFAULTS = {
+    "VisibilityTimeout": "30",
+    "MaximumMessageSize": "1048576",
+    "MessageRetentionPeriod": "345600",
+    "DelaySeconds": "0",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "SqsManagedSseEnabled": "true",
+}
+_RANGES = {
+    "VisibilityTimeout": (0, 43_200),
+    "MaximumMessageSize": (1_024, 1_048_576),
+    "MessageRetentionPeriod": (60, 1_209_600),
+    "DelaySeconds": (0, 900),
+    "ReceiveMessageWaitTimeSeconds": (0, 20),
+    "KmsDataKeyReusePeriodSeconds": (60, 86_400),
+}
+_FIFO_ONLY = ("ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
+_CHOICES = {
+    "FifoQueue": ("true", "false"),
+    "ContentBasedDeduplication": ("true", "false"),
+    "SqsManagedSseEnabled": ("true", "false"),
+    "DeduplicationScope": ("queue", "messageGroup"),
+    "FifoThroughputLimit": ("perQueue", "perMessageGroupId"),
+}
+_TEXTS = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
+SETTABLE = (*_RANGES, *_CHOICES, *_TEXTS)
+COMPUTED = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+    "CreatedTimestamp",
+    "LastModifiedTimestamp",
+    "QueueArn",
+)
+MAX_RECEIVES = 1_000
+
+
+def checked(call: Call, given: Mapping[str, Any], *, is_fifo: bool) -> dict[str, str]:
+    """The attributes a caller may set, as text; raises AWS's errors."""
+    attributes: dict[str, str] = {}
+    for name, value in given.items():
+        if name not in SETTABLE:
+            raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
+        if not isinstance(value, str):
+            raise _invalid(name)
+        if name in _FIFO_ONLY and not is_fifo:
+            raise HeadraceError(
+                ErrorKind.INVALID_ATTRIBUTE_NAME,
+                f"You can specify the {name} only when FifoQueue is set to true.",
+            )
+        if name in _RANGES:
+            _check_number(call, name, value)
+        elif name in _CHOICES and value not in _CHOICES[name]:
+            raise _invalid(name)
+        elif name == "RedrivePolicy" and value:
+            redrive_policy(call, value)
+        attributes[name] = value
+    return attributes
+
+
+def _check_number(call: Call, name: str, value: str) -> None:
+    low, high = _RANGES[name]
+    if not value.isdigit() or len(value) > 15:
+        raise _invalid(name)
+    # Longer delays are welcome here; AWS has no such thing, so a strict server refuses them.
+    open_ended = name == "DelaySeconds" and not call.settings.strict
+    if not low <= int(value) <= (10**12 if open_ended else high):
+        raise _invalid(name)
+
+
+def _invalid(name: str) -> HeadraceError:
+    return HeadraceError(ErrorKind.INVALID_ATTRIBUTE_VALUE, f"Invalid value for the parameter {name}.")
+
+
+def redrive_policy(call: Call, text: str) -> tuple[str, int]:
+    """(dead-letter queue, after how many receives)."""
+    try:
+        policy = json.loads(text)
+        arn, count = str(policy["deadLetterTargetArn"]), int(policy["maxReceiveCount"])
+    except (ValueError, KeyError, TypeError):
+        raise _invalid("RedrivePolicy") from None
+    name = arn.rsplit(":", 1)[-1]
+    if not 1 <= count <= MAX_RECEIVES or call.desk.find_spec(name) is None:
+        raise HeadraceError(
+            ErrorKind.INVALID_ATTRIBUTE_VALUE,
+            f"Value {text} for parameter RedrivePolicy is invalid. Reason: Dead letter target does not exist or "
+            "maxReceiveCount is not between 1 and 1000.",
+        )
+    return name, count
+
+
+def engine_config(call: Call, attributes: Mapping[str, str], *, is_fifo: bool) -> QueueConfig:
+    """What the attributes mean to the engine."""
+    # Delays are always on: a message may bring its own. Groups on a standard queue are its tenants.
+    config = fifo_queue(delays=True) if is_fifo else QueueConfig(delays=True, fair=True)
+    changes: dict[str, Any] = {"visibility_ms": int(attributes.get("VisibilityTimeout", "30")) * 1000}
+    if call.settings.strict:
+        changes["max_lease_ms"] = SQS_MAX_LEASE_MS
+    if attributes.get("RedrivePolicy"):
+        changes["dead_letter"], changes["max_deliveries"] = redrive_policy(call, attributes["RedrivePolicy"])
+    if is_fifo:
+        changes["dedup_window_ms"] = DEDUP_WINDOW_MS
+    return replace(config, **changes)
+
+
+def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]:
+    """What GetQueueAttributes answers; unset attributes have their defaults."""
+    everything = "All" in names
+    for name in names:
+        if name != "All" and name not in SETTABLE and name not in COMPUTED:
+            raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
+    values = {**DEFAULTS, **{name: value for name, value in spec.attributes.items() if value}}
+    counts = [count for _, count in call.desk.counts(spec)]
+    values |= {
+        "ApproximateNumberOfMessages": str(sum(count.visible for count in counts)),
+        "ApproximateNumberOfMessagesNotVisible": str(sum(count.in_flight for count in counts)),
+        "ApproximateNumberOfMessagesDelayed": str(sum(count.delayed for count in counts)),
+        "CreatedTimestamp": str(spec.created_ms // 1000),
+        "LastModifiedTimestamp": str((spec.changed_ms or spec.created_ms) // 1000),
+        "QueueArn": call.arn(spec.name),
+    }
+    return {name: value for name, value in values.items() if everything or name in names}

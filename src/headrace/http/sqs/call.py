@@ -1,0 +1,140 @@
+"""Door: what an SQS action is given, and typed access to its parameters. A wrong type gets AWS's error, never a 500."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from headrace.broker.broker import Broker
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.core.errors import ErrorKind, HeadraceError
+
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
+_ABSENT: Any = object()
+
+
+class SqsSettings(NamedTuple):
+    account: str = "000000000000"
+    region: str = "us-east-1"
+    strict: bool = False
+    """Refuse what AWS refuses: longer delays, larger batches."""
+    receipt_key: bytes = b""
+    """Under every receipt handle (R56)."""
+
+
+class Call:
+    """One action with its parameters."""
+
+    __slots__ = ("base_url", "broker", "parameters", "region", "settings")
+
+    def __init__(
+        self, broker: Broker, settings: SqsSettings, parameters: dict[str, Any], base_url: str, region: str
+    ) -> None:
+        self.broker = broker
+        self.settings = settings
+        self.parameters = parameters
+        self.base_url = base_url
+        self.region = region
+
+    @property
+    def desk(self) -> QueueDesk:
+        return self.broker.queues
+
+    # -- queues --------------------------------------------------------------------------------------------------------
+
+    def queue_url(self, name: str) -> str:
+        return f"{self.base_url}/{self.settings.account}/{name}"
+
+    def arn(self, name: str) -> str:
+        return f"arn:aws:sqs:{self.region}:{self.settings.account}:{name}"
+
+    def queue(self) -> QueueSpec:
+        """The queue named by QueueUrl. Bare names and foreign hosts are fine: only the last part counts."""
+        url = self.text("QueueUrl")
+        return self.named(url.rstrip("/").rsplit("/", 1)[-1])
+
+    def named(self, name: str) -> QueueSpec:
+        spec = self.desk.find_spec(name)
+        if spec is None:
+            raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+        return spec
+
+    def queue_of_arn(self, arn: str) -> QueueSpec:
+        name = arn.rsplit(":", 1)[-1]
+        if not arn.startswith("arn:aws:sqs:") or self.desk.find_spec(name) is None:
+            raise HeadraceError(
+                ErrorKind.RESOURCE_NOT_FOUND,
+                "The resource that you specified for the SourceArn parameter doesn't exist.",
+            )
+        return self.named(name)
+
+    # -- parameters ------------------------------------------------------------------------------------------------------
+
+    def get(self, name: str, kind: type | tuple[type, ...], default: Any = _ABSENT) -> Any:
+        value = self.parameters.get(name)
+        if value is None:
+            if default is _ABSENT:
+                raise HeadraceError(
+                    ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {name}."
+                )
+            return default
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            raise invalid(f"Value for parameter {name} is of the wrong type.")
+        return value
+
+    def text(self, name: str, default: Any = _ABSENT) -> Any:
+        value: str = self.get(name, str, default)
+        return value
+
+    def number(self, name: str, low: int, high: int, default: Any = _ABSENT) -> Any:
+        value = self.parameters.get(name)
+        if isinstance(value, str) and re.fullmatch(r"-?\d{1,10}", value):
+            value = int(value)  # the Query protocol has only text
+            self.parameters[name] = value
+        value = self.get(name, int, default)
+        if value is not default and not low <= value <= high:
+            raise invalid(
+                f"Value {value} for parameter {name} is invalid. Reason: Must be between {low} and {high}, if provided."
+            )
+        return value
+
+    def entries(self, name: str, limit: int) -> list[dict[str, Any]]:
+        """The entries of a batch, with AWS's checks on their number and ids."""
+        entries: list[dict[str, Any]] = self.get(name, list, [])
+        if not entries:
+            raise HeadraceError(ErrorKind.EMPTY_BATCH, "There should be at least one entry in the request.")
+        if len(entries) > limit:
+            raise HeadraceError(
+                ErrorKind.TOO_MANY_BATCH_ENTRIES,
+                f"Maximum number of entries per request are {limit}. You have sent {len(entries)}.",
+            )
+        seen: set[str] = set()
+        for entry in entries:
+            if not isinstance(entry, dict):
+                raise invalid("A batch entry must be an object.")
+            entry_id = entry.get("Id")
+            if not isinstance(entry_id, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", entry_id):
+                raise HeadraceError(
+                    ErrorKind.INVALID_BATCH_ENTRY_ID,
+                    "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
+                    "It can be at most 80 letters long.",
+                )
+            if entry_id in seen:
+                raise HeadraceError(ErrorKind.BATCH_ENTRY_IDS_NOT_DISTINCT, f"Id {entry_id} repeated.")
+            seen.add(entry_id)
+        return entries
+
+    def with_parameters(self, parameters: dict[str, Any]) -> Call:
+        """The same call for one entry of a batch."""
+        return Call(self.broker, self.settings, parameters, self.base_url, self.region)
+
+
+def invalid(detail: str) -> HeadraceError:
+    return HeadraceError(ErrorKind.INVALID_PARAMETER, detail)
+
+
+def queue_name_problem(name: str) -> str | None:
+    if not _QUEUE_NAME.fullmatch(name) or len(name) > 80:
+        return "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+    return None

@@ -1,0 +1,212 @@
+"""Door: the SQS actions about queues themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.sqs.attributes import checked, engine_config, shown
+from headrace.http.sqs.call import Call, invalid, queue_name_problem
+
+PURGE_INTERVAL_MS = 60_000
+MAX_TAGS = 50
+MAX_PERMISSION_ACTIONS = 7
+
+
+async def create_queue(call: Call) -> dict[str, Any]:
+    name = call.text("QueueName")
+    problem = queue_name_problem(name)
+    if problem is not None:
+        raise invalid(problem)
+    given = call.get("Attributes", dict, {})
+    is_fifo = name.endswith(".fifo")
+    if (given.get("FifoQueue") == "true") != is_fifo:
+        raise invalid("The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, "
+                      "must end with .fifo suffix and be 1 to 80 in length.")  # fmt: skip
+    attributes = checked(call, given, is_fifo=is_fifo)
+    existing = call.desk.find_spec(name)
+    if existing is not None:
+        return _existing(call, existing, attributes)
+    now_ms = call.broker.runtime.clock.wall_ms()
+    spec = with_config(
+        QueueSpec(
+            name=name,
+            id=call.broker.new_uuid(),
+            topics=(name,),
+            attributes=attributes,
+            tags=_tags(call.get("tags", dict, {})),
+            default_delay_ms=int(attributes.get("DelaySeconds", "0")) * 1000,
+            created_ms=now_ms,
+            changed_ms=now_ms,
+        ),
+        engine_config(call, attributes, is_fifo=is_fifo),
+    )
+    try:
+        await call.desk.create(spec)
+    except HeadraceError as refusal:
+        if refusal.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
+            raise
+        return _existing(call, call.named(name), attributes)
+    return {"QueueUrl": call.queue_url(name)}
+
+
+def _existing(call: Call, spec: QueueSpec, attributes: dict[str, str]) -> dict[str, Any]:
+    have = shown(call, spec, ["All"])
+    for name, value in attributes.items():
+        if have.get(name) != value:
+            raise HeadraceError(
+                ErrorKind.QUEUE_ALREADY_EXISTS,
+                f"A queue already exists with the same name and a different value for attribute {name}",
+            )
+    return {"QueueUrl": call.queue_url(spec.name)}
+
+
+async def delete_queue(call: Call) -> dict[str, Any]:
+    await call.desk.delete(call.queue().name)
+    return {}
+
+
+async def get_queue_url(call: Call) -> dict[str, Any]:
+    return {"QueueUrl": call.queue_url(call.named(call.text("QueueName")).name)}
+
+
+async def list_queues(call: Call) -> dict[str, Any]:
+    prefix = call.text("QueueNamePrefix", "")
+    names = [spec.name for spec in call.desk.specs() if spec.kind == "queue" and spec.name.startswith(prefix)]
+    return _page(call, "QueueUrls", [call.queue_url(name) for name in names])
+
+
+def _page(call: Call, key: str, urls: list[str]) -> dict[str, Any]:
+    limit = call.number("MaxResults", 1, 1000, None)
+    start = 0
+    token = call.text("NextToken", "")
+    if token:
+        if not re.fullmatch(r"\d{1,9}", token):
+            raise invalid("Invalid or expired next token.")
+        start = int(token)
+    shown_urls = urls[start : start + (limit or 1000)]
+    answer: dict[str, Any] = {key: shown_urls} if shown_urls else {}
+    if start + len(shown_urls) < len(urls) and limit is not None:
+        answer["NextToken"] = str(start + len(shown_urls))
+    return answer
+
+
+async def get_queue_attributes(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    names = call.get("AttributeNames", list, [])
+    attributes = shown(call, spec, names) if names else {}
+    return {"Attributes": attributes} if attributes else {}
+
+
+async def set_queue_attributes(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    is_fifo = spec.name.endswith(".fifo")
+    given = call.get("Attributes", dict)
+    if "FifoQueue" in given and given["FifoQueue"] != ("true" if is_fifo else "false"):
+        raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, "The FifoQueue attribute can't be changed.")
+    attributes = {**spec.attributes, **checked(call, given, is_fifo=is_fifo)}
+    config = engine_config(call, attributes, is_fifo=is_fifo)
+    await call.desk.change(
+        spec.name,
+        attributes=attributes,
+        config=with_config(spec, config).config,
+        default_delay_ms=int(attributes.get("DelaySeconds", "0")) * 1000,
+    )
+    return {}
+
+
+async def purge_queue(call: Call) -> dict[str, Any]:
+    await call.desk.purge(call.queue(), min_interval_ms=PURGE_INTERVAL_MS)
+    return {}
+
+
+async def tag_queue(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    tags = {**spec.tags, **_tags(call.get("Tags", dict))}
+    if len(tags) > MAX_TAGS:
+        raise invalid(f"Too many tags added for queue {spec.name}.")
+    await call.desk.change(spec.name, tags=tags)
+    return {}
+
+
+async def untag_queue(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    doomed = set(call.get("TagKeys", list))
+    await call.desk.change(
+        spec.name, tags={key: value for key, value in spec.tags.items() if key not in doomed}
+    )
+    return {}
+
+
+async def list_queue_tags(call: Call) -> dict[str, Any]:
+    tags = call.queue().tags
+    return {"Tags": tags} if tags else {}
+
+
+def _tags(given: dict[str, Any]) -> dict[str, str]:
+    for key, value in given.items():
+        if not isinstance(value, str) or not 1 <= len(key) <= 128 or len(value) > 256:
+            raise invalid("Tag keys have 1 to 128 characters, values at most 256.")
+    return given
+
+
+async def list_dead_letter_source_queues(call: Call) -> dict[str, Any]:
+    target = call.queue().name
+    names = [spec.name for spec in call.desk.specs() if spec.queue_config.dead_letter == target]
+    answer = _page(call, "queueUrls", [call.queue_url(name) for name in names])
+    return {"queueUrls": [], **answer}
+
+
+async def add_permission(call: Call) -> dict[str, Any]:
+    """Stored and shown in the Policy attribute; access itself is decided by the server's own rules."""
+    spec = call.queue()
+    label = call.text("Label")
+    accounts, actions = call.get("AWSAccountIds", list), call.get("Actions", list)
+    if len(actions) > MAX_PERMISSION_ACTIONS:
+        raise HeadraceError(
+            ErrorKind.OVER_LIMIT,
+            f"{len(actions)} Actions were found, maximum allowed is {MAX_PERMISSION_ACTIONS}.",
+        )
+    policy = _policy(spec)
+    if any(statement.get("Sid") == label for statement in policy["Statement"]):
+        raise invalid(f"Value {label} for parameter Label is invalid. Reason: Already exists.")
+    policy["Statement"].append(
+        {
+            "Sid": label,
+            "Effect": "Allow",
+            "Principal": {"AWS": [f"arn:aws:iam::{account}:root" for account in accounts]},
+            "Action": [f"SQS:{action}" for action in actions],
+            "Resource": call.arn(spec.name),
+        }
+    )
+    await _store_policy(call, spec, policy)
+    return {}
+
+
+async def remove_permission(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    label = call.text("Label")
+    policy = _policy(spec)
+    left = [statement for statement in policy["Statement"] if statement.get("Sid") != label]
+    if len(left) == len(policy["Statement"]):
+        raise invalid(f"Value {label} for parameter Label is invalid. Reason: can't find label.")
+    await _store_policy(call, spec, {**policy, "Statement": left})
+    return {}
+
+
+def _policy(spec: QueueSpec) -> dict[str, Any]:
+    empty: dict[str, Any] = {"Version": "2012-10-17", "Id": f"{spec.name}/policy", "Statement": []}
+    try:
+        policy = msgspec.json.decode(spec.attributes.get("Policy") or "null")
+    except msgspec.DecodeError:
+        return empty
+    return policy if isinstance(policy, dict) and isinstance(policy.get("Statement"), list) else empty
+
+
+async def _store_policy(call: Call, spec: QueueSpec, policy: dict[str, Any]) -> None:
+    text = msgspec.json.encode(policy).decode() if policy["Statement"] else ""
+    await call.desk.change(spec.name, attributes={**spec.attributes, "Policy": text})

@@ -1,0 +1,171 @@
+"""Door: ReceiveMessage, DeleteMessage, ChangeMessageVisibility and their batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.queueing import names
+from headrace.broker.queueing.desk import Delivery
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import Rejected
+from headrace.http.sqs.call import Call
+from headrace.http.sqs.checksums import md5_of, md5_of_attributes
+from headrace.http.sqs.message_form import body_of, from_headers
+from headrace.http.sqs.send_actions import (
+    LOOSE_BATCH_ENTRIES,
+    MAX_BATCH_ENTRIES,
+    failed_entry,
+    sequence_number,
+)
+from headrace.queues.commands import Source
+from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
+
+MAX_VISIBILITY_S = 43_200
+SYSTEM_ATTRIBUTES = (
+    "SenderId", "SentTimestamp", "ApproximateReceiveCount", "ApproximateFirstReceiveTimestamp", "SequenceNumber",
+    "MessageDeduplicationId", "MessageGroupId", "AWSTraceHeader", "DeadLetterQueueSourceArn",
+)  # fmt: skip
+
+
+async def receive_message(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    limit = 10 if call.settings.strict else 1_000
+    count = call.number("MaxNumberOfMessages", 1, limit, 1)
+    visibility = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S, None)
+    wait = call.number("WaitTimeSeconds", 0, 20, None)
+    if wait is None:
+        wait = int(spec.attributes.get("ReceiveMessageWaitTimeSeconds", "0"))
+    wanted = call.get("MessageSystemAttributeNames", list, []) or call.get("AttributeNames", list, [])
+    for name in wanted:
+        if name != "All" and name not in SYSTEM_ATTRIBUTES:
+            raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
+    named = [str(name) for name in call.get("MessageAttributeNames", list, [])]
+    deliveries = await call.desk.receive(
+        spec, count, visibility_ms=None if visibility is None else visibility * 1000, wait_ms=wait * 1000
+    )
+    messages = [_message(call, spec, delivery, wanted, named) for delivery in deliveries]
+    return {"Messages": messages} if messages else {}
+
+
+def _message(
+    call: Call, spec: QueueSpec, delivery: Delivery, wanted: list[str], named: list[str]
+) -> dict[str, Any]:
+    body = body_of(delivery.record)
+    receipt = Receipt(delivery.source.topic, delivery.source.partition, delivery.handle)
+    message: dict[str, Any] = {
+        "MessageId": delivery.message_id,
+        "ReceiptHandle": encode_receipt(receipt, spec.id, call.settings.receipt_key),
+        "MD5OfBody": md5_of(body.encode()),
+        "Body": body,
+    }
+    system = {name: value for name, value in _system(call, delivery) if "All" in wanted or name in wanted}
+    if system:
+        message["Attributes"] = system
+    if named:
+        attributes = {
+            name: value for name, value in from_headers(delivery.record).items() if _is_named(name, named)
+        }
+        if attributes:
+            message["MessageAttributes"] = attributes
+            message["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+    return message
+
+
+def _is_named(name: str, named: list[str]) -> bool:
+    return any(
+        pattern in ("All", ".*")
+        or pattern == name
+        or (pattern.endswith(".*") and name.startswith(pattern[:-2]))
+        for pattern in named
+    )
+
+
+def _system(call: Call, delivery: Delivery) -> list[tuple[str, str]]:
+    record = delivery.record
+    found = [
+        ("SenderId", call.settings.account),
+        ("SentTimestamp", str(record.timestamp)),
+        ("ApproximateReceiveCount", str(delivery.handle.delivery)),
+        ("ApproximateFirstReceiveTimestamp", str(delivery.first_received_ms)),
+    ]
+    group = names.header(record.headers, names.GROUP)
+    dedup_id = names.header(record.headers, names.DEDUP_ID)
+    if group is not None:
+        found.append(("MessageGroupId", group.decode(errors="replace")))
+    if dedup_id is not None:
+        found.append(("MessageDeduplicationId", dedup_id.decode(errors="replace")))
+        found.append(("SequenceNumber", sequence_number(delivery.source.partition, record.offset)))
+    trace = names.header(record.headers, names.TRACE)
+    if trace is not None:
+        found.append(("AWSTraceHeader", trace.decode(errors="replace")))
+    dead = names.header(record.headers, names.DEAD_SOURCE)
+    if dead is not None:
+        found.append(("DeadLetterQueueSourceArn", call.arn(dead.decode(errors="replace"))))
+    return found
+
+
+# -- what a receipt may do ---------------------------------------------------------------------------------------------
+
+
+def _receipt(call: Call, spec: QueueSpec) -> tuple[Source, Receipt]:
+    text = call.text("ReceiptHandle")
+    receipt = decode_receipt(text, spec.id, call.settings.receipt_key)
+    if isinstance(receipt, Rejected):
+        raise HeadraceError(
+            receipt.kind, f'The input receipt handle "{text[:100]}" is not a valid receipt handle.'
+        )
+    return Source(spec.name, receipt.topic, receipt.partition), receipt
+
+
+async def delete_message(call: Call) -> dict[str, Any]:
+    """AWS answers a second delete of the same delivery with success, and so do we; a stale one deletes nothing (R56)."""
+    source, receipt = _receipt(call, call.queue())
+    (refusal,) = await call.desk.ack(source, [receipt.handle])
+    if refusal is not None and call.queue().name.endswith(".fifo"):
+        raise HeadraceError(
+            ErrorKind.INVALID_PARAMETER,
+            f"Value {call.text('ReceiptHandle')} for parameter ReceiptHandle is invalid. "
+            "Reason: The receipt handle has expired.",
+        )
+    return {}
+
+
+async def delete_message_batch(call: Call) -> dict[str, Any]:
+    return await _batch(call, delete_message)
+
+
+async def change_message_visibility(call: Call) -> dict[str, Any]:
+    source, receipt = _receipt(call, call.queue())
+    seconds = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S)
+    (refusal,) = await call.desk.extend(source, [receipt.handle], seconds * 1000)
+    if refusal is not None:
+        if refusal.kind is ErrorKind.RECEIPT_HANDLE_IS_INVALID:
+            raise HeadraceError(
+                ErrorKind.MESSAGE_NOT_INFLIGHT,
+                f"Value {call.text('ReceiptHandle')} for parameter ReceiptHandle is invalid. "
+                "Reason: Message does not exist or is not available for visibility timeout change.",
+            )
+        raise HeadraceError(refusal.kind, refusal.detail)
+    return {}
+
+
+async def change_message_visibility_batch(call: Call) -> dict[str, Any]:
+    return await _batch(call, change_message_visibility)
+
+
+async def _batch(call: Call, action: Any) -> dict[str, Any]:
+    call.queue()
+    entries = call.entries("Entries", MAX_BATCH_ENTRIES if call.settings.strict else LOOSE_BATCH_ENTRIES)
+    done: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    for entry in entries:
+        try:
+            await action(call.with_parameters({**entry, "QueueUrl": call.parameters["QueueUrl"]}))
+            done.append({"Id": entry["Id"]})
+        except HeadraceError as problem:
+            failed.append(failed_entry(entry["Id"], problem))
+    answer: dict[str, Any] = {"Successful": done}
+    if failed:
+        answer["Failed"] = failed
+    return answer

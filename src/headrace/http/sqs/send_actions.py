@@ -1,0 +1,176 @@
+"""Door: SendMessage and SendMessageBatch."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from typing import Any, NamedTuple
+
+from headrace.broker.queueing import names
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.sqs.call import Call, invalid
+from headrace.http.sqs.checksums import md5_of, md5_of_attributes
+from headrace.http.sqs.message_form import attribute_bytes, check_attributes, check_body, to_headers
+from headrace.records.build import Record
+
+MAX_BATCH_ENTRIES = 10
+LOOSE_BATCH_ENTRIES = 1_000
+MAX_MESSAGE_BYTES = 1_048_576
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_TRACE = "AWSTraceHeader"
+
+
+class Outgoing(NamedTuple):
+    record: Record
+    partition: int
+    dedup_id: str | None
+    size: int
+    answer: dict[str, Any]
+
+
+async def send_message(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    outgoing = _prepare(call, spec)
+    return await _send(call, spec, outgoing)
+
+
+async def send_message_batch(call: Call) -> dict[str, Any]:
+    spec = call.queue()
+    entries = call.entries("Entries", MAX_BATCH_ENTRIES if call.settings.strict else LOOSE_BATCH_ENTRIES)
+    prepared: list[tuple[str, Outgoing | HeadraceError]] = []
+    for entry in entries:
+        try:
+            prepared.append((entry["Id"], _prepare(call.with_parameters(entry), spec)))
+        except HeadraceError as problem:
+            prepared.append((entry["Id"], problem))
+    total = sum(outgoing.size for _, outgoing in prepared if isinstance(outgoing, Outgoing))
+    if total > MAX_MESSAGE_BYTES:
+        raise HeadraceError(
+            ErrorKind.BATCH_TOO_LONG,
+            f"Batch requests cannot be longer than {MAX_MESSAGE_BYTES} bytes. You have sent {total} bytes.",
+        )
+    results = await asyncio.gather(
+        *(_attempt(call, spec, entry_id, outgoing) for entry_id, outgoing in prepared)
+    )
+    answer: dict[str, Any] = {"Successful": [row for ok, row in results if ok]}
+    failed = [row for ok, row in results if not ok]
+    if failed:
+        answer["Failed"] = failed
+    return answer
+
+
+async def _attempt(
+    call: Call, spec: QueueSpec, entry_id: str, outgoing: Outgoing | HeadraceError
+) -> tuple[bool, dict[str, Any]]:
+    try:
+        if isinstance(outgoing, HeadraceError):
+            raise outgoing
+        return True, {"Id": entry_id, **await _send(call, spec, outgoing)}
+    except HeadraceError as problem:
+        return False, failed_entry(entry_id, problem)
+
+
+def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, Any]:
+    info = problem.kind.info
+    return {
+        "Id": entry_id,
+        "SenderFault": info.http_status < 500,
+        "Code": info.sqs_code,
+        "Message": problem.detail,
+    }
+
+
+async def _send(call: Call, spec: QueueSpec, outgoing: Outgoing) -> dict[str, Any]:
+    topic = spec.topics[0]
+    if outgoing.dedup_id is not None:
+        sent = await call.desk.send_once(
+            spec, topic, outgoing.partition, outgoing.record, outgoing.dedup_id.encode()
+        )
+    else:
+        sent = await call.desk.send(topic, outgoing.partition, outgoing.record)
+    answer = {**outgoing.answer, "MessageId": sent.message_id}
+    if spec.name.endswith(".fifo"):
+        answer["SequenceNumber"] = sequence_number(sent.partition, sent.offset)
+    return answer
+
+
+def sequence_number(partition: int, offset: int) -> str:
+    """Twenty digits that grow with the offset, as AWS's do."""
+    return f"{10**19 + offset:020d}"
+
+
+def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
+    body = call.text("MessageBody")
+    check_body(body)
+    attributes = call.get("MessageAttributes", dict, {})
+    check_attributes(attributes)
+    system = call.get("MessageSystemAttributes", dict, {})
+    if set(system) - {_TRACE}:
+        raise invalid("Only AWSTraceHeader may be given as a message system attribute.")
+    check_attributes(system)
+    size = len(body.encode()) + attribute_bytes(attributes)
+    limit = int(spec.attributes.get("MaximumMessageSize", str(MAX_MESSAGE_BYTES)))
+    if size > limit:
+        raise invalid(
+            f"One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
+        )
+    special, dedup_id, group = _special(call, spec, body)
+    if system:
+        special[names.TRACE] = system[_TRACE]["StringValue"]
+    answer: dict[str, Any] = {"MD5OfMessageBody": md5_of(body.encode())}
+    if attributes:
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+    if system:
+        answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
+    record = Record(
+        group.encode() if group is not None else None,
+        body.encode(),
+        to_headers(attributes, special),
+        call.broker.runtime.clock.wall_ms(),
+    )
+    is_fifo = spec.name.endswith(".fifo")
+    partition = call.desk.choose_partition(spec.topics[0], group if is_fifo else None)
+    return Outgoing(record, partition, dedup_id, size, answer)
+
+
+def _special(call: Call, spec: QueueSpec, body: str) -> tuple[dict[str, str], str | None, str | None]:
+    """(our headers, deduplication id, group)."""
+    special: dict[str, str] = {}
+    is_fifo = spec.name.endswith(".fifo")
+    group = call.text("MessageGroupId", None)
+    if group is not None:
+        if not _ID.fullmatch(group):
+            raise invalid(
+                "MessageGroupId can only include alphanumeric and punctuation characters. 1 to 128 in length."
+            )
+        special[names.GROUP] = group
+    delay = call.number("DelaySeconds", 0, 900 if call.settings.strict else 10**12, None)
+    dedup_id = call.text("MessageDeduplicationId", None)
+    if dedup_id is not None and not _ID.fullmatch(dedup_id):
+        raise invalid(
+            "MessageDeduplicationId can only include alphanumeric and punctuation characters. 1 to 128 in length."
+        )
+    if not is_fifo:
+        if dedup_id is not None:
+            raise invalid(
+                "The request includes a parameter that is not valid for this queue type: MessageDeduplicationId."
+            )
+        if delay is not None:
+            special[names.DELAY_MS] = str(delay * 1000)
+        return special, None, group
+    if group is None:
+        raise HeadraceError(
+            ErrorKind.MISSING_PARAMETER, "The request must contain the parameter MessageGroupId."
+        )
+    if delay:
+        raise invalid(f"Value {delay} for parameter DelaySeconds is invalid. Reason: The request include parameter that is not "
+                      "valid for this queue type.")  # fmt: skip
+    if dedup_id is None:
+        if spec.attributes.get("ContentBasedDeduplication") != "true":
+            raise invalid("The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided "
+                          "explicitly")  # fmt: skip
+        dedup_id = hashlib.sha256(body.encode()).hexdigest()
+    special[names.DEDUP_ID] = dedup_id
+    return special, dedup_id, group
