@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+from queue_desk import EPOCH_MS
+
 from headrace.queues.commands import Handle, Message, MessageState
 from headrace.queues.config import QueueConfig
-from queue_desk import EPOCH_MS
 
 READY, LEASED, SCHEDULED = MessageState.AVAILABLE, MessageState.ACQUIRED, MessageState.SCHEDULED
 RESTING, DYING, DONE = MessageState.RESTING, MessageState.DYING, MessageState.DONE

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from queue_desk import EPOCH_MS, SOURCE, Desk
+from queue_model import DONE, DYING, LEASED, READY, RESTING, SCHEDULED, QueueModel, Row
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
@@ -41,8 +50,6 @@ from headrace.queues.commands import (
 )
 from headrace.queues.config import QueueConfig
 from headrace.queues.journal import DEDUP, DELTA
-from queue_desk import EPOCH_MS, SOURCE, Desk
-from queue_model import DONE, DYING, LEASED, READY, RESTING, SCHEDULED, QueueModel, Row
 
 CONFIGS = {
     "plain": QueueConfig(visibility_ms=100, max_deliveries=3, max_in_flight=6),
@@ -128,12 +135,18 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     # --- receive -------------------------------------------------------------------------------------------------------
 
-    @rule(limit=st.integers(1, 8), visibility_ms=st.sampled_from([None, 40, 100, 300]), owner=st.sampled_from(["", "x"]))
+    @rule(
+        limit=st.integers(1, 8),
+        visibility_ms=st.sampled_from([None, 40, 100, 300]),
+        owner=st.sampled_from(["", "x"]),
+    )
     def receive(self, limit: int, visibility_ms: int | None, owner: str) -> None:
         model = self.model
         room = self.config.max_in_flight - len(model.in_state(LEASED))
         candidates = model.receivable()
-        worn = [r for r in candidates if self.config.max_deliveries and r.deliveries >= self.config.max_deliveries]
+        worn = [
+            r for r in candidates if self.config.max_deliveries and r.deliveries >= self.config.max_deliveries
+        ]
         received = self.ask(Receive(SOURCE, limit, visibility_ms, owner))
         assert isinstance(received, Received)
         assert received.limited == (room <= 0)
@@ -158,7 +171,9 @@ class QueueAgainstModel(RuleBasedStateMachine):
         if self.config.priorities and chosen:
             lowest = min(self.model.group(row)[0] for row in chosen)
             assert all(self.model.group(row)[0] <= lowest for row in left), "a lower priority overtook"
-        for row in left:  # within a lane, the lowest offset goes first; of a FIFO group that is the order (R59)
+        for (
+            row
+        ) in left:  # within a lane, the lowest offset goes first; of a FIFO group that is the order (R59)
             behind = [one for one in chosen if self.model.group(one) == self.model.group(row)]
             assert all(one.offset < row.offset for one in behind)
         if self.config.fair and not self.config.ttl and not self.config.priorities:

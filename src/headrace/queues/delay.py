@@ -125,7 +125,7 @@ class Timetable:
         """
         bound = wall_ms << _OFFSET_BITS | _OFFSET_MASK
         heap = self._heap
-        found: list[int] = []
+        found: dict[int, None] = {}  # moved away and back again, an entry is in the heap twice
         walk = [0]
         while walk and len(found) < limit:
             at = walk.pop()
@@ -133,9 +133,9 @@ class Timetable:
                 continue
             offset = heap[at] & _OFFSET_MASK
             if self.time_of(offset) == heap[at] >> _OFFSET_BITS:
-                found.append(offset)
+                found[offset] = None
             walk += (2 * at + 1, 2 * at + 2)
-        return found
+        return list(found)
 
     def quiet(self, wall_ms: int, passed: Container[int]) -> None:
         """Raise no more alarm for entries of `passed` that are due; they stay in the columns."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.core.plan import Fact, Plan
 from headrace.queues.board import Board
-from headrace.queues.commands import DeathReason, MoveToDeadLetter, Outcome, WakeReceivers, answer
+from headrace.queues.commands import DeathReason, MoveToDeadLetter, Outcome, ReadAhead, WakeReceivers, answer
 from headrace.queues.deadlines import Lease
 from headrace.queues.facts import (
     Checkpointed,
@@ -128,6 +128,12 @@ class Draft:
             self.settle(as_ranges(one.offset for one in doomed), outcome)
         if partition.lanes.fifo:
             self.wake_receivers()  # the rest of its group may go on
+        self.read_ahead()
+
+    def read_ahead(self) -> None:
+        """Something left the window by another door than a receive."""
+        if self.partition.config.indexed and self.partition.indexed_end < self.partition.end_offset:
+            self.effects.append(ReadAhead(self.partition.source))
 
     def wake_receivers(self) -> None:
         if not self._woken:

@@ -46,11 +46,12 @@ def decide_data_available(board: Board, command: DataAvailable, now_ms: int) -> 
         indexed_to = (
             partition.indexed_end if command.indexed_to is None else min(command.indexed_to, end_offset)
         )
+    truncated = command.start_offset > partition.start_offset
     grows = indexed_to > partition.indexed_end or end_offset > partition.end_offset
     draft = Draft(partition, now_ms + board.wall_offset_ms)
-    if indexed_to < end_offset and partition.lanes.ready_count < config.window:
+    if indexed_to < end_offset and (partition.lanes.ready_count < config.window or truncated):
         draft.effects.append(ReadAhead(partition.source))
-    if not grows and command.start_offset <= partition.start_offset:
+    if not grows and not truncated:
         return draft.plan(command.waiter, None)
     if config.dedup_window_ms and command.messages:
         _deduplicate(draft, command, indexed_to)

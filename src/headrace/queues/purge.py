@@ -22,6 +22,7 @@ def decide_purge(board: Board, command: Purge, now_ms: int) -> Plan:
         return Plan(replies=answer(command.waiter, Rejected(ErrorKind.PURGE_QUEUE_IN_PROGRESS, detail)))
     draft = Draft(partition, now_ms + board.wall_offset_ms)
     draft.purge(partition.end_offset if command.upto is None else command.upto)
+    draft.read_ahead()
     return draft.plan(command.waiter, None)
 
 
