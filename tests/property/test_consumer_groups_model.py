@@ -15,9 +15,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import JournalRecord, Plan
-from headrace.groups.commands import Heartbeat, JoinGroup, LeaveGroup, MemberIdentity, Protocol, SyncGroup
+from headrace.groups.commands import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    MemberIdentity,
+    Protocol,
+    SyncGroup,
+    TopicsChanged,
+)
 from headrace.groups.config import GroupConfig
-from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, TopicsChanged
+from headrace.groups.consumer.commands import ConsumerGroupHeartbeat
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.shard import GroupShard
 from headrace.groups.state import ClassicGroup

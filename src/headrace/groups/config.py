@@ -49,3 +49,10 @@ class GroupConfig:
     """group.consumer.assignors; the first is the default."""
     consumer_migration: Migration = Migration.BIDIRECTIONAL
     """group.consumer.migration.policy"""
+
+    share_session_timeout_ms: int = 45_000
+    """group.share.session.timeout.ms"""
+    share_heartbeat_interval_ms: int = 5_000
+    """group.share.heartbeat.interval.ms"""
+    share_max_size: int = 1_000
+    """group.share.max.size"""

@@ -16,6 +16,8 @@ from headrace.groups.commands import (
 from headrace.groups.consumer.facts import ConsumerGroupDeleted
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.facts import GroupDeleted, OffsetsDropped
+from headrace.groups.share.facts import ShareGroupDeleted
+from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup, GroupState
 from headrace.groups.table import Group, GroupTable
 
@@ -87,6 +89,8 @@ def delete_groups(table: GroupTable, command: DeleteGroups) -> Plan:
                 facts.append(GroupDeleted(group_id))
             elif isinstance(group, ConsumerGroup):
                 facts.append(ConsumerGroupDeleted(group_id))
+            elif isinstance(group, ShareGroup):
+                facts.append(ShareGroupDeleted(group_id))
     return Plan(tuple(facts), (Reply(command.waiter, tuple(outcomes)),))
 
 

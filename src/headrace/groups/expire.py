@@ -10,7 +10,7 @@ from headrace.groups.consumer.facts import ConsumerGroupDeleted, ProgressAwaited
 from headrace.groups.consumer.heartbeat import remove_members
 from headrace.groups.consumer.state import ConsumerGroup, MemberState
 from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline
-from headrace.groups.draft import ClassicDraft
+from headrace.groups.draft import ClassicDraft, Draft
 from headrace.groups.facts import (
     CleanupScheduled,
     GroupDeleted,
@@ -20,6 +20,8 @@ from headrace.groups.facts import (
 )
 from headrace.groups.offsets import expiry
 from headrace.groups.rebalance import after_removal, join_phase_over, sync_phase_over
+from headrace.groups.share import heartbeat as share_heartbeat
+from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup, GroupState
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
@@ -46,6 +48,8 @@ def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms
             plan = _expire_classic(table, group, keys, now_ms)
         elif isinstance(group, ConsumerGroup):
             plan = _expire_consumer(table, group, keys, now_ms)
+        elif isinstance(group, ShareGroup):
+            plan = _expire_share(table, group, keys, now_ms)
     if any(key.kind == CLEANUP for key in keys):
         # Judged by the group as it is now; if this very plan changes it, the next look is soon enough.
         changed = bool(plan.facts)
@@ -74,6 +78,12 @@ def _expire_consumer(table: GroupTable, group: ConsumerGroup, keys: Iterable[Dea
     draft = ConsumerDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
     gone = dict.fromkeys(key.member_id for key in keys if key.kind != CLEANUP)
     return remove_members(draft, list(gone), table)
+
+
+def _expire_share(table: GroupTable, group: ShareGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
+    draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
+    gone = [key.member_id for key in keys if key.kind != CLEANUP]
+    return share_heartbeat.remove_members(draft, gone, table.topics or TopicIndex({}))
 
 
 def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> list[Fact]:
@@ -112,11 +122,13 @@ def restart(table: GroupTable, now_ms: int) -> Plan:
     """After replay: every member has its whole session before it, and offsets are as old as the wall clock says."""
     facts: list[Fact] = []
     for group in table.groups.values():
-        facts += (
-            _resume_classic(group, now_ms)
-            if isinstance(group, ClassicGroup)
-            else _resume(table, group, now_ms)
-        )
+        if isinstance(group, ClassicGroup):
+            facts += _resume_classic(group, now_ms)
+        elif isinstance(group, ConsumerGroup):
+            facts += _resume_consumer(table, group, now_ms)
+        else:
+            until_ms = now_ms + table.config.share_session_timeout_ms
+            facts += (SessionExtended(group.group_id, member_id, until_ms) for member_id in group.members)
     # Nothing is so urgent that all groups should be looked through in the same moment.
     group_ids = sorted(table.groups.keys() | table.offsets.committed.keys())
     interval_ms = table.config.cleanup_interval_ms
@@ -139,7 +151,7 @@ def _resume_classic(group: ClassicGroup, now_ms: int) -> list[Fact]:
     return facts
 
 
-def _resume(table: GroupTable, group: ConsumerGroup, now_ms: int) -> list[Fact]:
+def _resume_consumer(table: GroupTable, group: ConsumerGroup, now_ms: int) -> list[Fact]:
     facts: list[Fact] = []
     for member in group.members.values():
         classic = member.subscription.classic

@@ -22,6 +22,7 @@ from headrace.groups import (
     leave,
     offsets,
     sync,
+    topics_changed,
     txn_offsets,
 )
 from headrace.groups.commands import (
@@ -37,21 +38,27 @@ from headrace.groups.commands import (
     ListGroups,
     SyncGroup,
     TopicDeleted,
+    TopicsChanged,
     TxnCommitOffsets,
     TxnMarker,
     WallClock,
 )
 from headrace.groups.config import GroupConfig
-from headrace.groups.consumer import classic_members, topics_changed
+from headrace.groups.consumer import classic_members
 from headrace.groups.consumer import describe as consumer_describe
 from headrace.groups.consumer import heartbeat as consumer_heartbeat
 from headrace.groups.consumer import journal as consumer_journal
 from headrace.groups.consumer import offsets as consumer_offsets
-from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicsChanged
+from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from headrace.groups.consumer.facts import ConsumerGroupDeleted
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.draft import joined_plans
 from headrace.groups.fields import fits
+from headrace.groups.share import describe as share_describe
+from headrace.groups.share import heartbeat as share_heartbeat
+from headrace.groups.share import journal as share_journal
+from headrace.groups.share.commands import ShareGroupDescribe, ShareGroupHeartbeat
+from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
@@ -73,7 +80,13 @@ class GroupShard:
 
     def encode(self, fact: Any) -> Sequence[JournalRecord]:
         encoder = _ENCODERS.get(type(fact))
-        return consumer_journal.encode(fact) if encoder is None else encoder(fact)
+        if encoder is not None:
+            return encoder(fact)
+        return (
+            share_journal.encode(fact)
+            if type(fact) in share_journal.ENCODERS
+            else consumer_journal.encode(fact)
+        )
 
     def replay(self, record: JournalRecord, now_ms: int) -> None:
         decoded = journal.decode(record)
@@ -90,7 +103,7 @@ class GroupShard:
             else:
                 entry = facts.OffsetEntry(topic, partition, value)
                 self.apply(facts.OffsetsCommitted(group_id, (entry,)), now_ms)
-        elif (fact := consumer_journal.decode(record)) is not None:
+        elif (fact := consumer_journal.decode(record) or share_journal.decode(record)) is not None:
             self.apply(fact, now_ms)
 
     def replay_transactional(self, record: JournalRecord, producer_id: int, now_ms: int) -> None:
@@ -131,6 +144,8 @@ def _join(table: GroupTable, command: JoinGroup, now_ms: int) -> Plan:
                 return join.refuse(command, ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
             return classic_members.join(table, table.topics, group, command, now_ms)
         return _join_after_consumers(table, group, command, now_ms)
+    if isinstance(group, ShareGroup):
+        return join.refuse(command, ErrorKind.INCONSISTENT_GROUP_PROTOCOL)
     return join.join(group, command, table.config, now_ms, table.wall_ms(now_ms))
 
 
@@ -188,6 +203,8 @@ def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> Plan:
     elif isinstance(group, ConsumerGroup):
         known = command.member_epoch_known
         refusal = consumer_offsets.commit_refusal(group, *who, transactional=False, member_epoch_known=known)
+    elif isinstance(group, ShareGroup):
+        refusal = ErrorKind.GROUP_ID_NOT_FOUND  # what its members acknowledge is kept elsewhere
     else:
         refusal = offsets.classic_refusal(group, *who, transactional=False)
         if refusal is ErrorKind.ILLEGAL_GENERATION and group is None and command.member_epoch_known:
@@ -204,6 +221,8 @@ def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> Pl
         refusal = ErrorKind.INVALID_GROUP_ID
     elif isinstance(group, ConsumerGroup):
         refusal = consumer_offsets.commit_refusal(group, *who, transactional=True)
+    elif isinstance(group, ShareGroup):
+        refusal = ErrorKind.GROUP_ID_NOT_FOUND
     else:
         refusal = offsets.classic_refusal(group, *who, transactional=True)
     return txn_offsets.commit(command, refusal, table.config, table.wall_ms(now_ms))
@@ -224,7 +243,7 @@ def _delete_offsets(table: GroupTable, command: DeleteOffsets, now_ms: int) -> P
     group = table.groups.get(command.group_id) or describe.find_classic(table, command.group_id)
     error = ErrorKind.NONE
     subscribed: frozenset[str] | None = frozenset()
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         error = ErrorKind.GROUP_ID_NOT_FOUND
     elif isinstance(group, ConsumerGroup):
         subscribed = None if table.topics is None else group.topics_subscribed(table.topics)
@@ -257,6 +276,10 @@ def _consumer_describe(table: GroupTable, command: ConsumerGroupDescribe, now_ms
     return consumer_describe.describe(table, command)
 
 
+def _share_describe(table: GroupTable, command: ShareGroupDescribe, now_ms: int) -> Plan:
+    return share_describe.describe(table, command)
+
+
 def _topics_changed(table: GroupTable, command: TopicsChanged, now_ms: int) -> Plan:
     return topics_changed.topics_changed(table, command)
 
@@ -283,6 +306,8 @@ _VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
     WallClock: _wall_clock,
     ConsumerGroupHeartbeat: consumer_heartbeat.heartbeat,
     ConsumerGroupDescribe: _consumer_describe,
+    ShareGroupHeartbeat: share_heartbeat.heartbeat,
+    ShareGroupDescribe: _share_describe,
     TopicsChanged: _topics_changed,
 }
 

@@ -16,10 +16,12 @@ from headrace.groups.consumer import apply as consumer_apply
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline, Deadlines
 from headrace.groups.offset_table import OffsetTable
+from headrace.groups.share import apply as share_apply
+from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup, Member
 from headrace.groups.topics import TopicIndex
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class GroupTable:
@@ -187,8 +189,10 @@ class GroupTable:
                 mine = {key for key in watched if key.group_id == group_id}
                 assert mine == expected, f"deadlines differ: {mine ^ expected}"
                 members.update((group_id, member_id) for member_id in group.reserved)
-            else:
+            elif isinstance(group, ConsumerGroup):
                 consumer_apply.check_deadlines(group, watched)
+            else:
+                share_apply.check_deadlines(group, watched)
         strays = {key for key in watched if (key.group_id, key.member_id) not in members}
         assert not strays, f"deadlines of nobody: {strays}"
         for group_id in self.groups.keys() | self.offsets.committed.keys():
@@ -229,4 +233,5 @@ _APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
     facts.WallClockSet: GroupTable._apply_wall_clock,
     facts.TopicsSeen: GroupTable._apply_topics,
     **consumer_apply.APPLY,
+    **share_apply.APPLY,
 }

@@ -10,7 +10,7 @@ from headrace.groups.consumer.commands import (
     DescribedConsumer,
     DescribedConsumerGroup,
 )
-from headrace.groups.consumer.state import NOTHING, Assignment, ConsumerGroup
+from headrace.groups.consumer.state import NOTHING, Assignment, ConsumerGroup, as_lists
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
@@ -39,8 +39,8 @@ def _describe_one(table: GroupTable, group_id: str) -> DescribedConsumerGroup:
             member.subscription.client_host,
             member.subscription.topics,
             member.subscription.pattern,
-            _named(member.assigned, index),
-            _named(group.targets.get(member.member_id, NOTHING), index),
+            named(member.assigned, index),
+            named(group.targets.get(member.member_id, NOTHING), index),
             member.is_classic,
         )
         for member in group.members.values()
@@ -57,13 +57,10 @@ def _describe_one(table: GroupTable, group_id: str) -> DescribedConsumerGroup:
     )
 
 
-def _named(assignment: Assignment, index: TopicIndex) -> tuple[DescribedAssignment, ...]:
+def named(assignment: Assignment, index: TopicIndex) -> tuple[DescribedAssignment, ...]:
     """By topic; one that was deleted and not given up yet has no name to show and is left out."""
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, partition in sorted(assignment):
-        topics.setdefault(topic_id, []).append(partition)
     return tuple(
-        DescribedAssignment(topic_id, index.by_id[topic_id], tuple(partitions))
-        for topic_id, partitions in topics.items()
+        DescribedAssignment(topic_id, index.by_id[topic_id], partitions)
+        for topic_id, partitions in as_lists(assignment)
         if topic_id in index.by_id
     )

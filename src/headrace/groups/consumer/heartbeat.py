@@ -22,6 +22,7 @@ from headrace.groups.consumer.state import (
     ConsumerGroup,
     ConsumerMember,
     Subscription,
+    as_lists,
 )
 from headrace.groups.draft import joined_plans
 from headrace.groups.facts import GroupDeleted, SessionExtended
@@ -248,7 +249,7 @@ def _answer(
         and (command.topics is not None or command.pattern is not None)
         and command.owned is not None
     )
-    assignment = _as_lists(after.assigned) if full or before.assigned != after.assigned else None
+    assignment = as_lists(after.assigned) if full or before.assigned != after.assigned else None
     return ConsumerHeartbeatResult(
         ErrorKind.NONE,
         None,
@@ -296,10 +297,3 @@ def _as_set(owned: TopicPartitions | None) -> Assignment | None:
     if owned is None:
         return None
     return frozenset((topic_id, partition) for topic_id, partitions in owned for partition in partitions)
-
-
-def _as_lists(assignment: Assignment) -> TopicPartitions:
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, partition in sorted(assignment):
-        topics.setdefault(topic_id, []).append(partition)
-    return tuple((topic_id, tuple(partitions)) for topic_id, partitions in topics.items())

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.core.plan import JournalRecord
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
-from headrace.groups.consumer.state import Assignment, ClassicMetadata, MemberState, Subscription
+from headrace.groups.consumer.state import Assignment, ClassicMetadata, MemberState, Subscription, as_lists
 from headrace.groups.fields import (
     INT8,
     INT16,
@@ -88,13 +88,10 @@ def _classic(classic: ClassicMetadata) -> bytes:
 
 
 def assignment(parts: Assignment) -> bytes:
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, partition in sorted(parts):
-        topics.setdefault(topic_id, []).append(partition)
     return compact_array(
         [
             topic_id + compact_array([INT32.pack(p) for p in indexes]) + NO_TAGS
-            for topic_id, indexes in topics.items()
+            for topic_id, indexes in as_lists(parts)
         ]
     )
 
@@ -144,9 +141,15 @@ _ENCODERS: dict[type, Callable[[Any], Iterable[JournalRecord]]] = {
 
 def decode(entry: JournalRecord) -> Any | None:
     """The fact to apply, or None for a record that is not ours, not understood, or needs nothing done."""
+    return decode_with(_DECODERS, entry)
+
+
+def decode_with(
+    decoders: dict[int, Callable[[Reader, Reader | None], Any]], entry: JournalRecord
+) -> Any | None:
     try:
         key = Reader(entry.key)
-        decoder = _DECODERS.get(key.number(INT16))
+        decoder = decoders.get(key.number(INT16))
         if decoder is None:
             return None
         if entry.value is None:

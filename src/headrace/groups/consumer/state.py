@@ -24,6 +24,14 @@ LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 
 
+def as_lists(assignment: Assignment) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+    """By topic, in order, as on the wire."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(assignment):
+        topics.setdefault(topic_id, []).append(partition)
+    return tuple((topic_id, tuple(partitions)) for topic_id, partitions in topics.items())
+
+
 class MemberState(IntEnum):
     """The value is what Kafka journals."""
 

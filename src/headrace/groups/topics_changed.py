@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Fact, Plan, Reply
-from headrace.groups.consumer.commands import TopicsChanged
+from headrace.groups.commands import TopicsChanged
 from headrace.groups.consumer.facts import GroupEpochSet
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.facts import TopicsSeen
+from headrace.groups.share.facts import ShareEpochSet
+from headrace.groups.state import ClassicGroup
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
@@ -17,8 +19,13 @@ def topics_changed(table: GroupTable, command: TopicsChanged) -> Plan:
     index = TopicIndex(command.topics)
     facts: list[Fact] = [TopicsSeen(index)]
     for group in table.groups.values():
-        if isinstance(group, ConsumerGroup) and group.members:
-            fingerprint = index.fingerprint(group.topics_subscribed(index))
-            if fingerprint != group.fingerprint:
-                facts.append(GroupEpochSet(group.group_id, group.epoch + 1, fingerprint, -1))
+        if isinstance(group, ClassicGroup) or not group.members:
+            continue  # classic members look at the topics themselves
+        fingerprint = index.fingerprint(group.topics_subscribed(index))
+        if fingerprint == group.fingerprint:
+            continue
+        if isinstance(group, ConsumerGroup):
+            facts.append(GroupEpochSet(group.group_id, group.epoch + 1, fingerprint, -1))
+        else:
+            facts.append(ShareEpochSet(group.group_id, group.epoch + 1, fingerprint))
     return Plan(tuple(facts), (Reply(command.waiter, ErrorKind.NONE),))
