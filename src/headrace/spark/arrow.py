@@ -44,7 +44,7 @@ def record_batches(piece: Piece, wanted: OffsetRange, layout: Layout) -> Iterato
     for columns in iter_columns(
         piece.buffer, batches, max_bytes=MAX_DECOMPRESSED_BYTES * 4, chunk_bytes=CHUNK_BYTES
     ):
-        inside = columns.between_offsets(wanted.start, wanted.end)
+        inside = columns.between_offsets(max(wanted.start, piece.first), wanted.end)
         if not layout.where.is_empty:
             inside = layout.where.select(inside)
         if inside.offsets.size:

@@ -140,6 +140,7 @@ class Connection:
         return self._call_at(key, self.version(key), request)
 
     def _call_at(self, key: ApiKey, version: int, request: object) -> Any:
+        assert not self._waiting, "requests are on the way here; use another connection"
         self.send(key, version, encode_buffers(request, version))
         frame, position = self.receive(reuse=False)
         try:

@@ -22,7 +22,7 @@ from headrace.records.batch import BatchHeader, CorruptBatch, crc_matches, scan
 from headrace.records.read import read_control
 from headrace.spark.connection import Access, Connection, ConnectionLost
 from headrace.spark.plan import OffsetRange
-from headrace.spark.sync_client import EARLIEST, READ_COMMITTED, SyncClient, check, pause
+from headrace.spark.sync_client import EARLIEST, FETCHES, READ_COMMITTED, SyncClient, check, pause
 from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from headrace.wire.fetch_response import (
@@ -52,6 +52,8 @@ class Piece(NamedTuple):
 
     buffer: Buffer
     batches: list[tuple[int, BatchHeader]]
+    first: int = 0
+    """Records below this are not for the caller, though they are in the first batch."""
 
 
 _clients: dict[Access, SyncClient] = {}
@@ -89,6 +91,7 @@ class _RangeFetch:
                 answer = self._next_answer()
                 if answer is None:
                     continue
+                first = self._position
                 batches, following = select_batches(
                     answer.records if isinstance(answer.records, memoryview) else b"",
                     self._range._replace(start=self._position),
@@ -104,7 +107,7 @@ class _RangeFetch:
                     self._ask()
                 if batches:
                     assert isinstance(answer.records, memoryview)
-                    yield Piece(answer.records, batches)
+                    yield Piece(answer.records, batches, first)
         finally:
             if self._on_the_way is not None:
                 # Its answer would be taken for the answer to somebody else's request.
@@ -112,7 +115,7 @@ class _RangeFetch:
 
     def _ask(self) -> None:
         try:
-            connection = self._client.leader(self._range.tp)
+            connection = self._client.leader(self._range.tp, FETCHES)
             partition = FetchPartition(
                 self._range.partition, fetch_offset=self._position, partition_max_bytes=self._max_bytes
             )

@@ -15,7 +15,7 @@ from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.ports import Buffer
 from headrace.records.batch import MAX_SEQUENCE
 from headrace.spark.connection import Connection, ConnectionLost
-from headrace.spark.sync_client import SyncClient, error_of, pause
+from headrace.spark.sync_client import PRODUCES, SyncClient, error_of, pause
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.produce import (
@@ -105,7 +105,7 @@ class Producer:
         )
 
     def _transmit(self, tp: TopicPartition, batch: Buffer) -> None:
-        connection = self._client.leader(tp)
+        connection = self._client.leader(tp, PRODUCES)
         version = connection.version(ApiKey.PRODUCE)
         request = ProduceRequest(
             self._transactional_id,

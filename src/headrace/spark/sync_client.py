@@ -34,6 +34,7 @@ EARLIEST = -2
 LATEST = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 GROUP, TRANSACTION = 0, 1
+CALLS, FETCHES, PRODUCES = "calls", "fetches", "produces"
 
 _PAUSE_SECONDS = 0.05
 _STALE = {
@@ -92,7 +93,7 @@ def check(code: int, subject: str) -> None:
 class SyncClient:
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int, str], Connection] = {}
         self._nodes: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, TopicInfo] = {}
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
@@ -113,10 +114,11 @@ class SyncClient:
 
     # -- connections ---------------------------------------------------------------------------------------------
 
-    def _connect(self, address: tuple[str, int]) -> Connection:
-        connection = self._connections.get(address)
+    def _connect(self, address: tuple[str, int], purpose: str = CALLS) -> Connection:
+        """Answers come in order, so those who keep requests on the way have a connection for themselves."""
+        connection = self._connections.get((*address, purpose))
         if connection is None:
-            connection = self._connections[address] = Connection(*address, self.access)
+            connection = self._connections[*address, purpose] = Connection(*address, self.access)
         return connection
 
     def drop(self, connection: Connection) -> None:
@@ -126,7 +128,8 @@ class SyncClient:
     def _bootstrap(self) -> Connection:
         """A connection to anybody: a known broker, else one of the bootstrap addresses."""
         reasons = []
-        for address in [*self._connections, *self._nodes.values(), *_addresses(self.access.bootstrap)]:
+        known = [(host, port) for host, port, purpose in self._connections if purpose == CALLS]
+        for address in [*known, *self._nodes.values(), *_addresses(self.access.bootstrap)]:
             try:
                 return self._connect(address)
             except ConnectionLost as problem:
@@ -198,13 +201,13 @@ class SyncClient:
             )
         return self._topics[name]
 
-    def leader(self, tp: TopicPartition) -> Connection:
+    def leader(self, tp: TopicPartition, purpose: str = CALLS) -> Connection:
         node = self.topic(tp.topic).leaders.get(tp.partition)
         if node is None:
             raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"partition {tp} does not exist")
         if node not in self._nodes:
             raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader now")
-        return self._connect(self._nodes[node])
+        return self._connect(self._nodes[node], purpose)
 
     def forget_leaders(self) -> None:
         self._topics.clear()

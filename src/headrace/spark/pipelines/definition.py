@@ -1,0 +1,237 @@
+"""Codec: what a pipeline is: a small TOML file. Everything that is wrong with it is said before anything runs."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,80}")
+
+
+class DefinitionError(ValueError):
+    """The file does not describe a pipeline; the text names the key."""
+
+
+class SparkSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    master: str = "local[*]"
+    """local[N], spark://host:7077, or sc://host:15002 for Spark Connect."""
+    settings: dict[str, str] = {}
+
+
+class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="kind"):
+    """What all kinds have in common."""
+
+    name: str
+    bootstrap: str = "localhost:9092"
+    state: str = ""
+    """Directory for checkpoints and reports; next to the definition when not given."""
+    every: str = "10s"
+    """How often a continuous run looks for more."""
+    spark: SparkSettings = SparkSettings()
+
+    @property
+    def kind(self) -> str:
+        return str(self.__struct_config__.tag)
+
+    def problems(self) -> list[str]:
+        found = []
+        if not NAME.fullmatch(self.name):
+            found.append(f'name = "{self.name}": 1 to 80 characters out of a-z A-Z 0-9 . _ -')
+        if seconds(self.every) is None:
+            found.append(f'every = "{self.every}": write 10s, 5m or 1h')
+        return found
+
+
+class Archive(Pipeline, tag="archive", frozen=True, kw_only=True):
+    """Topics into Parquet files by date and hour, exactly once."""
+
+    topics: list[str]
+    path: str
+    starting: str = "earliest"
+    compression: str = "zstd"
+    max_records_per_round: int = 20_000_000
+    headers: bool = True
+    direct_read: bool = False
+    compact_files: int = 8
+    """So many small files of one hour are made into one."""
+    small_file_mb: int = 32
+
+    def problems(self) -> list[str]:
+        found = super().problems() + _no_topics(self.topics)
+        if self.compression not in ("none", "snappy", "zstd", "lz4", "gzip"):
+            found.append(f'compression = "{self.compression}": one of none, snappy, zstd, lz4, gzip')
+        return found
+
+
+class Replay(Pipeline, tag="replay", frozen=True, kw_only=True):
+    """An archive back into a topic: a time range, a filter, a rate."""
+
+    path: str
+    topic: str
+    source_topic: str = ""
+    since: str = ""
+    until: str = ""
+    where: str = ""
+    rate: int = 0
+    """Records a second; 0: as fast as it goes."""
+    keep_partitions: bool = False
+    delivery: str = "exactly-once"
+
+
+class Transform(Pipeline, tag="transform", frozen=True, kw_only=True):
+    """Topics into a topic through SQL over the view `source`, or through a Python function(frame) -> frame."""
+
+    topics: list[str]
+    target: str
+    sql: str = ""
+    python: str = ""
+    """module:function"""
+    value_format: str = "string"
+    value_schema: str = ""
+    starting: str = "earliest"
+    max_records_per_trigger: int = 1_000_000
+    delivery: str = "exactly-once"
+
+    def problems(self) -> list[str]:
+        found = super().problems() + _no_topics(self.topics)
+        if bool(self.sql) == bool(self.python):
+            found.append("say what to do with one of sql and python")
+        if self.python and ":" not in self.python:
+            found.append(f'python = "{self.python}": written like module:function')
+        return found + _bad_delivery(self.delivery)
+
+
+class Aggregate(Pipeline, tag="aggregate", frozen=True, kw_only=True):
+    """Windowed, watermarked aggregates of topics into a topic (JSON) or Parquet."""
+
+    topics: list[str]
+    aggregates: dict[str, str]
+    """Name -> SQL expression, as in total = "sum(amount)"."""
+    window: str = "1 minute"
+    watermark: str = "1 minute"
+    by: list[str] = []
+    """SQL expressions to group by, besides the window."""
+    value_schema: str = ""
+    """Of the JSON values, as in "amount double, shop string"."""
+    target: str = ""
+    path: str = ""
+    starting: str = "earliest"
+    max_records_per_trigger: int = 1_000_000
+    delivery: str = "exactly-once"
+
+    def problems(self) -> list[str]:
+        found = super().problems() + _no_topics(self.topics) + _bad_delivery(self.delivery)
+        if bool(self.target) == bool(self.path):
+            found.append("say where to with one of target (a topic) and path (Parquet)")
+        return found
+
+
+class Mirror(Pipeline, tag="mirror", frozen=True, kw_only=True):
+    """Topics to the same topics on another cluster, batch for batch, exactly once."""
+
+    topics: list[str]
+    target_bootstrap: str
+    starting: str = "earliest"
+    max_records_per_round: int = 20_000_000
+
+    def problems(self) -> list[str]:
+        found = super().problems() + _no_topics(self.topics)
+        if self.target_bootstrap == self.bootstrap:
+            found.append("target_bootstrap is the cluster itself")
+        return found
+
+
+class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
+    """Is everything there, once and in order? Between two topics, or a topic and its archive."""
+
+    topic: str
+    other_topic: str = ""
+    other_bootstrap: str = ""
+    path: str = ""
+    report: str = ""
+    """Directory for report.html and report.json; `state` when not given."""
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if bool(self.other_topic) == bool(self.path):
+            found.append("say what to compare with: one of other_topic and path (an archive)")
+        return found
+
+
+Kinds = Archive | Replay | Transform | Aggregate | Mirror | Audit
+KINDS = {kind.__struct_config__.tag: kind for kind in (Archive, Replay, Transform, Aggregate, Mirror, Audit)}
+
+
+def _no_topics(topics: list[str]) -> list[str]:
+    return [] if topics else ["topics is empty"]
+
+
+def _bad_delivery(delivery: str) -> list[str]:
+    if delivery in ("at-least-once", "exactly-once"):
+        return []
+    return [f'delivery = "{delivery}": one of at-least-once, exactly-once']
+
+
+def parse(text: str, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise DefinitionError(f"not TOML: {problem}") from None
+    table.update(overrides or {})
+    if table.get("kind") not in KINDS:
+        raise DefinitionError(f'kind = "{table.get("kind", "")}": one of {", ".join(map(str, KINDS))}')
+    try:
+        found: Kinds = msgspec.convert(table, Kinds)
+    except msgspec.ValidationError as problem:
+        raise DefinitionError(str(problem)) from None
+    problems = found.problems()
+    if problems:
+        raise DefinitionError("; ".join(problems))
+    return found
+
+
+def load(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
+    try:
+        text = path.read_text()
+    except OSError as problem:
+        raise DefinitionError(f"{path}: {problem.strerror}") from None
+    found = parse(text, overrides=overrides)
+    if not found.state:
+        state = str(path.resolve().parent / f".{found.name}")
+        found = msgspec.structs.replace(found, state=state)
+    return found
+
+
+def seconds(text: str) -> float | None:
+    """12.0 for "12s"; None when it is no duration."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text.strip())
+    scale = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+    return float(found[1]) * scale[found[2]] if found else None
+
+
+EXAMPLES = {
+    "archive": 'topics = ["orders"]\npath = "archive/orders"\ncompression = "zstd"\n',
+    "replay": 'path = "archive/orders"\ntopic = "orders-again"\nsince = "2026-01-01T00:00:00Z"\n'
+    '# where = "value like \'%\\"paid\\"%\'"\n# rate = 10000\n',
+    "transform": 'topics = ["orders"]\ntarget = "orders-paid"\n'
+    "sql = \"select key, value from source where get_json_object(value, '$.state') = 'paid'\"\n"
+    '# python = "my_module:my_function"\n',
+    "aggregate": 'topics = ["orders"]\nvalue_schema = "shop string, amount double"\nwindow = "1 minute"\n'
+    'watermark = "2 minutes"\nby = ["value.shop"]\ntarget = "orders-per-minute"\n\n'
+    '[aggregates]\norders = "count(*)"\ntotal = "sum(value.amount)"\n',
+    "mirror": 'topics = ["orders"]\ntarget_bootstrap = "other-cluster:9092"\n',
+    "audit": 'topic = "orders"\npath = "archive/orders"\nreport = "report"\n',
+}
+
+
+def example(kind: str, name: str, bootstrap: str) -> str:
+    """A definition to start from."""
+    body = EXAMPLES[kind]
+    head = f'kind = "{kind}"\nname = "{name}"\nbootstrap = "{bootstrap}"\n'
+    spark = '\n[spark]\nmaster = "local[*]"\n'
+    return head + body + spark

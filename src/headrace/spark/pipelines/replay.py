@@ -1,0 +1,90 @@
+"""Pipeline: an archive back into a topic: a time range, a filter, a rate. Each partition in its order.
+
+Exactly once for one replay: tasks note what they have done under the pipeline's name and the range, so running the same
+definition again after a crash writes only what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.spark.connection import Access
+from headrace.spark.pipelines.archive_log import ArchiveLog
+from headrace.spark.pipelines.definition import Replay
+from headrace.spark.pipelines.rounds import Round, task_count
+from headrace.spark.pipelines.tables import archive_frame
+from headrace.spark.sync_client import SyncClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ReplayPipeline:
+    def __init__(self, definition: Replay, spark: SparkSession) -> None:
+        self._definition = definition
+        self._spark = spark
+        self._done = False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"path": self._definition.path, "topics": [self._definition.topic]}
+
+    def frame(self) -> DataFrame:
+        """The rows that are wanted."""
+        definition = self._definition
+        frame = archive_frame(self._spark, definition.path, definition.source_topic or None)
+        if definition.since:
+            frame = frame.where(f"timestamp >= timestamp'{definition.since}'")
+        if definition.until:
+            frame = frame.where(f"timestamp < timestamp'{definition.until}'")
+        if definition.where:
+            text = frame.selectExpr(
+                "* except (key, value)", "cast(key as string) key", "cast(value as string) value"
+            )
+            frame = text.where(definition.where)
+        return frame
+
+    def round(self) -> Round:
+        if self._done:
+            return Round()
+        definition = self._definition
+        with SyncClient(Access(definition.bootstrap)) as client:
+            client.create_topic(definition.topic)
+        frame = self.frame()
+        tasks = task_count(self._spark)
+        rows = frame.count()
+        # One task has all of a partition, in its order.
+        ordered = frame.repartition(tasks, "topic", "partition").sortWithinPartitions(
+            "topic", "partition", "offset"
+        )
+        columns = ["key", "value", "timestamp"] + (["partition"] if definition.keep_partitions else [])
+        writer = (
+            ordered.select(*columns)
+            .write.format("headrace")
+            .mode("append")
+            .option("bootstrap", definition.bootstrap)
+            .option("topic", definition.topic)
+            .option("delivery", definition.delivery)
+            .option("sinkId", self._sink_id())
+        )
+        if definition.rate:
+            writer = writer.option("maxRecordsPerSecond", str(max(1, definition.rate // tasks)))
+        writer.save()
+        self._done = True
+        return Round(records=rows)
+
+    def _sink_id(self) -> str:
+        """The same for the same replay of the same archive, so that a second run of it is a no-op."""
+        state = ArchiveLog(Path(self._definition.path).resolve()).read()
+        what = msgspec.json.encode(self._definition) + str(sorted(state.files)).encode()
+        return f"replay-{self._definition.name}-{hashlib.sha256(what).hexdigest()[:16]}"
+
+    def upkeep(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
