@@ -60,7 +60,9 @@ def dumb_derived(batches: list[bytes]) -> tuple[object, ...]:
 class LogMachine(RuleBasedStateMachine):
     @initialize(segment_bytes=st.sampled_from([750, 1500, 1 << 20]), interval=st.sampled_from([1, 128, 4096]))
     def begin(self, segment_bytes: int, interval: int) -> None:
-        self.config = replace(SMALL, segment_bytes=segment_bytes, index_interval_bytes=interval)
+        self.config = replace(
+            SMALL, cache_interval_bytes=400, segment_bytes=segment_bytes, index_interval_bytes=interval
+        )
         self.fs = MemoryFileSystem()
         self.log, _ = open_log(self.fs, self.config)
         self.batches: list[bytes] = []
@@ -152,7 +154,11 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(hw=st.integers(0, 100))
     def checkpoint(self, hw: int) -> None:
-        self.log.checkpoint(hw)
+        pending = self.log.begin_checkpoint(hw)
+        if pending is not None:
+            for file in pending.files:
+                self.fs.write_file(file.path, file.data)
+            self.log.checkpoint_done(pending)
 
     @rule(data=st.data())
     def delete_some_records(self, data: st.DataObject) -> None:

@@ -32,7 +32,7 @@ class PowerCutMachine(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 1 << 32), segment_bytes=st.sampled_from([750, 3000, 1 << 20]))
     def begin(self, seed: int, segment_bytes: int) -> None:
-        self.config = replace(SMALL, segment_bytes=segment_bytes)
+        self.config = replace(SMALL, cache_interval_bytes=400, segment_bytes=segment_bytes)
         self.disk = SimDisk(Dice(seed))
         self.crashing = CrashingFileSystem(self.disk.mount())
         self.log, _ = open_log(self.crashing, self.config)
@@ -92,7 +92,11 @@ class PowerCutMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.log.checkpoint()
+        pending = self.log.begin_checkpoint()
+        if pending is not None:
+            for file in pending.files:
+                self.crashing.write_file(file.path, file.data)
+            self.log.checkpoint_done(pending)
 
     @rule(steps=st.integers(0, 12), data=st.data())
     def crash_soon(self, steps: int, data: st.DataObject) -> None:

@@ -24,6 +24,8 @@ class LogConfig:
     """A segment of at least this many bytes already rolls after `busy_segment_ms`: a busy topic rolls hourly."""
     index_interval_bytes: int = 4 * KIB
     index_max_entries: int = 1_310_720
+    cache_interval_bytes: int = 64 * MIB
+    """How much of the active segment a restart after a crash may have to read again (S25)."""
 
     delete: bool = True
     """cleanup.policy has `delete`."""

@@ -51,7 +51,7 @@ from headrace.log.retention import TrustedClock
 from headrace.log.rolling import RollLimits
 from headrace.log.segment import Segment
 from headrace.log.segment_cache import SegmentCache
-from headrace.log.snapshots import replace_cache, write_snapshot
+from headrace.log.snapshots import drop_snapshot, replace_cache, write_snapshot
 from headrace.log.state_files import StateFiles
 from headrace.records.batch import (
     BatchHeader,
@@ -66,11 +66,13 @@ class GrowingLog:
     __slots__ = (
         "_active",
         "_cache",
+        "_cached_bytes",
         "_clock",
         "_compacted_to",
         "_compaction_unfinished",
         "_config",
         "_derived",
+        "_extra_snapshot",
         "_failure",
         "_files",
         "_flushes",
@@ -113,6 +115,10 @@ class GrowingLog:
         self._clock = TrustedClock(loaded.state.clock_ms)
         self._compacted_to = loaded.state.compacted_to
         self._compaction_unfinished = False
+        self._cached_bytes = 0
+        """How much of the active segment the index describes that was last written."""
+        self._extra_snapshot: int | None = None
+        """The one snapshot that is not at the beginning of a segment."""
         self._sparse = bool(loaded.state.sparse)
         self.start_offset = loaded.state.log_start
         self.start_reason: StartReason | None = None
@@ -371,6 +377,7 @@ class GrowingLog:
         segment.file = file
         self._segments.add(segment)
         self._active = segment
+        self._cached_bytes = 0
         self._limits.set(self._config, self._active)
 
     def _write_caches(self, segment: Segment, snapshot_offset: int | None = None) -> None:
@@ -475,7 +482,20 @@ class GrowingLog:
     def begin_checkpoint(self, high_watermark: int | None = None) -> Checkpoint | None:
         """What to write so that the next start has little to do; None: nothing new, or one is under way. The log goes
         on in the meantime, until `checkpoint_done` or `checkpoint_failed`."""
+        self._save_progress()
         return self._files.begin(self._next_state(high_watermark))
+
+    def _save_progress(self) -> None:
+        """S25: write the caches of a long active segment now and then, so that a crash costs reading only its end.
+        Like all caches they are believed only up to a recovery point that has passed them."""
+        active = self._active
+        if active.size - self._cached_bytes < self._config.cache_interval_bytes:
+            return
+        self._cached_bytes = active.size
+        self._write_caches(active, self.end_offset)
+        older, self._extra_snapshot = self._extra_snapshot, self.end_offset
+        if older is not None:
+            drop_snapshot(self._fs, self.directory, older)
 
     def checkpoint_done(self, checkpoint: Checkpoint) -> None:
         self._files.end(checkpoint, written=True)

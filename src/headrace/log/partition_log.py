@@ -16,10 +16,9 @@ from headrace.core.ports import Buffer
 from headrace.log.cleanable import find_cleanable
 from headrace.log.compaction import Compaction, CompactionInput, CompactionReport, Group, LastBatch
 from headrace.log.growing_log import FULL_DISK, GrowingLog
-from headrace.log.names import snapshot_path
 from headrace.log.results import Appended, RollReason, StartReason
 from headrace.log.retention import RetentionReport, deletable_count, is_expired, step_ms
-from headrace.log.snapshots import ensure_snapshot
+from headrace.log.snapshots import drop_snapshot, ensure_snapshot
 from headrace.log.swap import commit_swap, complete_swap
 from headrace.log.truncation import Cutter
 from headrace.records.batch import HEADER_BYTES, CorruptBatch, crc_matches, read_header
@@ -210,6 +209,7 @@ class PartitionLog(GrowingLog):
         self._sparse = bool(self._files.state.sparse)
         self._reader.forget()
         self._limits.set(self._config, self._active)
+        self._cached_bytes = 0
 
     def _cutter(self) -> Cutter:
         interval = self._config.index_interval_bytes
@@ -289,9 +289,7 @@ class PartitionLog(GrowingLog):
         self._segments.replace(self._segments.position_of(cleaned.base_offset), len(replaced), cleaned)
         self._reader.forget()
         for segment in replaced[1:]:
-            snapshot = snapshot_path(self.directory, segment.base_offset)
-            if self._fs.exists(snapshot):
-                self._fs.remove(snapshot)
+            drop_snapshot(self._fs, self.directory, segment.base_offset)
 
     def compact(self, wall_ms: int, now_ms: int, upto: int, *, forced: bool = False) -> int:
         """All passes at once: for tools and tests. Returns how many were made."""

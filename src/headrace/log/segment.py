@@ -102,12 +102,6 @@ class Segment:
         self.next_offset = base_offset + header[6] + 1
         self.size = position + size
 
-    def touched(self, wall_ms: int) -> None:
-        """Something was appended now."""
-        if self.created_ms == 0:
-            self.created_ms = wall_ms
-        self.appended_ms = wall_ms
-
     # ---- as a value
 
     def summary(self) -> SegmentSummary:

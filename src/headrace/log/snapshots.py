@@ -88,6 +88,12 @@ def write_snapshot(fs: FileSystem, directory: str, offset: int, table: ProducerT
     replace_cache(fs, snapshot_path(directory, offset), [encode_snapshot(offset, table)])
 
 
+def drop_snapshot(fs: FileSystem, directory: str, offset: int) -> None:
+    path = snapshot_path(directory, offset)
+    if fs.exists(path):
+        fs.remove(path)
+
+
 def ensure_snapshot(
     fs: FileSystem, directory: str, first_base: int, end_offset: int, table: ProducerTable
 ) -> None:

@@ -12,14 +12,14 @@ from headrace.core.ports import FileSystem
 from headrace.log.derived import DerivedState
 from headrace.log.flushing import FlushQueue
 from headrace.log.index import NO_TIMESTAMP
-from headrace.log.names import INDEX, LOG, snapshot_path
+from headrace.log.names import INDEX, LOG
 from headrace.log.producers import ProducerTable
 from headrace.log.results import LogCorrupt
 from headrace.log.scanning import BadBatch, Scanned, scan_file
 from headrace.log.segment import Place, Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
-from headrace.log.snapshots import load_newest, snapshot_offsets
+from headrace.log.snapshots import drop_snapshot, load_newest, snapshot_offsets
 
 
 class Cutter:
@@ -84,7 +84,7 @@ class Cutter:
     def _drop_snapshots(self, first: int) -> None:
         for offset in snapshot_offsets(self._fs, self._directory):
             if offset >= first:
-                self._fs.remove(snapshot_path(self._directory, offset))
+                drop_snapshot(self._fs, self._directory, offset)
 
     def _reopen(self, segment: Segment) -> None:
         """A closed segment becomes the active one."""

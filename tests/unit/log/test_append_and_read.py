@@ -269,6 +269,19 @@ def test_a_fetch_answer_may_end_in_the_middle_of_a_batch() -> None:
     assert follower.append_replicated(data[:-5], WALL_MS) == Appended(0, 3, -1)
 
 
+def test_a_leader_that_starts_in_the_middle_of_a_batch() -> None:
+    leader = fresh_log()
+    fill(leader, 5)
+    leader.delete_records(5)
+    fs = MemoryFileSystem()
+    follower = fresh_log(fs=fs)
+    follower.truncate_fully_and_start_at(5)
+    assert isinstance(follower.append_replicated(_read(leader, 5), WALL_MS), Appended)
+    for log in (follower, _reopen(follower, fs)):
+        assert (log.start_offset, log.end_offset) == (5, 10)
+        assert _read(log, 5) == _read(leader, 5)
+
+
 def test_gaps_of_a_compacted_leader_are_kept() -> None:
     leader = fresh_log()
     fill(leader, 5)

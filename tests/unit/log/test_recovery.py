@@ -26,6 +26,7 @@ from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import LogCorrupt, RollReason, WrongTopic
 from headrace.log.snapshots import encode_snapshot
+from headrace.records.batch import read_header
 
 FIRST = f"{DIRECTORY}/{0:020d}.log"
 
@@ -96,6 +97,31 @@ def test_s25_after_a_crash_only_what_came_after_the_recovery_point_is_scanned() 
     # Of what was there before, only the rest of the segment that the recovery point was in.
     assert report.scanned_bytes - (again.size_bytes - before) < SMALL.segment_bytes
     assert again.end_offset == 260 and report.clean
+
+
+def test_s25_a_long_active_segment_is_not_read_from_its_beginning() -> None:
+    fs = MemoryFileSystem()
+    config = replace(SMALL, segment_bytes=1 << 20, cache_interval_bytes=5_000)
+    log = fresh_log(config, fs)
+    for i in range(200):
+        put(log, produced(7, i))
+        fill(log, 1)
+        log.sync()
+        pending = log.begin_checkpoint(high_watermark=i)
+        assert pending is not None
+        for file in pending.files:
+            fs.write_file(file.path, file.data)
+        log.checkpoint_done(pending)
+    assert sum(name.endswith(".snapshot") for name in fs.list_dir(DIRECTORY)) == 1, (
+        "each replaces the one before"
+    )
+    log.close(clean=False)
+    again, report = open_log(fs, config)
+    assert 0 < report.scanned_bytes < 6_000 < again.size_bytes
+    assert read_all(again) == read_all(log) and report.clean
+    assert again.check_producer(read_header(produced(7, 199))) == log.check_producer(
+        read_header(produced(7, 199))
+    )
 
 
 def test_s3_torn_write_at_every_byte_of_the_last_batch() -> None:
