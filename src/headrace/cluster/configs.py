@@ -63,9 +63,17 @@ NO_LAYERS = BrokerLayers()
 
 
 class SynonymValue(NamedTuple):
+    """A place that gives a config its value, in that place's own name and unit."""
+
     name: str
     value: str | None
     source: Source
+
+
+class _Candidate(NamedTuple):
+    shown: SynonymValue
+    text: str | None
+    """The value in the unit of the config that is looked for."""
 
 
 class ConfigEntry(NamedTuple):
@@ -93,7 +101,7 @@ def resolve_topic(overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS
     values: dict[str, Any] = {}
     for name, key in TOPIC_CONFIGS.items():
         for candidate in _topic_candidates(key, overrides, layers):
-            values[field_name(name)] = _parsed(key, candidate.value)
+            values[field_name(name)] = _parsed(key, candidate.text)
             break
     return TopicConfig(**values)
 
@@ -116,7 +124,7 @@ def describe_topic(
 def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
     wanted = BROKER_CONFIGS if names is None else [name for name in names if name in BROKER_CONFIGS]
     return [
-        _entry(key, list(_broker_candidates(key, key, layers)), read_only=key.scope is Scope.READ_ONLY)
+        _entry(key, list(_broker_candidates(key, layers)), read_only=key.scope is Scope.READ_ONLY)
         for key in (BROKER_CONFIGS[name] for name in wanted)
     ]
 
@@ -124,50 +132,55 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
 def broker_value(name: str, layers: BrokerLayers) -> Value:
     """The parsed effective value of a broker config."""
     key = BROKER_CONFIGS[name]
-    for candidate in _broker_candidates(key, key, layers):
-        return _parsed(key, candidate.value)
+    for candidate in _broker_candidates(key, layers):
+        return _parsed(key, candidate.text)
     return None
 
 
-def _entry(key: ConfigKey, candidates: list[SynonymValue], *, read_only: bool) -> ConfigEntry:
-    found = candidates[0] if candidates else SynonymValue(key.name, key.default, Source.DEFAULT)
+def _entry(key: ConfigKey, candidates: list[_Candidate], *, read_only: bool) -> ConfigEntry:
+    unset = _Candidate(SynonymValue(key.name, None, Source.DEFAULT), None)
+    found = candidates[0] if candidates else unset
+    synonyms = tuple(candidate.shown for candidate in candidates)
     if key.sensitive:
-        candidates = [candidate._replace(value=None) for candidate in candidates]
+        synonyms = tuple(synonym._replace(value=None) for synonym in synonyms)
     return ConfigEntry(
         key.name,
-        None if key.sensitive else found.value,
-        found.source,
+        None if key.sensitive else found.text,
+        found.shown.source,
         read_only,
         key.sensitive,
         key.type,
         key.documentation,
-        tuple(candidates),
+        synonyms,
     )
 
 
 def _topic_candidates(
     key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLayers
-) -> Iterator[SynonymValue]:
+) -> Iterator[_Candidate]:
     """Every place that gives this topic config a value, strongest first; the first one counts."""
     override = overrides.get(key.name)
     if override is not None and not key.fixed and _is_valid(key, override):
-        yield SynonymValue(key.name, override, Source.DYNAMIC_TOPIC)
-    given = [candidate for synonym in key.synonyms for candidate in _broker_given(key, synonym, layers)]
-    yield from given
-    yield SynonymValue(key.synonyms[0].name if key.synonyms else key.name, key.default, Source.DEFAULT)
+        yield _Candidate(SynonymValue(key.name, override, Source.DYNAMIC_TOPIC), override)
+    for synonym in key.synonyms:
+        yield from _broker_given(key, synonym, layers)
+    name = key.synonyms[0].name if key.synonyms else key.name
+    yield _Candidate(SynonymValue(name, key.default, Source.DEFAULT), key.default)
 
 
-def _broker_candidates(key: ConfigKey, unit: ConfigKey, layers: BrokerLayers) -> Iterator[SynonymValue]:
+def _broker_candidates(key: ConfigKey, layers: BrokerLayers) -> Iterator[_Candidate]:
     own = (Synonym(key.name), *key.synonyms)
     for synonym in own:
-        yield from _broker_given(unit, synonym, layers)
+        yield from _broker_given(key, synonym, layers)
     for synonym in own:
-        source_key = BROKER_CONFIGS[synonym.name]
-        if source_key.default is not None:
-            yield SynonymValue(synonym.name, _scaled(source_key.default, synonym.scale), Source.DEFAULT)
+        default = BROKER_CONFIGS[synonym.name].default
+        if default is not None:
+            yield _Candidate(
+                SynonymValue(synonym.name, default, Source.DEFAULT), _scaled(default, synonym.scale)
+            )
 
 
-def _broker_given(key: ConfigKey, synonym: Synonym, layers: BrokerLayers) -> Iterator[SynonymValue]:
+def _broker_given(key: ConfigKey, synonym: Synonym, layers: BrokerLayers) -> Iterator[_Candidate]:
     places = (
         (layers.dynamic, Source.DYNAMIC_BROKER),
         (layers.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
@@ -180,7 +193,7 @@ def _broker_given(key: ConfigKey, synonym: Synonym, layers: BrokerLayers) -> Ite
             and (scaled := _scaled(text, synonym.scale)) is not None
             and _is_valid(key, scaled)
         ):
-            yield SynonymValue(synonym.name, scaled, source)
+            yield _Candidate(SynonymValue(synonym.name, text, source), scaled)
 
 
 def _scaled(text: str, scale: int) -> str | None:
@@ -246,7 +259,7 @@ def alter_topic(
 
     def current(key: ConfigKey) -> str:
         for candidate in _topic_candidates(key, overrides, layers):
-            return candidate.value or ""
+            return candidate.text or ""
         return ""
 
     canonical = [
@@ -281,8 +294,8 @@ def alter_broker(
     """The dynamic configs of one broker, or of all when broker_id is None, after the alterations."""
 
     def current(key: ConfigKey) -> str:
-        for candidate in _broker_candidates(key, key, layers):
-            return candidate.value or ""
+        for candidate in _broker_candidates(key, layers):
+            return candidate.text or ""
         return ""
 
     alterations = list(alterations)
