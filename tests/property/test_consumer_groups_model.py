@@ -22,10 +22,9 @@ from headrace.groups.commands import (
     MemberIdentity,
     Protocol,
     SyncGroup,
-    TopicsChanged,
 )
 from headrace.groups.config import GroupConfig
-from headrace.groups.consumer.commands import ConsumerGroupHeartbeat
+from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, TopicsChanged
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.shard import GroupShard
 from headrace.groups.state import ClassicGroup

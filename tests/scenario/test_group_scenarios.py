@@ -45,13 +45,12 @@ from headrace.groups.commands import (
     SyncGroup,
     SyncResult,
     TopicDeleted,
-    TopicsChanged,
     TxnCommitOffsets,
     TxnMarker,
 )
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer import facts as consumer_facts
-from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerHeartbeatResult
+from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerHeartbeatResult, TopicsChanged
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.shard import GroupShard
 from headrace.groups.subscription import (

@@ -7,12 +7,10 @@ sync may be answered in a much later plan, but every waiter is answered exactly 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
-from headrace.groups.topics import TopicInfo
 
 
 class Protocol(NamedTuple):
@@ -174,14 +172,6 @@ class TopicDeleted:
 
     waiter: int
     topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
-    """All topics there are. The shard keeps the mapping: pass a new one each time, never change it."""
-
-    waiter: int
-    topics: Mapping[str, TopicInfo]
 
 
 @dataclass(frozen=True, slots=True)

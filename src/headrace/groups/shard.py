@@ -38,7 +38,6 @@ from headrace.groups.commands import (
     ListGroups,
     SyncGroup,
     TopicDeleted,
-    TopicsChanged,
     TxnCommitOffsets,
     TxnMarker,
     WallClock,
@@ -49,7 +48,7 @@ from headrace.groups.consumer import describe as consumer_describe
 from headrace.groups.consumer import heartbeat as consumer_heartbeat
 from headrace.groups.consumer import journal as consumer_journal
 from headrace.groups.consumer import offsets as consumer_offsets
-from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicsChanged
 from headrace.groups.consumer.facts import ConsumerGroupDeleted
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.draft import joined_plans

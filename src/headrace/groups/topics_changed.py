@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Fact, Plan, Reply
-from headrace.groups.commands import TopicsChanged
+from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.consumer.facts import GroupEpochSet
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.facts import TopicsSeen

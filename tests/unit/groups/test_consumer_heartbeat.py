@@ -12,10 +12,9 @@ from headrace.groups.commands import (
     DescribeGroups,
     FetchOffsets,
     OffsetToCommit,
-    TopicsChanged,
     TxnCommitOffsets,
 )
-from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicsChanged
 from headrace.groups.topics import TopicInfo
 
 T, U = b"t" * 16, b"u" * 16

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import ErrorKind
-from headrace.groups.commands import MemberIdentity, OffsetToCommit, Protocol, TopicsChanged
+from headrace.groups.commands import MemberIdentity, OffsetToCommit, Protocol
 from headrace.groups.config import Migration
-from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicsChanged
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.state import ClassicGroup
 from headrace.groups.subscription import (

@@ -14,11 +14,10 @@ from headrace.groups.commands import (
     DeleteOffsets,
     ListGroups,
     OffsetToCommit,
-    TopicsChanged,
     TxnCommitOffsets,
 )
 from headrace.groups.consumer.assignors import Reader
-from headrace.groups.consumer.commands import ConsumerGroupHeartbeat
+from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, TopicsChanged
 from headrace.groups.share.assignor import assign_simple
 from headrace.groups.share.commands import ShareGroupDescribe, ShareGroupHeartbeat
 from headrace.groups.topics import TopicIndex, TopicInfo

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
+from headrace.groups.topics import TopicInfo
 
 TopicPartitions = tuple[tuple[bytes, tuple[int, ...]], ...]
 """Topic id and partitions, as on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """All topics there are. The shard keeps the mapping: pass a new one each time, never change it."""
+
+    waiter: int
+    topics: Mapping[str, TopicInfo]
 
 
 @dataclass(frozen=True, slots=True)
