@@ -129,9 +129,13 @@ class Following:
 
     def _step(self, event: object) -> None:
         todo: list[FollowerEffect] = list(self._machine.step(event))  # type: ignore[arg-type]
-        while todo:
-            more = self._carry_out(todo.pop(0))
-            todo += more
+        try:
+            while todo:
+                todo += self._carry_out(todo.pop(0))
+        except OSError as problem:
+            # S7: half of it may have happened; only a restart with a scan tells what is there.
+            log.critical("%s goes offline: %s", self._tp, problem)
+            self._go_offline(str(problem))
 
     def _carry_out(self, effect: FollowerEffect) -> list[FollowerEffect]:
         match effect:
