@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
 from types import TracebackType
 from typing import Any
 
@@ -99,17 +99,17 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """-9: no clean-shutdown marker, no flush, no goodbye."""
-        self._end(signal.SIGKILL)
+        self._end(SIGKILL)
 
     def stop(self, seconds: float = 20.0) -> int:
         """SIGTERM, and the exit code."""
-        return self._end(signal.SIGTERM, seconds)
+        return self._end(SIGTERM, seconds)
 
     def wait(self, seconds: float) -> int:
         assert self._process is not None
         return self._process.wait(seconds)
 
-    def _end(self, number: signal.Signals, seconds: float = 20.0) -> int:
+    def _end(self, number: Signals, seconds: float = 20.0) -> int:
         process, self._process = self._process, None
         if process is None:
             return 0
