@@ -1,7 +1,11 @@
 """Driver: one client connection. Cuts frames out of one reused buffer and sends responses in request order.
 
 Frames are handled where they lie, without a copy, because Produce writes its batches to the file before the
-handler returns. A frame that has to wait (an earlier request is still being decided) is copied out first.
+handler returns. A frame that has to wait is copied out first: an earlier request is still being decided, or the
+client does not take the responses it already has (X13). Responses to frames that came together leave together.
+
+Invariants: a response never overtakes an earlier one (trap 13); what one client can make us hold is bounded, whatever
+it sends and however little it reads (X8, X9).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from headrace.core import limits
@@ -22,30 +27,38 @@ log = logging.getLogger(__name__)
 
 _INITIAL_BUFFER = 16 * limits.KIB
 _KEPT_BUFFER = 4 * limits.MIB
+_UNBUDGETED_BUFFER = 64 * limits.KIB
+"""Buffers up to here grow even when the server is over its budget, so that small requests always get through."""
+_CORK_BYTES = 64 * limits.KIB
+_MAX_UNSENT_BYTES = 4 * limits.MIB
+
+_frame_size = Struct(">i").unpack_from
 
 
 class Slot:
     """The place of one response in its connection's queue; filled once, sent in order."""
 
-    __slots__ = ("buffers", "connection", "filled")
+    __slots__ = ("buffers", "connection", "filled", "size")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.filled = False
         self.buffers: Sequence[Buffer] = ()
+        self.size = 0
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         if not self.filled:
             self.filled = True
             self.buffers = buffers
-            self.connection.send_ready()
+            self.size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+            self.connection.slot_filled(self.size)
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_buffer", "_busy", "_closing", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_parked", "_paused_writing",
-        "_reading_paused", "_received", "_stalled_since_ms", "_view", "_waiting", "client_id", "host", "id", "server", "slots",
-        "transport",
+        "_buffer", "_busy", "_closing", "_corked", "_draining", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_parked",
+        "_paused_writing", "_reading_paused", "_received", "_stalled_since_ms", "_starved", "_unsent_bytes", "_view",
+        "_waiting", "client_id", "host", "id", "server", "slots", "transport",
     )  # fmt: skip
 
     def __init__(self, server: KafkaServer, connection_id: int) -> None:
@@ -61,7 +74,11 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[bytearray] = deque()
         self._parked: dict[Slot, Callable[[], None]] = {}
         self._held_bytes = 0
+        self._unsent_bytes = 0
         self._busy = False
+        self._corked = False
+        self._draining = False
+        self._starved = False
         self._closing = False
         self._reading_paused = False
         self._paused_writing = False
@@ -74,14 +91,18 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
         self.transport.set_write_buffer_limits(high=4 * limits.MIB, low=limits.MIB)
+        self.server.hold(len(self._buffer))
         if not self.server.admit(self):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self.transport = None
-        self.server.forget(self, self._held_bytes)
-        self._held_bytes = 0
+        self.server.forget(self, self._held_bytes + len(self._buffer))
+        self._held_bytes = self._unsent_bytes = 0
+        self._buffer = bytearray()
+        self._view = memoryview(self._buffer)
+        self._received = 0
         self._waiting.clear()
         self.slots.clear()
         for cancel in self._parked.values():
@@ -89,10 +110,6 @@ class Connection(asyncio.BufferedProtocol):
         self._parked.clear()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._received == len(self._buffer):
-            # Only a frame that is still arriving fills the buffer, so growing follows bytes that really came:
-            # a claim of 100 MB with nothing behind it costs nothing (X8).
-            self._resize(min(2 * len(self._buffer), limits.MAX_FRAME_BYTES + 4))
         return self._view[self._received :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -113,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._paused_writing = False
         self.send_ready()
-        self._throttle_reading()
+        self._drain()
 
     # -- frames ----------------------------------------------------------------------------------------------
 
@@ -121,33 +138,71 @@ class Connection(asyncio.BufferedProtocol):
         position = 0
         view = self._view
         received = self._received
+        limit = self.server.max_frame_bytes
+        self._corked = True
         while received - position >= 4 and not self._closing:
-            size = int.from_bytes(view[position : position + 4], "big", signed=True)
-            if size <= 0 or size > self.server.max_frame_bytes:
-                self.fail(f"frame of {size} bytes; the limit is {self.server.max_frame_bytes}")
-                return
-            if received - position - 4 < size:
+            (size,) = _frame_size(view, position)
+            if size <= 0 or size > limit:
+                self.fail(f"frame of {size} bytes; the limit is {limit}")
                 break
-            self._accept(view[position + 4 : position + 4 + size])
-            position += 4 + size
-        rest = received - position
+            end = position + 4 + size
+            if received < end:
+                break
+            self._accept(view[position + 4 : end])
+            position = end
+        self._corked = False
+        if self._closing:
+            return
+        if self.slots:
+            self.send_ready()
+        self._keep_rest(position)
+
+    def _keep_rest(self, position: int) -> None:
+        """Make room behind the bytes of a frame that is still arriving."""
+        rest = self._received - position
         if position and rest:
             # bytes() first: the regions may overlap, and a partial frame is short compared with what was handled.
-            view[:rest] = bytes(view[position:received])
+            self._view[:rest] = bytes(self._view[position : self._received])
         self._received = rest
         if position:
             self._frame_started_ms = self._last_read_ms
-            if rest == 0 and len(self._buffer) > _KEPT_BUFFER:
-                self._resize(_INITIAL_BUFFER)
+            if rest == 0 and (len(self._buffer) > _KEPT_BUFFER or self.server.over_budget):
+                self.shrink()
+        if rest == len(self._buffer):
+            self._grow()
+
+    def _grow(self) -> None:
+        """Only a frame that is still arriving fills the buffer, so growing follows bytes that really came: a claim of
+        100 MB with nothing behind it costs nothing (X8). Over the budget of all connections, this one waits (X9)."""
+        size = min(2 * len(self._buffer), limits.MAX_FRAME_BYTES + 4)
+        if size > _UNBUDGETED_BUFFER and not self.server.has_room(size - len(self._buffer)):
+            self._starved = True
+            self.server.starve(self)
+            self._throttle_reading()
+        else:
+            self._resize(size)
+
+    def feed(self) -> None:
+        """There may be room again for a frame that could not go on arriving."""
+        if self._starved and not self._closing:
+            self._starved = False
+            self._grow()
+            self._throttle_reading()
+
+    def shrink(self) -> None:
+        """Give back a buffer that nothing lies in."""
+        if self._received == 0 and len(self._buffer) > _INITIAL_BUFFER:
+            self._resize(_INITIAL_BUFFER)
 
     def _resize(self, size: int) -> None:
         buffer = bytearray(size)
         buffer[: self._received] = self._view[: self._received]
+        self.server.hold(size - len(self._buffer))
         self._buffer = buffer
         self._view = memoryview(buffer)
 
     def _accept(self, frame: memoryview) -> None:
-        if self._busy or self._waiting:
+        if self._busy or self._waiting or self._paused_writing or self._unsent_bytes > _MAX_UNSENT_BYTES:
             self._waiting.append(bytearray(frame))
             self._held_bytes += len(frame)
             self.server.hold(len(frame))
@@ -162,11 +217,23 @@ class Connection(asyncio.BufferedProtocol):
     def request_done(self) -> None:
         """The deciding request has answered: go on with those that wait."""
         self._busy = False
-        while self._waiting and not self._busy and not self._closing:
-            frame = self._waiting.popleft()
+        self._drain()
+
+    def _drain(self) -> None:
+        if self._draining:
+            return
+        self._draining = True
+        waiting = self._waiting
+        while (
+            waiting
+            and not (self._busy or self._closing or self._paused_writing)
+            and self._unsent_bytes <= _MAX_UNSENT_BYTES
+        ):
+            frame = waiting.popleft()
             self._held_bytes -= len(frame)
             self.server.hold(-len(frame))
             self._execute(memoryview(frame))
+        self._draining = False
         self._throttle_reading()
 
     def _throttle_reading(self) -> None:
@@ -174,10 +241,12 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is None or self._closing:
             return
         crowded = (
-            self._held_bytes > limits.MIB
+            self._starved
+            or self._held_bytes > limits.MIB
             or len(self._waiting) > limits.MAX_PARKED_REQUESTS_PER_CONNECTION
             or len(self.slots) > limits.MAX_PARKED_REQUESTS_PER_CONNECTION
             or self._paused_writing
+            or self._unsent_bytes > _MAX_UNSENT_BYTES
             or (self._held_bytes > 0 and self.server.over_budget)
         )
         if crowded != self._reading_paused:
@@ -199,12 +268,32 @@ class Connection(asyncio.BufferedProtocol):
         self.slots.append(slot)
         return slot
 
+    def slot_filled(self, size: int) -> None:
+        self._unsent_bytes += size
+        if not self._corked or self._unsent_bytes > _CORK_BYTES:
+            self.send_ready()
+
     def send_ready(self) -> None:
+        """Write what is ready, in order, in one go."""
         slots = self.slots
         transport = self.transport
-        while slots and slots[0].filled and not self._paused_writing and transport is not None:
-            transport.writelines(slots.popleft().buffers)
-        if self._reading_paused:
+        if transport is None:
+            return
+        while slots and slots[0].filled and not self._paused_writing:
+            buffers: list[Buffer] = []
+            size = 0
+            while slots and slots[0].filled and size <= _CORK_BYTES:
+                slot = slots.popleft()
+                size += slot.size
+                buffers += slot.buffers
+            self._unsent_bytes -= size
+            if len(buffers) == 1:
+                transport.write(buffers[0])
+            else:
+                transport.writelines(buffers)
+        if self._waiting:
+            self._drain()
+        elif self._reading_paused:
             self._throttle_reading()
 
     def fail(self, reason: str) -> None:
@@ -221,6 +310,8 @@ class Connection(asyncio.BufferedProtocol):
         """Why this connection should be closed (X13), or None. Parked requests keep it alive."""
         if self._paused_writing and now_ms - self._stalled_since_ms > limits.WRITE_STALL_MS:
             return "it does not read its responses"
+        if self._starved and now_ms - self._frame_started_ms > limits.PARTIAL_FRAME_MS:
+            return "there was no memory for its frame"
         if self._reading_paused or self.slots or self._busy:
             return None
         if self._received and now_ms - self._frame_started_ms > limits.PARTIAL_FRAME_MS:

@@ -28,6 +28,7 @@ class KafkaServer:
         self.handle = self.dispatcher.handle
         self._per_host: Counter[str] = Counter()
         self._held_bytes = 0
+        self._starved: dict[Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
         broker.close_connection = self._close_connection
         self._warnings = 0
@@ -65,6 +66,7 @@ class KafkaServer:
         return True
 
     def forget(self, connection: Connection, held_bytes: int) -> None:
+        self._starved.pop(connection, None)
         self.hold(-held_bytes)
         if connection in self.connections:
             self.connections.discard(connection)
@@ -74,8 +76,25 @@ class KafkaServer:
             self.dispatcher.connection_closed(connection)
 
     def hold(self, size: int) -> None:
-        """Bytes of requests that wait their turn, over all connections (X9)."""
+        """Bytes of requests that arrive or wait their turn, over all connections (X9)."""
         self._held_bytes += size
+
+        if size < 0 and self._starved and self.has_room(limits.MIB):
+            starved, self._starved = self._starved, {}
+            for connection in starved:
+                connection.feed()
+
+    def has_room(self, size: int) -> bool:
+        return self._held_bytes + size <= limits.MAX_INFLIGHT_REQUEST_BYTES
+
+    def starve(self, connection: Connection) -> None:
+        """It waits for memory. Whoever holds an empty buffer gives it back first."""
+        self._starved[connection] = None
+        asyncio.get_running_loop().call_soon(self._reclaim)
+
+    def _reclaim(self) -> None:
+        for connection in list(self.connections):
+            connection.shrink()
 
     @property
     def over_budget(self) -> bool:
