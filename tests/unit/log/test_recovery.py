@@ -115,6 +115,7 @@ def test_s25_a_long_active_segment_is_not_read_from_its_beginning() -> None:
     assert sum(name.endswith(".snapshot") for name in fs.list_dir(DIRECTORY)) == 1, (
         "each replaces the one before"
     )
+    fill(log, 2)
     log.close(clean=False)
     again, report = open_log(fs, config)
     assert 0 < report.scanned_bytes < 6_000 < again.size_bytes
