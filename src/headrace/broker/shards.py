@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,7 +20,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import JournalRecord, Machine, Plan, Reply
 from headrace.core.ports import Buffer
-from headrace.records.batch import read_header, scan
+from headrace.records.batch import BatchHeader, read_header, scan
 from headrace.records.build import Record, build_batch
 from headrace.records.read import read_control, read_records
 
@@ -65,6 +65,10 @@ class Shard:
         self._next_waiter = 1
         self._gate: deque[tuple[int, Sequence[Reply], Sequence[Any]]] = deque()
         self._gate_offset = 0
+        self._undecided: dict[int, list[JournalRecord]] = {}
+        """While loading: facts of transactions whose marker has not come yet, by producer."""
+        self.settle: Callable[[], Awaitable[None]] = _settled
+        """Before each load: ends what an earlier life left open in the journal."""
         self.on_ready: Callable[[], None] = lambda: None
         """Called after each load, before anybody is answered from it."""
         self._timer: asyncio.TimerHandle | None = None
@@ -76,6 +80,8 @@ class Shard:
     async def load(self) -> None:
         """Replay the committed log (R21): only what is below the high watermark of our own epoch counts."""
         await self.partition.wait_leader_ready()
+        await self.settle()
+        self._undecided.clear()
         position = self.partition.log.start_offset
         end = self.partition.log.end_offset
         while position < end and self.state is ShardState.LOADING:
@@ -98,16 +104,26 @@ class Shard:
         now_ms = self._runtime.clock.now_ms()
         if header.is_control:
             marker = read_control(data, at)
-            if marker is not None and isinstance(self.machine, TransactionalMachine):
-                self.machine.replay_marker(header.producer_id, header.producer_epoch, marker.commit, now_ms)
+            if marker is not None:
+                self._replay_marker(header, marker.commit, now_ms)
             return
         for record in read_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES):
             if record.key is None:
                 continue
             journaled = JournalRecord(record.key, record.value)
-            if header.is_transactional and isinstance(self.machine, TransactionalMachine):
+            if not header.is_transactional:
+                self.machine.replay(journaled, now_ms)
+            elif isinstance(self.machine, TransactionalMachine):
                 self.machine.replay_transactional(journaled, header.producer_id, now_ms)
             else:
+                self._undecided.setdefault(header.producer_id, []).append(journaled)
+
+    def _replay_marker(self, header: BatchHeader, commit: bool, now_ms: int) -> None:
+        if isinstance(self.machine, TransactionalMachine):
+            self.machine.replay_marker(header.producer_id, header.producer_epoch, commit, now_ms)
+            return
+        for journaled in self._undecided.pop(header.producer_id, ()):
+            if commit:
                 self.machine.replay(journaled, now_ms)
 
     def close(self, kind: ErrorKind = ErrorKind.NOT_COORDINATOR) -> None:
@@ -127,19 +143,23 @@ class Shard:
 
     def submit(self, make_command: Callable[[int], Any]) -> asyncio.Future[Any]:
         """Decide one command now. The future resolves when the machine has answered and the answer is durable."""
+        return self.submit_as(None, make_command)
+
+    def submit_as(
+        self, producer: tuple[int, int] | None, make_command: Callable[[int], Any]
+    ) -> asyncio.Future[Any]:
+        """As `submit`, with the facts in `producer`'s open transaction: they count when it commits (R60)."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.state is not ShardState.READY:
             loading = self.state is ShardState.LOADING
-            future.set_exception(
-                HeadraceError(
-                    ErrorKind.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorKind.NOT_COORDINATOR
-                )
-            )
+            kind = ErrorKind.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorKind.NOT_COORDINATOR
+            future.set_exception(HeadraceError(kind))
             return future
         waiter = self._next_waiter
         self._next_waiter += 1
         self._waiters[waiter] = future
-        self._execute(self.machine.decide(make_command(waiter), self._runtime.clock.now_ms()))
+        plan = self.machine.decide(make_command(waiter), self._runtime.clock.now_ms())
+        self._execute(plan, producer)
         return future
 
     def tell(self, command: Any) -> None:
@@ -147,7 +167,7 @@ class Shard:
         if self.state is ShardState.READY:
             self._execute(self.machine.decide(command, self._runtime.clock.now_ms()))
 
-    def _execute(self, plan: Plan) -> None:
+    def _execute(self, plan: Plan, of_all: tuple[int, int] | None = None) -> None:
         machine = self.machine
         now_ms = self._runtime.clock.now_ms()
         journal: list[JournalRecord] = []
@@ -155,7 +175,7 @@ class Shard:
         for fact in plan.facts:
             machine.apply(fact, now_ms)
             if fact.durable:
-                producer = getattr(fact, "producer", None)
+                producer = of_all or getattr(fact, "producer", None)
                 target = journal if producer is None else transactional.setdefault(producer, [])
                 target.extend(machine.encode(fact))
         try:
@@ -165,7 +185,7 @@ class Shard:
                 self._append(records, producer)
         except HeadraceError as problem:
             log.error("journal %s: %s; loading it again", self.partition.tp, problem.detail)
-            self._reload(problem.kind)
+            self.reload(problem.kind)
             return
         if plan.replies or plan.effects:
             if self._gate_offset <= self.partition.high_watermark:
@@ -188,7 +208,8 @@ class Shard:
         last_offset = self.partition.append_internal(batch, urgent=True)
         self._gate_offset = last_offset + 1
 
-    def _reload(self, kind: ErrorKind) -> None:
+    def reload(self, kind: ErrorKind) -> None:
+        """Memory can't be trusted: throw it away and begin again from the log."""
         self.close(kind)
         if self.partition.is_leader and not self.partition.failed:
             self.machine = self._make_machine()
@@ -229,3 +250,7 @@ class Shard:
         self._timer_at = None
         if self.state is ShardState.READY:
             self._execute(self.machine.expire(self._runtime.clock.now_ms()))
+
+
+async def _settled() -> None:
+    """Nothing was left open."""

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
+from headrace.broker.queueing.dead_letters import DeadLetters
 from headrace.broker.queueing.hosting import Hosted, QueueShards
 from headrace.broker.queueing.sender import Sender
 from headrace.broker.queueing.specs import QueueSpec, decode_spec, encode_spec
@@ -59,6 +60,9 @@ class QueueDesk:
         self._turn: dict[str, int] = {}
         self._deduplicating: dict[tuple[Source, bytes], asyncio.Future[None]] = {}
         self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self.find_spec)
+        dead_letters = DeadLetters(broker)
+        self.shards.on_dead = dead_letters.move
+        self.shards.settle = dead_letters.settle
         self.load_specs()
 
     # -- specs -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from headrace.broker.partition import Partition
@@ -74,6 +74,8 @@ class QueueShards:
         self.hosted: dict[TopicPartition, Hosted] = {}
         self._arrivals: dict[str, asyncio.Event] = {}
         self._filters: dict[str, Filter | None] = {}
+        self.settle: Callable[[Partition], Awaitable[None]] = _nothing_open
+        """Ends a transaction that an earlier life of a journal's shard left open in it."""
         self.on_dead: Callable[[Hosted, MoveToDeadLetter], None] = lambda hosted, effect: None
 
     # -- leadership ------------------------------------------------------------------------------------------------
@@ -90,6 +92,7 @@ class QueueShards:
         shard = Shard(self._runtime, journal, lambda: self._new_machine(journal), self._perform)
         hosted = Hosted(shard, data)
         shard.on_ready = lambda: self._loaded(hosted)
+        shard.settle = lambda: self.settle(journal)
         self.hosted[tp] = hosted
         data.on_commit.append(self._grown(hosted))
         self._runtime.spawn(shard.load(), f"load {journal.tp}")
@@ -232,6 +235,10 @@ class QueueShards:
     def arrival(self, queue: str) -> asyncio.Event:
         """Set when something may have become available; get it before looking, wait after."""
         return self._arrivals.setdefault(queue, asyncio.Event())
+
+
+async def _nothing_open(journal: Partition) -> None:
+    """Without transactions there is nothing to settle."""
 
 
 def is_share(queue: str) -> bool:
