@@ -44,9 +44,10 @@ def place(
         raise ValueError(f"{replication_factor} replicas do not fit on {len(brokers)} brokers")
     load: Counter[int] = Counter(broker for replicas in held for broker in replicas)
     leaders: Counter[int] = Counter(replicas[0] for replicas in held)
-    share = -(-(len(partitions) * replication_factor + load.total()) // len(brokers))
     placed = []
     for partition in partitions:
+        # A broker's share so far, not in the end: else the last partitions find only few brokers with room left.
+        share = -(-(load.total() + replication_factor) // len(brokers))
         replicas = _pick(topic_id, partition, replication_factor, brokers, load, share)
         load.update(replicas)
         first = min(replicas, key=lambda broker: (leaders[broker], -rank(topic_id, partition, broker)))
