@@ -91,6 +91,8 @@ class Compaction:
         self._map = LatestOffsets(config.compaction_map_bytes)
         self._transactions = _Transactions(given.aborted)
         self._work = self._run()
+        self._abandoned = False
+        self._stepping = False
         self.compacted_to = given.dirty_from
         """How far the map reaches: everything below is compacted when this pass is swapped in."""
         self.rewritten_to = given.dirty_from
@@ -110,14 +112,28 @@ class Compaction:
 
     def step(self) -> bool:
         """Some bounded work. False when there is no more."""
-        return next(self._work, None) is not None
+        self._stepping = True
+        try:
+            more = next(self._work, None) is not None
+        finally:
+            self._stepping = False
+        if self._abandoned:
+            self._clear()
+            return False
+        return more
 
     def run(self) -> None:
         while self.step():
             pass
 
     def abandon(self) -> None:
-        """Give up: remove what was written. The log is as it was."""
+        """Give up: remove what was written. The log is as it was. A step that still runs in a thread (its caller was
+        cancelled) clears up itself when it ends; and what is left after a crash, the next start removes."""
+        self._abandoned = True
+        if not self._stepping:
+            self._clear()
+
+    def _clear(self) -> None:
         self._work.close()
         for group in self.groups:
             self._remove_cleaned(group.cleaned)

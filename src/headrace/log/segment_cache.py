@@ -60,10 +60,6 @@ class SegmentCache:
         if opened is not None:
             opened.file.close()
 
-    def close(self) -> None:
-        while self._opened:
-            self._opened.popitem()[1].file.close()
-
     def _open(self, path: str) -> _Opened:
         opened = self._opened.get(path)
         if opened is None:

@@ -25,6 +25,7 @@ from headrace.log.config import DAY_MS, HOUR_MS
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import Duplicate, LogCorrupt, RollReason
+from headrace.log.scanning import Scanned
 from headrace.records.batch import crc_matches, read_header, scan
 
 COMPACT = replace(SMALL, compact=True, delete=False, min_cleanable_dirty_ratio=0.0)
@@ -393,6 +394,28 @@ def test_an_abandoned_pass_leaves_nothing() -> None:
     run.abandon()
     assert not any(name.endswith(".cleaned") for name in fs.list_dir(DIRECTORY))
     assert len(contents(log)) == 2
+
+
+def test_a_pass_that_is_abandoned_while_a_thread_works_on_it() -> None:
+    fs = MemoryFileSystem()
+    log = fresh_log(replace(COMPACT, segment_bytes=1 << 22), fs)
+    for i in range(30):
+        write(log, (b"k%d" % (i % 7), b"x" * 100_000))
+    close_segment(log)
+    run = log.begin_compaction(WALL_MS, 0, log.end_offset)
+    assert run is not None
+    while not any(name.endswith(".cleaned") for name in fs.list_dir(DIRECTORY)):
+        assert run.step()
+    real_pause = run._pause
+
+    def pause(batch: Scanned) -> bool:  # in the middle of a step
+        run.abandon()
+        return real_pause(batch)
+
+    run._pause = pause  # type: ignore[method-assign]
+    assert not run.step()
+    assert not any(name.endswith(".cleaned") for name in fs.list_dir(DIRECTORY))
+    assert len(contents(log)) == 30 and run.groups == []
 
 
 def test_damage_stops_a_pass_and_loses_nothing() -> None:
