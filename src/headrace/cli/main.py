@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
@@ -51,7 +52,7 @@ class Root(LazyGroup):
         except (KeyboardInterrupt, click.Abort):
             code = Exit.INTERRUPTED
         except (_SeenEnough, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _let_go_of_stdout()
             code = Exit.OK
         except Exception as bug:
             code = _unexpected(run, bug)
@@ -66,6 +67,12 @@ class Root(LazyGroup):
 
 class _SeenEnough(Exception):
     """Whoever read our output went away, as `head` does. Under another name, because click would exit with 1."""
+
+
+def _let_go_of_stdout() -> None:
+    """Python flushes stdout at exit, which would fail once more, and loudly."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(problem: click.ClickException) -> Failure:

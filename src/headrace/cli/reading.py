@@ -52,6 +52,8 @@ class Reader:
         self._committed_at = time.monotonic()
         self._trouble: KafkaError | None = None
         settings: dict[str, Any] = {"enable.partition.eof": True, "error_cb": self._heard}
+        if not reading.follow:
+            settings["fetch.wait.max.ms"] = 10  # the end is found by a fetch that brings nothing
         if reading.group is not None:
             settings["group.id"] = reading.group
             settings["auto.offset.reset"] = "latest" if reading.start.anchor is Anchor.END else "earliest"

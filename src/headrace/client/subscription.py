@@ -64,7 +64,9 @@ class Subscription:
         self._at_end: set[tuple[str, int]] = set()
         self._closed = False
         self._pool: ThreadPoolExecutor | None = None
-        self._consumer = Consumer({**config, "enable.partition.eof": not follow})
+        # The end is found by a fetch that brings nothing, so it had better not wait for something to come.
+        at_end = {} if follow else {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        self._consumer = Consumer({**config, **at_end})
         if group is None:
             self._read_alone(topics, start)
         else:

@@ -80,7 +80,7 @@ def show_messages(run: Invocation, reading: Reading, line: str) -> int:
     clean = for_terminal if sys.stdout.isatty() else bytes
     reader = Reader(run.link, reading, before_waiting=sys.stdout.flush)
     # Told to stop is as good as Ctrl+C: what was shown is committed, and the group is left.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     count = 0
     try:
         for message in reader.messages():
@@ -90,4 +90,5 @@ def show_messages(run: Invocation, reading: Reading, line: str) -> int:
         # What was not shown is not committed either.
         sys.stdout.flush()
         reader.close()
+        signal.signal(signal.SIGTERM, before)
     return count

@@ -1,0 +1,151 @@
+"""`from headrace import Client` against a real broker: the delivery knob (K8) under crashes, both ways of iterating."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace import Client, HeadraceError, Receipt
+from headrace.core.errors import ErrorKind
+from headrace.testing.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.client
+
+QUIET = {"log_level": 0}
+
+
+def test_publish_is_answered_with_the_place_of_the_message(broker: BrokerProcess, topic: str) -> None:
+    with Client(broker.bootstrap, config=QUIET) as client:
+        assert client.publish(topic, "first").result(10) == Receipt(0, 0)
+        deliveries = client.publish_many(topic, [b"raw", {"id": 7}, None], key="k", headers={"h": "1"})
+        assert [delivery.result(10).offset for delivery in deliveries] == [1, 2, 3]
+        found = list(client.subscribe(topic, follow=False))
+    assert [message.value for message in found] == [b"first", b"raw", b'{"id":7}', None]
+    assert found[2].json() == {"id": 7} and found[2].key == b"k" and found[2].headers == (("h", b"1"),)
+    assert [message.offset for message in found] == [0, 1, 2, 3]
+    assert found[0].timestamp is not None and abs(datetime.now(UTC) - found[0].timestamp) < timedelta(
+        minutes=1
+    )
+
+
+def test_reading_alone_starts_anywhere_and_commits_nothing(broker: BrokerProcess, topic: str) -> None:
+    with Client(broker.bootstrap, config=QUIET) as client:
+        client.publish_many(topic, [str(number) for number in range(10)])
+        client.flush()
+
+        def texts(start: str | datetime) -> list[str]:
+            return [message.text for message in client.subscribe(topic, start=start, follow=False)]
+
+        assert texts("-3") == ["7", "8", "9"]
+        assert texts("8") == ["8", "9"]
+        assert texts("end") == []
+        assert (
+            texts(datetime.now(UTC) - timedelta(hours=1))
+            == texts("start")
+            == [str(number) for number in range(10)]
+        )
+
+
+def test_async_publish_and_subscribe(broker: BrokerProcess, topic: str) -> None:
+    async def talk(client: Client) -> list[str]:
+        for number in range(5):
+            receipt = await client.publish(topic, str(number))
+            assert receipt.offset == number
+        found = []
+        async with client.subscribe(topic, group=f"g-{topic}") as subscription:
+            async for message in subscription:
+                found.append(message.text)
+                if len(found) == 5:
+                    break
+        return found
+
+    with Client(broker.bootstrap, config=QUIET) as client:
+        assert asyncio.run(talk(client)) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_cancelled_wait_loses_nothing(broker: BrokerProcess, topic: str) -> None:
+    async def talk(client: Client) -> list[str]:
+        subscription = client.subscribe(topic, group=f"g-{topic}")
+        waiting = asyncio.ensure_future(anext(subscription))
+        done, _ = await asyncio.wait({waiting}, timeout=0.05)
+        assert not done
+        waiting.cancel()
+        client.publish_many(topic, ["a", "b"])
+        found = [(await anext(subscription)).text, (await anext(subscription)).text]
+        await subscription.aclose()
+        return found
+
+    with Client(broker.bootstrap, config=QUIET) as client:
+        assert asyncio.run(talk(client)) == ["a", "b"]
+
+
+def take(client: Client, topic: str, count: int, *, ack: bool = False) -> list[str]:
+    """Take so many and go away in the middle of the last one."""
+    found = []
+    with client.subscribe(topic, group=f"g-{topic}", ack="manual" if ack else "auto") as subscription:
+        for message in subscription:
+            found.append(message.text)
+            if len(found) == count:
+                break
+    return found
+
+
+def test_at_least_once_repeats_what_was_not_finished_k8(broker: BrokerProcess, topic: str) -> None:
+    with Client(broker.bootstrap, config=QUIET) as client:
+        client.publish_many(topic, ["a", "b", "c"])
+        client.flush()
+        assert take(client, topic, 2) == ["a", "b"]
+        # b was being worked on when its worker went away.
+        assert take(client, topic, 2) == ["b", "c"]
+
+
+def test_at_most_once_never_repeats_k8(broker: BrokerProcess, topic: str) -> None:
+    with Client(broker.bootstrap, delivery="at-most-once", config=QUIET) as client:
+        client.publish_many(topic, ["a", "b", "c"])
+        client.flush()
+        first = take(client, topic, 1)
+        rest = [message.text for message in client.subscribe(topic, group=f"g-{topic}", follow=False)]
+    assert first == ["a"]
+    assert "a" not in rest, "it was committed before it was handed out"
+
+
+def test_acks_out_of_order_commit_only_the_finished_prefix(broker: BrokerProcess, topic: str) -> None:
+    group = f"g-{topic}"
+    with Client(broker.bootstrap, config=QUIET) as client:
+        client.publish_many(topic, ["a", "b", "c", "d"])
+        client.flush()
+        with client.subscribe(topic, group=group, ack="manual") as subscription:
+            a, _, c, d = (next(subscription) for _ in range(4))
+            for message in (c, a, d):
+                message.ack()
+        again = [message.text for message in client.subscribe(topic, group=group, follow=False)]
+    assert again == ["b", "c", "d"]
+
+
+def test_acknowledged_messages_survive_kill_9_in_mid_load_k8(
+    fresh_broker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    broker = fresh_broker()
+    with Client(broker.bootstrap, config=QUIET) as client:
+        deliveries = client.publish_many(topic, [str(number) for number in range(2000)])
+        broker.kill()
+        acknowledged = [delivery for delivery in deliveries if delivery.done()]
+        broker.start()
+        client.flush(30)
+        found = [message.text for message in client.subscribe(topic, follow=False)]
+    assert len(acknowledged) <= 2000
+    assert found == [str(number) for number in range(2000)], "each once, in order, although the broker died"
+
+
+def test_a_failed_publish_is_told_by_result_and_by_flush() -> None:
+    client = Client("127.0.0.1:1", timeout=0.5, config=QUIET)
+    delivery = client.publish("t", "x")
+    with pytest.raises(HeadraceError) as refused:
+        delivery.result(5)
+    assert refused.value.kind is ErrorKind.REQUEST_TIMED_OUT
+    client.publish("t", "y")
+    with pytest.raises(HeadraceError, match=r"not published|not acknowledged"):
+        client.flush(3)

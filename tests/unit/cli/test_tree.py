@@ -1,0 +1,106 @@
+"""The tree of commands: what every leaf has, what help says, and the schemas that scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+
+from headrace.cli.leaf import Leaf
+from headrace.cli.main import main
+from headrace.cli.output import Shape
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def leaves(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Leaf]]:
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        else:
+            assert isinstance(command, Leaf), f"{name} prints no rows"
+            yield " ".join((*path, name)), command
+
+
+LEAVES = dict(leaves())
+
+
+def json_schema(leaf: Leaf) -> dict[str, Any]:
+    """Of what `--json` prints: a document with items, the thing itself, or a line of a stream."""
+    schema = msgspec.json.schema(leaf.row)
+    return {"schema": leaf.row.SCHEMA, "shape": leaf.shape.value, "row": schema}
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_the_json_of_every_leaf_matches_its_golden_schema(path: str) -> None:
+    """A change here breaks somebody's script: rename or remove a field only with a new schema version.
+
+    HEADRACE_REWRITE_GOLDEN=1 writes the files anew.
+    """
+    found = json.dumps(json_schema(LEAVES[path]), indent=2, sort_keys=True) + "\n"
+    file = GOLDEN / f"{path.replace(' ', '.')}.json"
+    if os.environ.get("HEADRACE_REWRITE_GOLDEN"):
+        file.write_text(found)
+    assert file.read_text() == found
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_leaf_has_json_and_says_what_it_does(path: str) -> None:
+    leaf = LEAVES[path]
+    options = {name for param in leaf.params for name in param.opts}
+    assert {"--json", "--output", "--quiet", "--verbose"} <= options
+    assert leaf.row.SCHEMA.startswith("headrace.") and leaf.row.SCHEMA.endswith("/v1")
+    assert leaf.help and leaf.help.split("\n")[0].rstrip().endswith((".", ":", "stdin."))
+    if leaf.shape is not Shape.STREAM:
+        assert leaf.row.NAME in leaf.row.__struct_fields__
+
+
+def test_destructive_verbs_can_be_confirmed_and_rehearsed() -> None:
+    for path in ("topic delete", "group delete", "group seek"):
+        options = {name for param in LEAVES[path].params for name in param.opts}
+        assert {"--yes", "--dry-run"} <= options, path
+
+
+def test_help_of_a_verb_begins_with_the_line_its_group_shows() -> None:
+    """The table in the package is what `--help` shows without importing; it must not drift from the command."""
+    for path, leaf in LEAVES.items():
+        noun, _, verb = path.rpartition(" ")
+        table = (
+            main._table if not noun else sys.modules[f"headrace.cli.{noun}"].VERBS  # type: ignore[attr-defined]
+        )
+        said = " ".join((leaf.help or "").split())
+        shown = table[verb].rstrip(".")
+        assert said.startswith(shown), (path, shown, said[:80])
+
+
+def test_version_and_help_import_nothing_heavy() -> None:
+    """The start-up budget: what is not needed for `--version` is not imported for it."""
+    code = (
+        "import sys\n"
+        "from headrace.cli.main import main\n"
+        "try: main(['--version'], prog_name='headrace')\n"
+        "except SystemExit: pass\n"
+        "try: main(['--help'], prog_name='headrace')\n"
+        "except SystemExit: pass\n"
+        "heavy = {'asyncio', 'msgspec', 'rich', 'confluent_kafka', 'headrace.node', 'headrace.broker', 'json'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "headrace 0." in ran.stdout
+    assert "HEAVY []" in ran.stdout
+
+
+def test_serve_does_not_import_what_only_other_commands_need() -> None:
+    code = "import sys, headrace.cli.serve; print(sorted({'rich', 'confluent_kafka'} & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
