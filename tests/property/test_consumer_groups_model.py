@@ -118,6 +118,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     def change_topics(self, **counts: int) -> None:
         self.topics = counts
         topics = {name: TopicInfo(topic_id(name), count) for name, count in counts.items()}
+        topics["__consumer_offsets"] = TopicInfo(b"_" * 16, 50)
         self.submit(lambda w: TopicsChanged(w, topics))
 
     @property

@@ -146,7 +146,8 @@ class GroupTable:
 
     def _apply_finished(self, fact: facts.TxnFinished, now_ms: int) -> None:
         for group_id in self.offsets.finish(fact.producer_id, fact.commit):
-            self.arm_cleanup(group_id, now_ms + self.config.offsets_retention_ms)
+            if group_id in self.offsets.committed:
+                self.arm_cleanup(group_id, now_ms + self.config.offsets_retention_ms)
 
     def _apply_dropped(self, fact: facts.OffsetsDropped, now_ms: int) -> None:
         for topic, partition in fact.partitions:
@@ -195,8 +196,9 @@ class GroupTable:
                 share_apply.check_deadlines(group, watched)
         strays = {key for key in watched if (key.group_id, key.member_id) not in members}
         assert not strays, f"deadlines of nobody: {strays}"
-        for group_id in self.groups.keys() | self.offsets.committed.keys():
-            assert Deadline(CLEANUP, group_id) in actual, f"{group_id} will never be cleaned up"
+        cleaned = {key.group_id for key in actual - watched}
+        kept = self.groups.keys() | self.offsets.committed.keys()
+        assert cleaned == kept, f"cleaned up in vain or never: {cleaned ^ kept}"
 
 
 def _group_deadlines(group: ClassicGroup) -> set[Deadline]:

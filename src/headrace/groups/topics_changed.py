@@ -16,6 +16,10 @@ from headrace.groups.topics import TopicIndex
 
 def topics_changed(table: GroupTable, command: TopicsChanged) -> Plan:
     """The fingerprint is journaled, so a coordinator that just loaded knows what it missed, and only that."""
+    if not command.topics:
+        # The topic that this shard is a partition of exists. So this is not a cluster without topics but a broker
+        # that does not know its cluster yet, and on its word every group would have to let everything go.
+        return Plan(replies=(Reply(command.waiter, ErrorKind.NONE),))
     index = TopicIndex(command.topics)
     facts: list[Fact] = [TopicsSeen(index)]
     for group in table.groups.values():

@@ -129,6 +129,15 @@ def test_no_assignment_is_made_before_the_topics_are_known(world: Any) -> None:
     assert answer.error is ErrorKind.COORDINATOR_LOAD_IN_PROGRESS
 
 
+def test_an_empty_view_of_the_cluster_is_no_view(consumers: Consumers) -> None:
+    consumers.join("a")
+    consumers.world.ask(lambda w: TopicsChanged(w, {}))
+    assert consumers.beat("a").assignment is None
+    consumers.world.restart()
+    consumers.world.ask(lambda w: TopicsChanged(w, {}))
+    assert consumers.join("b").error is ErrorKind.COORDINATOR_LOAD_IN_PROGRESS
+
+
 def test_a_full_group(make_world: Any) -> None:
     consumers = Consumers(make_world(consumer_max_size=1))
     consumers.join("a")

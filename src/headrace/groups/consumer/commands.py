@@ -15,7 +15,8 @@ TopicPartitions = tuple[tuple[bytes, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """All topics there are. The shard keeps the mapping: pass a new one each time, never change it."""
+    """All topics there are, internal ones too; an empty mapping is ignored. The shard keeps it: pass a new one each
+    time, never change it."""
 
     waiter: int
     topics: Mapping[str, TopicInfo]
