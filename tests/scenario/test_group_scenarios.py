@@ -15,6 +15,7 @@ Clients have names (a, b, …); the n-th member id drawn for client a is `a-n`. 
     topics t=4 u=2                         all topics there are
     consumer GROUP CLIENT join|beat|done|leave|away [topics=t,u] [regex=t.*] [static=INSTANCE] [assignor=range] [rebalance=60s]
                                            done: a heartbeat that reports to own what it was told, and no more
+    share GROUP CLIENT join|beat|leave [topics=t,u]
     advance 3s                             stops at every deadline on the way
     restart                                replay the journal into a new shard
 """
@@ -53,6 +54,8 @@ from headrace.groups.consumer import facts as consumer_facts
 from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerHeartbeatResult, TopicsChanged
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.shard import GroupShard
+from headrace.groups.share import facts as share_facts
+from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatResult
 from headrace.groups.subscription import (
     Subscription,
     encode_assignment,
@@ -131,7 +134,7 @@ class Stage:
                 self.member_ids[group_id, who] = value.member_id
             if value.generation >= 0:
                 self.generations[group_id, who] = value.generation
-        if isinstance(value, ConsumerHeartbeatResult) and not value.error:
+        if isinstance(value, ConsumerHeartbeatResult | ShareHeartbeatResult) and not value.error:
             self.generations[group_id, who] = value.member_epoch
             if value.assignment is not None:
                 self.told[group_id, who] = value.assignment
@@ -174,6 +177,14 @@ class Stage:
         )
         if action in ("leave", "away"):
             self.member_ids.pop(key, None)
+
+    def do_share(self, plain: list[str], given: dict[str, str]) -> None:
+        group_id, client, action = plain
+        epoch = {"join": 0, "leave": -1}.get(action, self.generations.get((group_id, client), 0))
+        topics = tuple(given["topics"].split(",")) if "topics" in given else None
+        self.submit(
+            client, action, group_id, lambda w: ShareGroupHeartbeat(w, group_id, client, epoch, topics=topics)
+        )
 
     # --- steps -----------------------------------------------------------------------------------------------
 
@@ -373,7 +384,7 @@ def reply_lines(value: Any) -> list[str]:
         return [value.name]
     error, *_ = value
     parts = [error.name]
-    if isinstance(value, ConsumerHeartbeatResult):
+    if isinstance(value, ConsumerHeartbeatResult | ShareHeartbeatResult):
         if error:
             return [f"{error.name} ({value.message})"]
         flat = None if value.assignment is None else [(t, p) for t, many in value.assignment for p in many]
@@ -413,9 +424,9 @@ def journal_line(fact: Any) -> str:
         return f"{name} {fact.group_id} {entries}"
     if isinstance(fact, facts.OffsetsDropped):
         return f"{name} {fact.group_id} " + " ".join(f"{t}-{p}" for t, p in fact.partitions)
-    if isinstance(fact, consumer_facts.GroupEpochSet):
+    if isinstance(fact, consumer_facts.GroupEpochSet | share_facts.ShareEpochSet):
         return f"{name} {fact.group_id} epoch={fact.epoch}"
-    if isinstance(fact, consumer_facts.TargetsSet):
+    if isinstance(fact, consumer_facts.TargetsSet | share_facts.ShareTargetsSet):
         targets = " ".join(f"{member}={part_names(parts)}" for member, parts in fact.targets) or "as before"
         return f"{name} {fact.group_id} epoch={fact.epoch} {targets}"
     if isinstance(fact, consumer_facts.CurrentSet):
