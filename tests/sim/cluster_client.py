@@ -30,7 +30,6 @@ from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.produce import (
     ProducePartition,
-    ProducePartitionResponse,
     ProduceRequest,
     ProduceTopic,
     decode_produce_response,
@@ -41,6 +40,7 @@ Address = tuple[str, int]
 RETRY_S = 0.1
 CALL_S = 4.0
 GIVE_UP_S = 30.0
+FORGOTTEN = 100
 WALL_MS = 1_750_000_000_000
 
 
@@ -104,6 +104,7 @@ class ClusterClient:
         self, partition: int, batch: bytes, deadline: float, transactional_id: str | None = None
     ) -> int:
         """The offset that was acknowledged with acks=all, or Gone."""
+        forgotten, problem = 0, ""
         while _now() < deadline:
             request = ProduceRequest(
                 transactional_id,
@@ -123,19 +124,16 @@ class ClusterClient:
             row = decode_produce_response(frame, at, 9).topics[0].partitions[0]
             if row.error_code == 0:
                 return row.base_offset
-            self._refused(row, transactional_id is not None)
+            kind, problem = ErrorKind(row.error_code), f"{row.error_code} {row.error_message}"
+            if transactional_id is not None and not kind.info.retriable:
+                raise Gone
+            forgotten += kind in (ErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorKind.UNKNOWN_PRODUCER_ID)
             self.forget_leader(partition)
             await asyncio.sleep(RETRY_S)
+        if forgotten > FORGOTTEN:
+            # A leader that was just replaced may not know yet; the cluster as a whole has to.
+            raise Violation(f"partition {partition} has forgotten what it acknowledged: {problem}")
         raise Gone
-
-    def _refused(self, row: ProducePartitionResponse, transactional: bool) -> None:
-        kind = ErrorKind(row.error_code)
-        if kind is ErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER or kind is ErrorKind.UNKNOWN_PRODUCER_ID:
-            if transactional:
-                raise Gone
-            raise Violation(f"partition {row.partition} has forgotten what it acknowledged: {kind.name}")
-        if transactional and not kind.info.retriable:
-            raise Gone
 
     async def fetch(self, partition: int, offset: int, wait_ms: int = 200) -> FetchPartitionResponse | None:
         """One fetch from the leader; None when it could not be had."""

@@ -139,7 +139,11 @@ class SimCluster:
         if service is None or not hasattr(service, "broker"):
             return False
         broker = service.broker
-        return broker.flusher.failure is not None or any(held.failed for held in broker.partitions.values())
+        return (
+            broker.flusher.failure is not None
+            or bool(broker.replicas.offline)
+            or any(held.failed for held in broker.partitions.values())
+        )
 
     # -- faults --------------------------------------------------------------------------------------------------
 

@@ -194,6 +194,9 @@ class Partition:
         if producer_id >= 0 and not header.is_control:
             # A journal's transactional batches have no sequence: their coordinator has ordered them already.
             verdict = ACCEPT if header.base_sequence < 0 else self.log.check_producer(header)
+            if isinstance(verdict, Rejected) and not self._lease_held():
+                # A leader that was replaced unawares misses what its successor took. Its client must ask again, not die.
+                return Rejected(ErrorKind.NOT_LEADER_OR_FOLLOWER, "the lease of this broker has run out")
             if isinstance(verdict, (Duplicate, Rejected)):
                 return verdict
             if header.is_transactional and not self.log.producers.has_open_transaction(

@@ -372,6 +372,7 @@ class Replicas:
             lambda: self.lease_held(),
         )
         partition.on_failed = self._failed
+        self.offline.pop(tp, None)
         self.partitions[tp] = partition
         for callback in self.on_open:
             callback(partition)
