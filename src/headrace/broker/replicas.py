@@ -37,6 +37,7 @@ from headrace.log.config import LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import LogCorrupt, WrongTopic
+from headrace.log.segment_cache import SegmentCache
 from headrace.replication.events import (
     BrokerChanged,
     LeaderEffect,
@@ -112,6 +113,8 @@ class Replicas:
         self._flusher = flusher
         self._log_dir = log_dir
         self._memory = MemoryFileSystem()
+        self._caches: dict[int, SegmentCache] = {}
+        """One for each file system, shared by its logs, so that open files stay bounded (S17)."""
         self._ephemeral = ephemeral
         self._repair = repair
         self._todo: asyncio.Queue[Delta] = asyncio.Queue()
@@ -335,6 +338,7 @@ class Replicas:
         tp = TopicPartition(topic.name, number)
         fs, directory = self._place(topic, number)
         wall_ms = self._runtime.clock.wall_ms()
+        cache = self._caches.setdefault(id(fs), SegmentCache(fs))
         try:
             opened, report = await self._runtime.run_blocking(
                 lambda: PartitionLog.open(
@@ -343,6 +347,7 @@ class Replicas:
                     log_config(topic.config),
                     topic_id=topic.id,
                     wall_ms=wall_ms,
+                    cache=cache,
                     repair=self._repair,
                 )
             )

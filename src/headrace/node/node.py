@@ -25,6 +25,8 @@ from headrace.core.errors import HeadraceError
 from headrace.groups.config import GroupConfig
 from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
+from headrace.http.rest.queues import QueueDoor
+from headrace.http.rest.topics import TopicDoor
 from headrace.http.router import Router
 from headrace.http.server import HttpServer
 from headrace.http.sqs.call import SqsSettings
@@ -149,7 +151,10 @@ class Node:
         registry.add(BrokerMetrics(self.broker, self.kafka))
         HealthDoor(ready={"broker": self._not_ready, "log": self._disk_trouble}).mount(router)
         MetricsDoor(registry).mount(router)
-        SqsDoor(self.broker, self._sqs_settings()).mount(router)
+        sqs = self._sqs_settings()
+        SqsDoor(self.broker, sqs).mount(router)
+        TopicDoor(self.broker).mount(router)
+        QueueDoor(self.broker, sqs.receipt_key).mount(router)
         self.http = HttpServer(
             router, self.runtime.clock, request_id_prefix=self.runtime.random_bytes(4).hex()
         )

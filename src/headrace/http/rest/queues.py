@@ -1,0 +1,183 @@
+"""Door: queues over REST: send, receive with long poll, ack, nack, extend, peek, the state of one message.
+
+POST   /queues/{queue}/messages                       raw body or JSON
+GET    /queues/{queue}/messages?wait=20s&max=10       receive; ?peek looks and changes nothing
+DELETE /queues/{queue}/messages/{receipt}             ack
+POST   /queues/{queue}/messages/{receipt}/nack        give back, ?delay=5s
+POST   /queues/{queue}/messages/{receipt}/extend      ?visibility=60s
+GET    /queues/{queue}/messages/{message id}/status
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.broker import Broker
+from headrace.broker.queueing import names
+from headrace.broker.queueing.desk import Delivery
+from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MIB
+from headrace.core.plan import Rejected
+from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.reading import (
+    answer,
+    invalid,
+    json_object,
+    number,
+    query_duration_ms,
+    record_from_json,
+    record_from_request,
+    shown_record,
+)
+from headrace.http.router import Router
+from headrace.queues import commands as engine
+from headrace.queues.commands import Source
+from headrace.queues.config import QueueConfig
+from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
+from headrace.records.build import Record
+
+MAX_WAIT_MS = 60_000
+MAX_MESSAGES = 1_000
+MAX_BODY_BYTES = 2 * MIB
+
+
+class QueueDoor:
+    def __init__(self, broker: Broker, receipt_key: bytes) -> None:
+        self._broker = broker
+        self._key = receipt_key
+
+    def mount(self, router: Router) -> None:
+        router.add("POST", "/queues/{queue}/messages", self._send, max_body_bytes=MAX_BODY_BYTES)
+        router.add("GET", "/queues/{queue}/messages", self._receive)
+        router.add("DELETE", "/queues/{queue}/messages/{receipt}", self._ack)
+        router.add("POST", "/queues/{queue}/messages/{receipt}/nack", self._nack)
+        router.add("POST", "/queues/{queue}/messages/{receipt}/extend", self._extend)
+        router.add("GET", "/queues/{queue}/messages/{receipt}/status", self._status)
+
+    # -- sending -----------------------------------------------------------------------------------------------------------
+
+    async def _send(self, request: Request) -> Answer:
+        spec = await self._spec(request.params["queue"], create=True)
+        wall_ms = self._broker.runtime.clock.wall_ms()
+        if request.header(b"content-type").startswith("application/json"):
+            record = record_from_json(json_object(request), wall_ms)
+        else:
+            record = record_from_request(request, wall_ms)
+        topic = spec.topics[0]
+        config = spec.queue_config
+        group = names.header(record.headers, names.GROUP)
+        key = group.decode(errors="replace") if config.fifo and group is not None else None
+        number_ = self._broker.queues.choose_partition(topic, key)
+        dedup = request.header(b"idempotency-key")
+        if dedup and config.dedup_window_ms:
+            record = record._replace(headers=(*record.headers, (names.DEDUP_ID, dedup.encode())))
+            sent = await self._broker.queues.send_once(spec, topic, number_, record, dedup.encode())
+        else:
+            sent = await self._broker.queues.send(topic, number_, record)
+        return answer(
+            {"message_id": sent.message_id, "partition": sent.partition, "offset": sent.offset}, 201
+        )
+
+    async def _spec(self, name: str, *, create: bool = False) -> QueueSpec:
+        """In a server that creates topics on first use, queues come the same way."""
+        spec = self._broker.queues.find_spec(name)
+        if spec is not None:
+            return spec
+        if not create or not self._broker.auto_create_topics:
+            raise HeadraceError(
+                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "POST /api/v1/queues makes one."
+            )
+        now_ms = self._broker.runtime.clock.wall_ms()
+        fresh = QueueSpec(
+            name=name, id=self._broker.new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms
+        )
+        try:
+            return await self._broker.queues.create(with_config(fresh, QueueConfig(delays=True, fair=True)))
+        except HeadraceError as problem:
+            if problem.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
+                raise
+            return self._broker.queues.spec(name)
+
+    # -- receiving ---------------------------------------------------------------------------------------------------------
+
+    async def _receive(self, request: Request) -> Answer:
+        spec = await self._spec(request.params["queue"])
+        count = number(request, "max", 1, 1, MAX_MESSAGES)
+        if "peek" in request.query:
+            found = await self._broker.queues.peek(spec, count)
+            return answer({"items": [self._peeked(source, record) for source, record in found]})
+        visibility = query_duration_ms(request, "visibility", -1, 2**53)
+        deliveries = await self._broker.queues.receive(
+            spec,
+            count,
+            visibility_ms=None if visibility < 0 else visibility,
+            wait_ms=query_duration_ms(request, "wait", 0, MAX_WAIT_MS),
+        )
+        return answer({"items": [self._delivered(spec, delivery) for delivery in deliveries]})
+
+    def _peeked(self, source: Source, record: Record) -> dict[str, Any]:
+        topic = self._broker.image.topic(source.topic)
+        topic_id = topic.id if topic is not None else b""
+        message_id = names.encode_message_id(topic_id, source.partition, record.offset)
+        return {"message_id": message_id, **shown_record(source.topic, source.partition, record)}
+
+    def _delivered(self, spec: QueueSpec, delivery: Delivery) -> dict[str, Any]:
+        receipt = Receipt(delivery.source.topic, delivery.source.partition, delivery.handle)
+        return {
+            "message_id": delivery.message_id,
+            "receipt": encode_receipt(receipt, spec.id, self._key),
+            "delivery": delivery.handle.delivery,
+            **shown_record(delivery.source.topic, delivery.source.partition, delivery.record),
+        }
+
+    # -- receipts ------------------------------------------------------------------------------------------------------------
+
+    async def _receipt(self, request: Request) -> tuple[Source, Receipt]:
+        spec = await self._spec(request.params["queue"])
+        receipt = decode_receipt(request.params["receipt"], spec.id, self._key)
+        if isinstance(receipt, Rejected):
+            raise HeadraceError(receipt.kind, receipt.detail)
+        return Source(spec.name, receipt.topic, receipt.partition), receipt
+
+    async def _ack(self, request: Request) -> Answer:
+        source, receipt = await self._receipt(request)
+        (refusal,) = await self._broker.queues.ack(source, [receipt.handle])
+        return _settled(refusal)
+
+    async def _nack(self, request: Request) -> Answer:
+        source, receipt = await self._receipt(request)
+        delay = query_duration_ms(request, "delay", -1, 2**53)
+        (refusal,) = await self._broker.queues.release(source, [receipt.handle], None if delay < 0 else delay)
+        return _settled(refusal)
+
+    async def _extend(self, request: Request) -> Answer:
+        source, receipt = await self._receipt(request)
+        visibility = query_duration_ms(request, "visibility", -1, 2**53)
+        if visibility < 0:
+            raise invalid("say for how long: ?visibility=60s")
+        (refusal,) = await self._broker.queues.extend(source, [receipt.handle], visibility)
+        return _settled(refusal)
+
+    async def _status(self, request: Request) -> Answer:
+        spec = await self._spec(request.params["queue"])
+        message_id = names.decode_message_id(request.params["receipt"])
+        if message_id is not None:
+            for name in spec.topics:
+                topic = self._broker.image.topic(name)
+                if topic is not None and topic.id[:6] == message_id.topic_id:
+                    source = Source(spec.name, name, message_id.partition)
+                    status = await self._broker.queues.submit(
+                        source,
+                        lambda waiter, source=source: engine.Inspect(
+                            source, message_id.offset, waiter=waiter
+                        ),
+                    )
+                    return answer({"state": status.state.name.lower(), "deliveries": status.deliveries})
+        raise HeadraceError(ErrorKind.NOT_FOUND, "this queue has no message with that id")
+
+
+def _settled(refusal: Rejected | None) -> Response:
+    if refusal is not None:
+        raise HeadraceError(refusal.kind, refusal.detail)
+    return Response(b"", 204, "")

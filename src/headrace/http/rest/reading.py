@@ -1,0 +1,193 @@
+"""Codec: what REST requests say: durations, numbers, records in JSON; and records as JSON."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error
+from typing import Any
+
+import msgspec
+
+from headrace.broker.queueing import names
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.units import parse_duration_ms
+from headrace.http.messages import JSON, Request, Response
+from headrace.records.build import Headers, Record
+from headrace.records.filters.times import rfc3339_ms
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+HEADER_PREFIX = b"x-header-"
+
+
+def invalid(detail: str, hint: str = "") -> HeadraceError:
+    return HeadraceError(ErrorKind.INVALID_REQUEST, detail, hint)
+
+
+def answer(document: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    return Response(_encode(document), status, JSON, headers)
+
+
+def json_body(request: Request) -> Any:
+    try:
+        return _decode(request.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise invalid(f"the body is not JSON: {problem}") from None
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    body = json_body(request) if request.body else {}
+    if not isinstance(body, dict):
+        raise invalid("the body must be a JSON object")
+    return body
+
+
+def number(request: Request, name: str, default: int, low: int, high: int) -> int:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not text.lstrip("-").isdigit() or len(text) > 19 or not low <= int(text) <= high:
+        raise invalid(f"{name} is a number from {low} to {high}, not {text!r}")
+    return int(text)
+
+
+def duration_ms(text: str, name: str) -> int:
+    """`20s` or `1500ms`; a bare number is milliseconds."""
+    try:
+        found = parse_duration_ms(text)
+    except ValueError as problem:
+        raise invalid(f"{name}: {problem}") from None
+    if not 0 <= found <= 2**53:
+        raise invalid(f"{name} must not be negative")
+    return found
+
+
+def query_duration_ms(request: Request, name: str, default: int, high: int) -> int:
+    text = request.query.get(name)
+    return default if text is None else min(duration_ms(text, name), high)
+
+
+def time_ms(text: str, name: str) -> int:
+    """An RFC 3339 time or milliseconds since 1970."""
+    found = int(text) if text.isdigit() and len(text) < 17 else rfc3339_ms(text)
+    if found is None:
+        raise invalid(f"{name} is a time such as 2026-11-01T12:00:00Z, not {text!r}")
+    return found
+
+
+# -- records -------------------------------------------------------------------------------------------------------------
+
+
+def _bytes(value: Any, name: str) -> bytes | None:
+    """Text as it is, JSON as JSON, and {"base64": "…"} for bytes."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and set(value) == {"base64"}:
+        try:
+            return b64decode(value["base64"], validate=True)
+        except (Error, ValueError, TypeError):
+            raise invalid(f"{name}: not base64") from None
+    return _encode(value)
+
+
+def record_from_json(entry: Any, wall_ms: int) -> Record:
+    if not isinstance(entry, dict):
+        raise invalid("a record is an object with value, and perhaps key, headers, delay, …")
+    unknown = set(entry) - {
+        "key",
+        "value",
+        "headers",
+        "timestamp",
+        "delay",
+        "deliver_at",
+        "priority",
+        "ttl",
+        "group",
+        "tag",
+    }
+    if unknown:
+        raise invalid(f"a record has no {sorted(unknown)[0]!r}")
+    given = entry.get("headers") or {}
+    if not isinstance(given, dict):
+        raise invalid("headers is an object of texts")
+    headers: list[tuple[str, bytes | None]] = [
+        (str(name), _bytes(value, name)) for name, value in given.items()
+    ]
+    if entry.get("tag") is not None:
+        headers.append(("tag", str(entry["tag"]).encode()))
+    headers += special_headers(
+        {name: entry.get(name) for name in ("delay", "deliver_at", "priority", "ttl", "group")}
+    )
+    timestamp = entry.get("timestamp")
+    if timestamp is not None and not isinstance(timestamp, int):
+        timestamp = time_ms(str(timestamp), "timestamp")
+    return Record(
+        _bytes(entry.get("key"), "key"),
+        _bytes(entry.get("value"), "value"),
+        tuple(headers),
+        wall_ms if timestamp is None else timestamp,
+    )
+
+
+def special_headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
+    """What makes a message special to a queue, as headers."""
+    headers: list[tuple[str, bytes | None]] = []
+    if given.get("delay") is not None:
+        headers.append((names.DELAY_MS, b"%d" % duration_ms(str(given["delay"]), "delay")))
+    if given.get("deliver_at") is not None:
+        headers.append((names.DELIVER_AT, b"%d" % time_ms(str(given["deliver_at"]), "deliver_at")))
+    if given.get("ttl") is not None:
+        headers.append((names.TTL_MS, b"%d" % duration_ms(str(given["ttl"]), "ttl")))
+    if given.get("priority") is not None:
+        text = str(given["priority"])
+        if not text.isdigit() or not 0 <= int(text) <= 9:
+            raise invalid("priority is a number from 0 to 9")
+        headers.append((names.PRIORITY, text.encode()))
+    if given.get("group") is not None:
+        headers.append((names.GROUP, str(given["group"]).encode()))
+    return headers
+
+
+def record_from_request(request: Request, wall_ms: int) -> Record:
+    """A raw body: the value is the body, everything else is in the query and in x-header-… headers."""
+    query = request.query
+    headers: list[tuple[str, bytes | None]] = [
+        (name[len(HEADER_PREFIX) :].decode("latin-1"), value)
+        for name, value in request.headers.items()
+        if name.startswith(HEADER_PREFIX)
+    ]
+    if "tag" in query:
+        headers.append(("tag", query["tag"].encode()))
+    headers += special_headers(
+        {name: query.get(name) for name in ("delay", "deliver_at", "priority", "ttl", "group")}
+    )
+    key = query.get("key")
+    return Record(None if key is None else key.encode(), request.body, tuple(headers), wall_ms)
+
+
+def shown_bytes(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+
+
+def shown_headers(headers: Headers) -> dict[str, Any]:
+    return {name: shown_bytes(value) for name, value in headers}
+
+
+def shown_record(topic: str, partition: int, record: Record) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": shown_bytes(record.key),
+        "value": shown_bytes(record.value),
+        "headers": shown_headers(record.headers),
+    }
