@@ -9,45 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
-from typing import Any, NamedTuple
 
 import msgspec
-from tiny_coordinator import KeyEvent, TinyCoordinator
+from replication_node import PARTITION, TOPIC_ID, Broken, Mail, Node
+from tiny_coordinator import TinyCoordinator
 
 from headrace.cluster import keys, membership
 from headrace.cluster.changes import Change
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.controller import Standings, rebalance_leaders, reconcile
 from headrace.cluster.election import alter_isr, isr_change
-from headrace.cluster.image import (
-    BrokerDown,
-    BrokerRegistered,
-    BrokerUp,
-    ClusterImage,
-    Delta,
-    TopicConfigChanged,
-)
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife
 from headrace.cluster.reassignment import start, stop
 from headrace.cluster.state import NO_LEADER, PartitionState, Registration, decode, encode
 from headrace.cluster.topics import CreateTopic, alter_topic_configs, create_topic
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
-from headrace.log.epochs import LeaderEpochs
-from headrace.replication import follower as f
 from headrace.replication import leader as ld
 
-TOPIC_ID = bytes(range(1, 17))
-PARTITION = keys.partition(TOPIC_ID, 0)
+__all__ = ["Broken", "Fate", "ModelCluster", "Options"]
 
 
-class Broken(AssertionError):
-    """An invariant does not hold."""
+class Fate(Enum):
+    """Of a transaction."""
 
-    def __init__(self, invariant: str, detail: str) -> None:
-        super().__init__(f"{invariant}: {detail}")
-        self.invariant = invariant
+    ANSWERED = 0
+    ANSWER_LOST = 1
+    LATE = 2
+    NEVER = 3
 
 
 @dataclass
@@ -85,341 +77,6 @@ DEFAULT_WEIGHTS = {
 }
 
 
-class ModelLog:
-    """A log whose batches are single values."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[int, str]] = []
-        self.durable = 0
-        self.epochs = LeaderEpochs()
-
-    @property
-    def end(self) -> int:
-        return len(self.entries)
-
-    @property
-    def last_epoch(self) -> int:
-        return self.entries[-1][0] if self.entries else -1
-
-    def append(self, entries: list[tuple[int, str]]) -> None:
-        for epoch, value in entries:
-            assert epoch >= self.last_epoch, "R11: epochs never fall"
-            self.epochs.assign(epoch, self.end)
-            self.entries.append((epoch, value))
-
-    def truncate(self, offset: int) -> None:
-        del self.entries[offset:]
-        self.epochs.truncate_end(offset)
-        self.durable = offset
-
-    def power_cut(self, kept: int) -> None:
-        """`kept` of the batches that were not synced survive. What recovery finds it syncs."""
-        del self.entries[self.durable + kept :]
-        self.epochs = LeaderEpochs()
-        for offset, (epoch, _) in enumerate(self.entries):
-            self.epochs.assign(epoch, offset)
-        self.durable = self.end
-
-
-class Mail(NamedTuple):
-    work: Callable[[], None]
-    to: Node | None = None
-    life: int = 0
-    reliable: bool = True
-
-    @property
-    def arrives(self) -> bool:
-        return self.to is None or (self.to.up and self.to.life == self.life)
-
-
-class Node:
-    def __init__(self, cluster: ModelCluster, broker_id: int) -> None:
-        self.cluster = cluster
-        self.id = broker_id
-        self.up = False
-        self.life = 0
-        self.broker_epoch = -1
-        self.image = ClusterImage(broker_id)
-        self.seen = 0
-        self.now_ms = 0
-        self.log = ModelLog()
-        self.high_watermark_on_disk = 0
-        self.previous: PreviousLife | None = None
-        self.leader: ld.Leader | None = None
-        self.follower: f.Follower | None = None
-        self.role_epoch = -1
-        self.waiting: list[tuple[int, str]] = []
-
-    # -- life ---------------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        store = self.cluster.store
-        image = ClusterImage(self.id)
-        image.resync(store.snapshot(), store.revision)
-        registration = Registration(
-            "127.0.0.1", 9092, "127.0.0.1", 9324, f"{self.id}-{self.life + 1}", f"rack{self.id}"
-        )
-        change = membership.register(
-            image, self.id, registration, lease=0, previous=self.previous, durable=True
-        )
-        if isinstance(change, Rejected) or not store.txn(change):
-            return
-        self.up, self.life = True, self.life + 1
-        self.broker_epoch = store.revision
-        self.previous = PreviousLife(self.broker_epoch, clean=False)
-        self.image, self.seen = image, len(store.history)
-        image.resync(store.snapshot(), store.revision)
-        self.role_epoch = -1
-        self.waiting = []
-        self.leader = None
-        self._become_follower(self.high_watermark_on_disk)
-        self.obey([])
-
-    def crash(self, kept: int) -> None:
-        self.up = False
-        self.log.power_cut(kept)
-        self._forget()
-
-    def stop(self) -> None:
-        """A clean stop: everything synced, the marker written (R33)."""
-        self.up = False
-        self.high_watermark_on_disk = self.high_watermark
-        self.log.durable = self.log.end
-        self.previous = PreviousLife(self.broker_epoch, clean=True)
-        self._forget()
-
-    def _forget(self) -> None:
-        self.leader = self.follower = None
-        self.waiting = []
-
-    @property
-    def high_watermark(self) -> int:
-        if self.leader is not None:
-            return self.leader.high_watermark
-        return self.follower.high_watermark if self.follower is not None else 0
-
-    # -- metadata -----------------------------------------------------------------------------------------------------
-
-    def partition(self) -> PartitionState | None:
-        return self.image.partition("t", 0)
-
-    def hear(self, event: KeyEvent) -> None:
-        self.obey(self.image.apply(event))
-
-    def read_everything(self) -> None:
-        store = self.cluster.store
-        self.obey(self.image.resync(store.snapshot(), store.revision))
-
-    def reread_partition(self) -> None:
-        self.read_everything()
-        if self.leader is not None:
-            self._tell_leader_partition()
-
-    def obey(self, deltas: list[Delta]) -> None:
-        for delta in deltas:
-            self._tell_leader(delta)
-        partition, topic = self.partition(), self.image.topic("t")
-        if partition is None or topic is None or not self.up:
-            return
-        if self.leader is not None:
-            self._tell_leader_partition()
-        if self.id not in partition.replicas:
-            self._give_up_replica(partition)
-            return
-        if partition.leader_epoch <= self.role_epoch:
-            return
-        if partition.leader == self.id:
-            if self.image.leads_in_this_life(topic, 0, self.id, self.broker_epoch):
-                self._become_leader(partition)
-            return
-        self.role_epoch = partition.leader_epoch
-        if self.follower is None:
-            self._become_follower(self.high_watermark)
-        if self.follower is not None:
-            self.follower.step(
-                f.LeaderChanged(partition.leader, partition.leader_epoch, partition.unclean_epoch)
-            )
-
-    def _give_up_replica(self, partition: PartitionState) -> None:
-        """Moved away: the data is deleted; if the replica comes back it starts empty (R35)."""
-        # We may be added again in this very epoch.
-        self.role_epoch = partition.leader_epoch - 1
-        self._forget()
-        self.log = ModelLog()
-        self.high_watermark_on_disk = 0
-
-    def _tell_leader(self, delta: Delta) -> None:
-        if self.leader is None:
-            return
-        match delta:
-            case BrokerUp(broker):
-                self.lead(ld.BrokerChanged(broker.id, broker.epoch, True, broker.rack))
-            case BrokerRegistered(broker):
-                self.lead(ld.BrokerChanged(broker.id, broker.epoch, False, broker.rack))
-            case BrokerDown(broker_id, epoch, _):
-                self.lead(ld.BrokerChanged(broker_id, epoch, False))
-            case TopicConfigChanged(topic, _):
-                config = topic.config
-                self.lead(
-                    ld.RequirementsChanged(
-                        config.min_insync_replicas, config.min_insync_racks, config.flush == "commit"
-                    )
-                )
-
-    def _tell_leader_partition(self) -> None:
-        state = self.partition()
-        if state is not None:
-            revision = self.image.mod_revision(PARTITION)
-            self.lead(ld.PartitionRead(revision, state.leader_epoch, state.replicas, state.isr, state.elr))
-
-    # -- roles --------------------------------------------------------------------------------------------------------
-
-    def _become_leader(self, partition: PartitionState) -> None:
-        high_watermark = self.high_watermark
-        self.role_epoch = partition.leader_epoch
-        self.follower = None
-        self.waiting = []
-        topic = self.image.topic("t")
-        assert topic is not None
-        config = topic.config
-        self.log.epochs.assign(partition.leader_epoch, self.log.end)  # R10
-        self.leader = ld.Leader(
-            ld.Leadership(
-                broker_id=self.id,
-                leader_epoch=partition.leader_epoch,
-                revision=self.image.mod_revision(PARTITION),
-                replicas=partition.replicas,
-                isr=partition.isr,
-                elr=partition.elr,
-                min_isr=config.min_insync_replicas,
-                rack=f"rack{self.id}",
-                waits_for_sync=config.flush == "commit",
-                lag_max_ms=3_000,
-            ),
-            self.log.epochs,
-            end_offset=self.log.end,
-            durable_end=self.log.durable,
-            high_watermark=high_watermark,
-            now_ms=self.now_ms,
-        )
-        self.cluster.leads(self, partition.leader_epoch)
-        for broker in self.image.brokers.values():
-            self.lead(ld.BrokerChanged(broker.id, broker.epoch, broker.live, broker.rack))
-        self.lead(ld.LocalDurable(self.log.durable))
-
-    def _become_follower(self, high_watermark: int) -> None:
-        self.leader = None
-        self.waiting = []
-        self.follower = f.Follower(
-            self.log.epochs,
-            end_offset=self.log.end,
-            durable_end=self.log.durable,
-            last_epoch=self.log.last_epoch,
-            high_watermark=high_watermark,
-            log_start_offset=0,
-            waits_for_sync=self.cluster.options.flush == "commit",
-        )
-
-    def lead(self, event: ld.LeaderEvent) -> list[Any]:
-        leader = self.leader
-        if leader is None:
-            return []
-        effects = leader.step(event, self.now_ms)
-        for effect in effects:
-            self._carry_out(leader, effect)
-        return effects
-
-    def _carry_out(self, leader: ld.Leader, effect: ld.LeaderEffect) -> None:
-        match effect:
-            case ld.AdvanceHighWatermark(offset):
-                self.cluster.committed_upto(self, offset)
-                done = [entry for entry in self.waiting if entry[0] < offset]
-                self.waiting = [entry for entry in self.waiting if entry[0] >= offset]
-                for entry in done:
-                    self.cluster.acknowledge(*entry)
-            case ld.FailWaiters():
-                self.waiting = []
-            case ld.ProposeIsr():
-                self.cluster.propose(self, leader, effect)
-            case ld.RereadPartition():
-                self.cluster.post(self, self.reread_partition, reliable=True)
-            case ld.StepDown():
-                if self.leader is leader:
-                    self._become_follower(leader.high_watermark)
-
-    # -- records ------------------------------------------------------------------------------------------------------
-
-    def produce(self, value: str) -> None:
-        leader = self.leader
-        if leader is None or leader.acks_all_refusal() is not None:
-            return
-        offset = self.log.end
-        self.log.append([(leader.leader_epoch, value)])
-        self.waiting.append((offset, value))
-        self.lead(ld.LocalAppended(self.log.end))
-
-    def sync(self) -> None:
-        self.log.durable = self.log.end
-        if self.leader is not None:
-            self.lead(ld.LocalDurable(self.log.end))
-        elif self.follower is not None:
-            self.follower.step(f.Synced(self.log.end))
-
-    def fetch(self) -> None:
-        plan = self.follower.next_fetch() if self.follower is not None else None
-        if plan is not None and plan.leader in self.cluster.nodes:
-            source, life, epoch = self, self.life, self.broker_epoch
-            self.cluster.post(
-                self.cluster.nodes[plan.leader],
-                lambda: self.cluster.nodes[plan.leader].serve(source, life, epoch, plan),
-            )
-
-    def serve(self, follower: Node, life: int, broker_epoch: int, plan: f.FetchPlan) -> None:
-        """A follower's fetch has arrived; the answer goes back over the network."""
-
-        def answer(event: f.FollowerEvent, entries: list[tuple[int, str]]) -> None:
-            self.cluster.post(follower, lambda: follower.take(life, event, entries))
-
-        leader = self.leader
-        if leader is None:
-            answer(f.FetchFailed(plan, ErrorKind.NOT_LEADER_OR_FOLLOWER), [])
-            return
-        request = ld.FollowerFetch(
-            follower.id, broker_epoch, plan.fetch_offset, plan.last_fetched_epoch, plan.leader_epoch
-        )
-        for effect in self.lead(request):
-            if isinstance(effect, ld.RefuseFetch):
-                answer(f.FetchFailed(plan, effect.kind), [])
-                return
-            if isinstance(effect, ld.Diverging):
-                answer(f.Diverged(plan, effect.epoch, effect.end_offset), [])
-                return
-        if plan.fetch_offset > self.log.end:
-            answer(f.OutOfRange(plan, 0), [])
-            return
-        entries = self.log.entries[plan.fetch_offset : plan.fetch_offset + self.cluster.rng.randint(1, 4)]
-        answer(f.Fetched(plan, bool(entries), leader.high_watermark, 0), entries)
-
-    def take(self, life: int, event: f.FollowerEvent, entries: list[tuple[int, str]]) -> None:
-        if life != self.life or self.follower is None:
-            return
-        follower = self.follower
-        for effect in follower.step(event):
-            match effect:
-                case f.AppendRecords():
-                    # An epoch we led without writing anything is void once another leader's records go there.
-                    self.log.epochs.truncate_end(self.log.end)
-                    self.log.append(entries)
-                    follower.step(f.Appended(self.log.end, self.log.last_epoch))
-                case f.TruncateTo(offset):
-                    self.log.truncate(offset)
-                    follower.step(f.Truncated(self.log.end, self.log.last_epoch))
-                case f.GoOffline(reason):
-                    raise Broken("NoTruncationBelowHighWatermark", f"broker {self.id}: {reason}")
-                case f.RestartAt():
-                    raise Broken("LogStart", "nothing is ever deleted here")
-
-
 class ModelCluster:
     def __init__(self, seed: int, options: Options | None = None) -> None:
         self.rng = Random(seed)
@@ -431,7 +88,10 @@ class ModelCluster:
         self.acknowledged: dict[int, str] = {}
         self.leaders: dict[int, tuple[int, int]] = {}
         self.values = 0
-        self._truth = (0, None)
+        self.next_fate: Fate | None = None
+        self.told: list[str] = []
+        """What happened, for people."""
+        self._truth: tuple[int, PartitionState | None] = (0, None)
         self._set_up()
 
     def _set_up(self) -> None:
@@ -470,7 +130,12 @@ class ModelCluster:
         self.mail.append(Mail(work))
 
     def truth(self) -> PartitionState:
-        return decode(PartitionState, self.store.held[PARTITION].value)
+        held = self.store.held[PARTITION]
+        revision, state = self._truth
+        if state is None or revision != held.mod_revision:
+            state = decode(PartitionState, held.value)
+            self._truth = (held.mod_revision, state)
+        return state
 
     def propose(self, node: Node, leader: ld.Leader, proposal: ld.ProposeIsr) -> None:
         """The driver's part of an ISR change: a compared transaction that takes its time."""
@@ -508,23 +173,23 @@ class ModelCluster:
         self, node: Node, leader: ld.Leader, proposal: ld.ProposeIsr, new: PartitionState, change: Change
     ) -> None:
         """The transaction reaches the coordinator, even if its sender is gone. The answer may get lost, or the
-        transaction may be late: told unknown first, done afterwards."""
-        if self.options.outcomes_get_lost and self.rng.random() < 0.1:
-            self.post(
-                node, lambda: self._answer(node, leader, ld.IsrUnknown(proposal.revision)), reliable=True
-            )
-            if self.rng.random() < 0.5:
-                self.post_to_coordinator(lambda: self._swap_silently(change))
-            return
-        done = self.store.txn(change)
-        revision = self.store.revision
-        lost = self.options.outcomes_get_lost and self.rng.random() < 0.1
-        answer: ld.LeaderEvent = ld.IsrRejected(proposal.revision)
-        if done:
-            answer = ld.IsrCommitted(revision, new.isr, new.elr)
-        if lost:
-            answer = ld.IsrUnknown(proposal.revision)
+        transaction may be late: told unknown first, done afterwards, or never."""
+        fate = self.next_fate or self._fate()
+        self.next_fate = None
+        answer: ld.LeaderEvent = ld.IsrUnknown(proposal.revision)
+        if fate is Fate.LATE:
+            self.post_to_coordinator(lambda: self._swap_silently(change))
+        elif fate is not Fate.NEVER:
+            done = self.store.txn(change)
+            if fate is Fate.ANSWERED:
+                refused = ld.IsrRejected(proposal.revision)
+                answer = ld.IsrCommitted(self.store.revision, new.isr, new.elr) if done else refused
         self.post(node, lambda: self._answer(node, leader, answer), reliable=True)
+
+    def _fate(self) -> Fate:
+        if not self.options.outcomes_get_lost:
+            return Fate.ANSWERED
+        return self.rng.choices(list(Fate), (80, 10, 5, 5))[0]
 
     def _swap_silently(self, change: Change) -> None:
         self.store.txn(change)
@@ -537,6 +202,7 @@ class ModelCluster:
     # -- what is true -------------------------------------------------------------------------------------------------
 
     def leads(self, node: Node, epoch: int) -> None:
+        self.told.append(f"{node.id}: leads epoch {epoch} from {node.log.end}")
         other = self.leaders.setdefault(epoch, (node.id, node.life))
         if other != (node.id, node.life):
             raise Broken("OneLeaderPerEpoch", f"epoch {epoch}: {other} and {(node.id, node.life)}")
@@ -552,6 +218,7 @@ class ModelCluster:
         if len(mine) < offset or mine[:common] != self.committed[:common]:
             raise Broken("ConsistentRead", f"broker {node.id} commits {mine[-3:]} over {self.committed[-3:]}")
         self.committed += mine[common:]
+        self.told.append(f"{node.id}: committed up to {offset}")
         if self.options.flush == "commit":
             need = min(self.options.min_isr, len(self.nodes))
             copies = sum(other.log.entries[: len(mine)] == mine for other in self.nodes.values())
@@ -562,12 +229,10 @@ class ModelCluster:
         if offset >= len(self.committed) or self.committed[offset][1] != value:
             raise Broken("AcknowledgedIsCommitted", f"{value} at {offset}")
         self.acknowledged[offset] = value
+        self.told.append(f"acknowledged {value}")
 
     def check(self) -> None:
-        revision = self.store.held[PARTITION].mod_revision
-        if revision != self._truth[0]:
-            self._truth = (revision, decode(PartitionState, self.store.held[PARTITION].value))
-        self._check_partition(self._truth[1])
+        self._check_partition(self.truth())
         for node in self.nodes.values():
             if node.up and node.high_watermark > len(self.committed):
                 raise Broken("HighWatermark", f"broker {node.id} is at {node.high_watermark}")

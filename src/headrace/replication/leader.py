@@ -54,6 +54,8 @@ __all__ = [
     "IsrRejected",
     "IsrUnknown",
     "Leader",
+    "LeaderEffect",
+    "LeaderEvent",
     "Leadership",
     "LeaseChanged",
     "LocalAppended",
