@@ -100,6 +100,8 @@ class Partition:
         self._ready: asyncio.Future[None] | None = None
         self.verifications = Verifications()
         self._acks: Acks[CommitCallback] = Acks()
+        self.scrubbed_to = 0
+        """How far the background reading has come (S22)."""
         self.bytes_in = self.messages_in = self.bytes_out = 0
 
     # -- leadership ------------------------------------------------------------------------------------------
