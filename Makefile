@@ -4,8 +4,9 @@ export PYTHON
 BIN := .venv/bin
 SEEDS ?= 200
 FRAMES ?= 1000000
+KILLS ?= 200
 
-.PHONY: demo test lint unit clients sim fuzz torture bench docs clean help
+.PHONY: demo test lint unit clients sim fuzz torture torture-single bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,6 +30,15 @@ lint: env  ## style, types, layering
 
 unit: env  ## only the quick tests
 	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit tests/property tests/scenario tests/contract
+
+fuzz: env  ## mutated frames and batches: make fuzz FRAMES=1000000
+	@HEADRACE_FUZZ_FRAMES=$(FRAMES) $(BIN)/python -m pytest -q -s tests/fuzz
+
+torture-single: env  ## kill -9 one broker over and over in mid-load: make torture-single KILLS=200
+	@HEADRACE_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/client/test_kill.py -k kill_9
+
+bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
+	@$(BIN)/python bench/single_node.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .demo

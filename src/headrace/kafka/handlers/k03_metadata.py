@@ -46,7 +46,10 @@ async def handle(call: Call) -> MetadataResponse:
 
 async def _named(call: Call, entry: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
     image = call.broker.image
-    if entry.topic_id != ZERO_UUID:
+    if entry.name is None and call.version < 12:
+        # Ids are shown from v10 on and asked for from v12 on; before that an answer can't do without a name.
+        return MetadataResponseTopic(ErrorKind.INVALID_REQUEST, "", entry.topic_id)
+    if entry.topic_id != ZERO_UUID and call.version >= 12:
         topic = image.topic_by_id(entry.topic_id)
         if topic is None:
             return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_ID, None, entry.topic_id)
