@@ -29,10 +29,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def java() -> None:
     if shutil.which("java") is None:
         pytest.skip("Java is missing")
     pytest.importorskip("pyspark")
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from headrace.spark import register
     from headrace.spark.session import local_session
 

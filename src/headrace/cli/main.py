@@ -17,6 +17,8 @@ NOUNS = {
     "serve": "Start a broker.",
     "topic": "Create, change, write and read topics.",
     "group": "Look at consumer groups and move them.",
+    "pipeline": "Archive, replay, transform, aggregate, mirror and audit topics with Spark.",
+    "sql": "Ask with SQL over whole topics.",
     "bench": "Measure throughput, latency and the broker's CPU.",
     "doctor": "Check this machine and the broker, with a hint for whatever is wrong.",
     "config": "Show the settings and where each comes from.",

@@ -353,7 +353,7 @@ class SyncClient:
     def committed_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, for these partitions or all. An open transaction on them is waited for."""
+        """What the group has committed, for these partitions or all. An open transaction on named ones is waited for."""
         topics: dict[str, list[int]] | None = None
         if partitions is not None:
             topics = {}

@@ -89,11 +89,12 @@ class _Copy:
         )
         for piece in pieces:
             for position, header in piece.batches:
-                if header.base_offset < max(wanted.start, piece.first) or not _can_go_as_is(header):
+                cut = header.base_offset < max(wanted.start, piece.first) or header.next_offset > wanted.end
+                if cut or not _can_go_as_is(header):
                     self._rebuild(piece, position, header, wanted)
                 else:
                     self._restamp(piece, position, header)
-                self.position = header.next_offset
+                self.position = min(header.next_offset, wanted.end)
             if self.bytes >= _TRANSACTION_BYTES and self.position < wanted.end:
                 self.full = True
                 pieces.close()  # type: ignore[attr-defined]

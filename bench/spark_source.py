@@ -1,0 +1,261 @@
+"""What Spark on Headrace moves: source, Parquet, archive, sink, mirror, micro-batches, beside Spark's own Parquet reader.
+
+    .venv/bin/python bench/spark_source.py [--millions 4] [--json results.json] [--only source,archive,…]
+
+One run, one machine: broker, JVM and Python workers share its cores. Each figure is the best of three after a warm-up
+(the median for latencies). Rows are 8-byte keys with 100 B or 1 KB values, in 4 partitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.core.ids import TopicPartition
+from headrace.records.encode_columns import BytesColumn, ProducerStamp, encode_batches
+from headrace.records.ragged import Ragged
+from headrace.spark import register
+from headrace.spark.connection import Access
+from headrace.spark.pipelines.definition import parse
+from headrace.spark.pipelines.run import run
+from headrace.spark.producer import idempotent_producer
+from headrace.spark.session import local_session
+from headrace.spark.sync_client import SyncClient
+from headrace.testing.broker_process import BrokerProcess
+
+PARTITIONS = 4
+GOALS = {
+    ("source", 100): "2 M/s",
+    ("source", 1000): "700 MB/s",
+    ("archive", 100): "2 M/s",
+    ("archive", 1000): "600 MB/s",
+    ("mirror", 1000): "500 MB/s",
+    ("topic sink", 100): "0.8 M/s",
+    ("micro-batch p50", 100): "100 ms",
+}
+
+
+def fill(client: SyncClient, topic: str, records: int, size: int) -> None:
+    """With the sink's own encoder: a few hundred thousand records at a time."""
+    client.create_topic(topic, PARTITIONS, {"segment.bytes": str(64 << 20)})
+    producer = idempotent_producer(client)
+    chunk = max(1, (16 << 20) // size)
+    rng = np.random.default_rng(7)
+    value = rng.integers(32, 127, chunk * size, dtype=np.uint8)
+    now = int(time.time() * 1000)
+    done = 0
+    while done < records:
+        count = min(chunk, records - done)
+        keys = np.frombuffer(np.arange(done, done + count, dtype=">i8").tobytes(), dtype=np.uint8)
+        tp = TopicPartition(topic, (done // chunk) % PARTITIONS)
+        stamp = ProducerStamp(*producer.identity, producer.next_sequence(tp, count))
+        for batch in encode_batches(
+            BytesColumn(Ragged(keys, np.arange(count + 1) * 8)),
+            BytesColumn(Ragged(value, np.arange(count + 1) * size)),
+            np.full(count, now),
+            max_batch_bytes=1 << 20,
+            producer=stamp,
+        ):
+            producer.send(tp, batch)
+        done += count
+    producer.flush()
+
+
+class Bench:
+    def __init__(self, millions: float, only: set[str]) -> None:
+        self.records = {100: int(millions * 1e6), 1000: int(millions * 1e6 / 5)}
+        self.only = only
+        self.work = Path(tempfile.mkdtemp(prefix="headrace-spark-bench-"))
+        self.results: list[dict[str, Any]] = []
+        self.turn = 0
+
+    def note(self, what: str, size: int, seconds: float, records: int | None = None) -> None:
+        count = self.records[size] if records is None else records
+        row = {
+            "what": what,
+            "value_bytes": size,
+            "records_per_s": round(count / seconds),
+            "mb_per_s": round(count * (size + 8) / seconds / 1e6, 1),
+            "seconds": round(seconds, 3),
+        }
+        self.results.append(row)
+        goal = GOALS.get((what, size), "")
+        print(
+            f"{what:34} {size:5} B  {row['records_per_s'] / 1e6:6.2f} M/s  {row['mb_per_s']:7.1f} MB/s   {goal}",
+            flush=True,
+        )
+
+    def best(self, what: str, size: int, work: Callable[[], Any], rounds: int = 3) -> None:
+        if self.only and not any(what.startswith(name) for name in self.only):
+            return
+        work()
+        times = []
+        for _ in range(rounds):
+            started = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - started)
+        self.note(what, size, min(times))
+
+    def once_each(self, what: str, size: int, work: Callable[[int], Any], rounds: int = 3) -> None:
+        """For work that leaves something behind, so that each time is a new one."""
+        if self.only and not any(what.startswith(name) for name in self.only):
+            return
+        times = []
+        for _ in range(rounds + 1):
+            self.turn += 1
+            started = time.perf_counter()
+            work(self.turn)
+            times.append(time.perf_counter() - started)
+        self.note(what, size, min(times[1:]))
+
+    def read(self, spark: Any, bootstrap: str, topic: str, **options: str) -> Any:
+        reader = spark.read.format("headrace").option("bootstrap", bootstrap).option("subscribe", topic)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader
+
+    def size(self, spark: Any, broker: BrokerProcess, client: SyncClient, size: int) -> None:
+        topic = f"bench-{size}"
+        fill(client, topic, self.records[size], size)
+        boot = broker.bootstrap
+
+        def noop(frame: Any) -> None:
+            frame.write.format("noop").mode("overwrite").save()
+
+        self.best("source", size, lambda: noop(self.read(spark, boot, topic).load()))
+        self.best(
+            "source, directRead", size, lambda: noop(self.read(spark, boot, topic, directRead="true").load())
+        )
+        pruned = "key binary, value binary"
+        self.best(
+            "source, key+value", size, lambda: noop(self.read(spark, boot, topic).schema(pruned).load())
+        )
+        self.best(
+            "source, key+value, directRead", size,
+            lambda: noop(self.read(spark, boot, topic, directRead="true").schema(pruned).load()),
+        )  # fmt: skip
+        self.best("source, raw rows", size, lambda: noop(self.read(spark, boot, topic, raw="true").load()))
+
+        def to_parquet(turn: int) -> None:
+            frame = self.read(spark, boot, topic).load()
+            frame.write.option("compression", "snappy").parquet(str(self.work / f"spark-{size}-{turn}"))
+
+        self.once_each("source -> Spark's Parquet", size, to_parquet, rounds=2)
+        for name, extra in (("archive", "direct_read=false"), ("archive, directRead", "direct_read=true")):
+            self.once_each(
+                name, size, lambda turn, extra=extra: self.archive(spark, boot, topic, turn, extra)
+            )
+        native = str(self.work / f"native-{size}")
+        self.read(spark, boot, topic).load().write.parquet(native)
+        self.best("Spark's own Parquet -> noop", size, lambda: noop(spark.read.parquet(native)))
+        for name, delivery in (("topic sink", "at-least-once"), ("topic sink, exactly-once", "exactly-once")):
+            self.once_each(
+                name, size,
+                lambda turn, delivery=delivery: self.sink(spark, client, boot, topic, turn, delivery), rounds=2,
+            )  # fmt: skip
+
+    def archive(self, spark: Any, boot: str, topic: str, turn: int, extra: str) -> None:
+        path = self.work / f"archive-{turn}"
+        text = f'kind="archive"\nname="bench-{turn}"\ntopics=["{topic}"]\npath="{path}"\nbootstrap="{boot}"\n'
+        definition = parse(text + f'compression="snappy"\nheaders=false\ncompact_files=1000\n{extra}')
+        run(definition, once=True, spark=spark)
+        shutil.rmtree(path)
+
+    def sink(self, spark: Any, client: SyncClient, boot: str, topic: str, turn: int, delivery: str) -> None:
+        target = f"{topic}-sink-{turn}"
+        client.create_topic(target, PARTITIONS)
+        frame = self.read(spark, boot, topic).schema("key binary, value binary").load()
+        writer = frame.write.format("headrace").mode("append").option("bootstrap", boot)
+        writer.option("topic", target).option("delivery", delivery).save()
+
+    def mirror(self, spark: Any, boot: str, size: int) -> None:
+        def copy(turn: int) -> None:
+            with BrokerProcess() as other:
+                text = f'kind="mirror"\nname="bench-{turn}"\ntopics=["bench-{size}"]\n'
+                definition = parse(text + f'bootstrap="{boot}"\ntarget_bootstrap="{other.bootstrap}"')
+                started = time.perf_counter()
+                run(definition, once=True, spark=spark)
+                times.append(time.perf_counter() - started)
+
+        if self.only and "mirror" not in self.only:
+            return
+        times: list[float] = []
+        for turn in range(3):
+            self.turn += 1
+            copy(self.turn + turn)
+        self.note("mirror", size, min(times[1:]))
+
+    def latency(self, spark: Any, client: SyncClient, boot: str) -> None:
+        """A few rows for every micro-batch, from topic to topic: how long a trigger takes."""
+        if self.only and "latency" not in self.only:
+            return
+        for name, delivery in (("", "at-least-once"), (", exactly-once", "exactly-once")):
+            source, target = f"latency-in{name[:3]}", f"latency-out{name[:3]}"
+            source, target = source.replace(", ", "-"), target.replace(", ", "-")
+            client.create_topic(source, 2)
+            client.create_topic(target, 2)
+            frame = spark.readStream.format("headrace").option("bootstrap", boot).option("subscribe", source)
+            query = (
+                frame.option("groupId", f"bench-{source}").load().select("key", "value")
+                .writeStream.format("headrace").option("bootstrap", boot).option("topic", target)
+                .option("delivery", delivery).option("checkpointLocation", str(self.work / source))
+                .trigger(processingTime="0 seconds").start()
+            )  # fmt: skip
+            producer = idempotent_producer(client)
+            tp = TopicPartition(source, 0)
+            until = time.monotonic() + 25
+            while time.monotonic() < until:
+                stamp = ProducerStamp(*producer.identity, producer.next_sequence(tp, 1))
+                value = BytesColumn(Ragged(np.zeros(100, dtype=np.uint8), np.array([0, 100])))
+                for batch in encode_batches(None, value, np.array([1]), max_batch_bytes=1000, producer=stamp):
+                    producer.send(tp, batch)
+                producer.flush()
+                time.sleep(0.01)
+            told = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
+            query.stop()
+            steady = sorted(told[len(told) // 3 :])
+            row = {
+                "what": f"micro-batch{name}",
+                "p50_ms": statistics.median(steady),
+                "p95_ms": steady[int(len(steady) * 0.95)],
+                "batches": len(steady),
+            }
+            self.results.append(row)
+            print(
+                f"micro-batch{name}: p50 {row['p50_ms']:.0f} ms, p95 {row['p95_ms']:.0f} ms   (goal 100 / 200 ms)"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--millions", type=float, default=4.0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    bench = Bench(arguments.millions, {name for name in arguments.only.split(",") if name})
+    spark = local_session("headrace bench", master="local[2]", settings={"spark.driver.memory": "3g"})
+    register(spark)
+    try:
+        with BrokerProcess() as broker, SyncClient(Access(broker.bootstrap)) as client:
+            for size in (100, 1000):
+                bench.size(spark, broker, client, size)
+                bench.mirror(spark, broker.bootstrap, size)
+            bench.latency(spark, client, broker.bootstrap)
+    finally:
+        spark.stop()
+        shutil.rmtree(bench.work, ignore_errors=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(bench.results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Command: `headrace pipeline run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+
+from headrace.cli.failure import Exit, Failure, failure_of
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Row, Shape, counted, grouped
+from headrace.cli.pipelines import definition_of, need_spark
+from headrace.core.errors import HeadraceError
+
+
+class RunRow(Row):
+    SCHEMA: ClassVar[str] = "headrace.pipeline.run/v1"
+    name: str
+    kind: str
+    state: str
+    records: int
+    bytes: int
+    lag: int
+    rate: int
+    """Records a second, over the whole run."""
+
+
+@leaf(RunRow, Shape.ONE, broker=True)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Process what is there now, then end.")
+@click.option("--master", help="Where Spark runs, as in local[4] or spark://host:7077.")
+@click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A Spark setting.")
+def command(run: Invocation, file: Path, once: bool, master: str | None, confs: tuple[str, ...]) -> Exit:
+    """Run a pipeline until it is stopped, or with --once until everything that is there now is done.
+
+    Example:  headrace pipeline run orders-archive.toml --once
+    """
+    definition = definition_of(file, bootstrap=run.flags.get("bootstrap"), master=master, confs=confs)
+    need_spark()
+    from headrace.spark.options import OptionError
+    from headrace.spark.pipelines.definition import DefinitionError
+    from headrace.spark.pipelines.run import run as run_pipeline
+
+    run.note(f"{definition.kind} pipeline {definition.name}: starting Spark on {definition.spark.master} …")
+    try:
+        with _bar(run, definition.name) as show:
+            entry = run_pipeline(definition, once=once, show=show)
+    except HeadraceError as problem:
+        raise failure_of(problem) from None
+    except (OptionError, DefinitionError) as problem:
+        raise Failure(Exit.USAGE, str(problem), code="INVALID_DEFINITION") from None
+    except KeyboardInterrupt:
+        run.note("stopped; what is committed stays, and the next run goes on from there")
+        return Exit.INTERRUPTED
+    row = RunRow(**{name: entry[name] for name in RunRow.__struct_fields__})
+    run.output.one(row, lambda: _told(row, entry))
+    return Exit.OK if entry.get("verdict", "complete") == "complete" else Exit.FAILED
+
+
+def _told(row: RunRow, entry: dict[str, Any]) -> str:
+    lines = [
+        f"{row.name} {row.state}: {counted(row.records, 'record')}, {grouped(row.rate)}/s, lag {grouped(row.lag)}"
+    ]
+    if "verdict" in entry:
+        lines.append(f"verdict: {entry['verdict']}; the report is {entry['report']}/report.html")
+    return "\n".join(lines)
+
+
+class _bar:
+    """Records, rate and lag on a person's terminal; nothing elsewhere."""
+
+    def __init__(self, run: Invocation, name: str) -> None:
+        self._run = run
+        self._name = name
+        self._status: Any = None
+
+    def __enter__(self) -> Any:
+        if not self._run.shows_progress:
+            return lambda entry: None
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        self._status = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[told]}"),
+            console=Console(stderr=True, no_color=self._run.no_colour),
+            transient=True,
+        )
+        self._status.start()
+        task = self._status.add_task(self._name, total=None, told="starting")
+
+        def show(entry: dict[str, Any]) -> None:
+            told = f"{grouped(entry['records'])} records  {grouped(entry['rate'])}/s  lag {grouped(entry['lag'])}"
+            done = entry["records"]
+            self._status.update(task, completed=done, total=done + entry["lag"], told=told)
+
+        return show
+
+    def __exit__(self, *problem: object) -> None:
+        if self._status is not None:
+            self._status.stop()
