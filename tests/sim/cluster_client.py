@@ -41,6 +41,7 @@ RETRY_S = 0.1
 CALL_S = 4.0
 GIVE_UP_S = 30.0
 FORGOTTEN = 100
+PAUSE_S = 0.5
 WALL_MS = 1_750_000_000_000
 
 
@@ -135,7 +136,7 @@ class ClusterClient:
             raise Violation(f"partition {partition} has forgotten what it acknowledged: {problem}")
         raise Gone
 
-    async def fetch(self, partition: int, offset: int, wait_ms: int = 200) -> FetchPartitionResponse | None:
+    async def fetch(self, partition: int, offset: int, wait_ms: int = 500) -> FetchPartitionResponse | None:
         """One fetch from the leader; None when it could not be had."""
         part = FetchPartition(partition, -1, offset, -1, -1, MIB)
         request = FetchRequest(-1, -1, wait_ms, 1, MIB, 1, 0, -1, [FetchTopic(self._topic, ZERO_UUID, [part])])
@@ -304,7 +305,7 @@ class Consumer:
         while not until():
             for partition in range(self._partitions):
                 await self.poll(partition)
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(PAUSE_S)
 
     async def poll(self, partition: int) -> FetchPartitionResponse | None:
         operation = self._history.invoke(self._process, "poll", now_ms=_now_ms())

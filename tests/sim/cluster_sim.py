@@ -391,12 +391,12 @@ def run(seed: int, shape: Shape | None = None) -> Result:
 def draw_shape(seed: int) -> Shape:
     dice = Dice(seed).fork("shape")
     return Shape(
-        seconds=dice.pick((60.0, 120.0, 240.0)),
-        partitions=dice.pick((1, 2, 3)),
+        seconds=dice.pick((60.0, 120.0, 300.0, 600.0)),
+        partitions=dice.pick((1, 1, 2, 3)),
         min_isr=dice.pick((1, 2, 2, 3)),
-        producers=dice.pick((1, 2, 3)),
+        producers=dice.pick((1, 1, 2)),
         transactions=dice.chance(0.6),
-        pause_s=dice.pick((0.1, 0.3, 1.0, 1.0)),
+        pause_s=dice.pick((0.2, 0.5, 1.0, 2.0)),
         period_s=dice.pick((3.0, 6.0, 12.0, 20.0)),
         hostile=dice.chance(0.7),
     )

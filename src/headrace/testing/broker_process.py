@@ -33,12 +33,15 @@ class BrokerProcess:
         arguments: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
         start_seconds: float = 20.0,
+        prefix: tuple[str, ...] = (),
     ) -> None:
+        """`prefix` is put before the command: `ip netns exec …`, `strace …`, as long as it becomes the broker."""
         self._own_dir = tempfile.TemporaryDirectory(prefix="headrace-") if data_dir is None else None
         self.data_dir = Path(self._own_dir.name if self._own_dir else data_dir or ".")
         self._arguments = arguments
         self._environment = environment or {}
         self._start_seconds = start_seconds
+        self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
         self._log = self.data_dir.parent / f"{self.data_dir.name}.log"
         self.kafka_port = 0
@@ -59,7 +62,7 @@ class BrokerProcess:
 
     def start(self) -> BrokerProcess:
         command = [
-            sys.executable, "-m", "headrace", "serve", "--json",
+            *self._prefix, sys.executable, "-m", "headrace", "serve", "--json",
             "--kafka-port", str(self.kafka_port), "--http-port", str(self.http_port),
             "--data-dir", str(self.data_dir), *self._arguments,
         ]  # fmt: skip

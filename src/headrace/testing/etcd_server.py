@@ -62,10 +62,12 @@ class EtcdServer:
         initial_cluster: str | None = None,
         flags: tuple[str, ...] = FAST_FLAGS,
         tls: ServerTls | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
+        """`host` is where clients are served; peers always talk over loopback."""
         ports = free_ports(2)
         self.name = name
-        self.host = "127.0.0.1"
+        self.host = host
         self.port = client_port or ports[0]
         self.peer_port = peer_port or ports[1]
         self.directory = Path(directory)
@@ -85,7 +87,7 @@ class EtcdServer:
         if binary is None:
             raise FileNotFoundError("etcd is not installed")
         self.directory.mkdir(parents=True, exist_ok=True)
-        client_url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+        client_url = f"{'https' if self._tls else 'http'}://{self.host}:{self.port}"
         peer_url = f"http://127.0.0.1:{self.peer_port}"
         command = [
             binary,

@@ -1,0 +1,295 @@
+"""Load on a real cluster with confluent-kafka, and the books it keeps: what was acknowledged, when, and what is there.
+
+Two kinds at once: bulk producers that only count and are audited at the end, and clients that write a History for the
+checker of correctness.md section 6.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka as ck
+
+from headrace.testing.history import History, Outcome, Poll, Send
+
+PRODUCER: dict[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 5,
+    "message.timeout.ms": 120_000,
+    "request.timeout.ms": 10_000,
+    "socket.timeout.ms": 10_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "retry.backoff.ms": 50,
+    "retry.backoff.max.ms": 500,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    "queue.buffering.max.messages": 200_000,
+    "log_level": 0,
+    "statistics.interval.ms": 0,
+}
+
+
+def quiet(error: ck.KafkaError) -> None:
+    """Lost connections are what this is about."""
+
+
+@dataclass
+class Books:
+    """What one bulk producer was told."""
+
+    acked: dict[int, int] = field(default_factory=dict)
+    """partition * 2**40 + number of the message -> its offset."""
+    failures: list[str] = field(default_factory=list)
+    times: dict[int, list[float]] = field(default_factory=dict)
+    """partition -> when acknowledgements came, at most one each 5 ms."""
+
+
+class Bulk:
+    """Sends numbered messages to every partition in turn at a steady rate until told to stop."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int, size: int = 64) -> None:
+        self.books = Books(times={number: [] for number in range(partitions)})
+        self.sent = 0
+        self._partitions = partitions
+        self._topic = topic
+        self._per_second = per_second
+        self._padding = b"x" * size
+        self._stop = threading.Event()
+        self._producer = ck.Producer({**PRODUCER, "bootstrap.servers": bootstrap, "error_cb": quiet})
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> Bulk:
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        tick_s = 0.01
+        per_tick = max(1, int(self._per_second * tick_s))
+        due = time.monotonic()
+        while not self._stop.is_set():
+            for _ in range(per_tick):
+                self._send()
+            self._producer.poll(0)
+            due += tick_s
+            late_s = due - time.monotonic()
+            if late_s > 0:
+                self._producer.poll(late_s)
+            else:
+                due = time.monotonic()
+
+    def _send(self) -> None:
+        number = self.sent
+        partition = number % self._partitions
+        place = (partition << 40) + number
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    b"%d:%b" % (number, self._padding),
+                    partition=partition,
+                    on_delivery=lambda error, message: self._told(place, error, message),
+                )
+                self.sent += 1
+                return
+            except BufferError:
+                if self._stop.is_set():
+                    return
+                self._producer.poll(0.1)
+
+    def _told(self, place: int, error: ck.KafkaError | None, message: ck.Message) -> None:
+        if error is not None:
+            self.books.failures.append(f"{place & (2**40 - 1)}: {error}")
+            return
+        self.books.acked[place] = message.offset() or 0
+        times, now = self.books.times[place >> 40], time.monotonic()
+        if not times or now - times[-1] > 0.005:
+            times.append(now)
+
+    def stop(self, seconds: float = 120.0) -> Books:
+        self._stop.set()
+        self._thread.join(30)
+        left = self._producer.flush(seconds)
+        if left:
+            self.books.failures.append(f"{left} messages were never answered")
+        return self.books
+
+
+@dataclass
+class Audit:
+    acked: int
+    there: int
+    lost: int
+    duplicated: int
+    moved: int
+    """Acknowledged at another offset than where it is."""
+    disordered: int
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.lost or self.duplicated or self.moved or self.disordered)
+
+
+def audit(bootstrap: str, topic: str, partitions: int, books: Books, seconds: float = 300.0) -> Audit:
+    """Read everything and hold it against the books."""
+    seen: Counter[int] = Counter()
+    offsets: dict[int, int] = {}
+    disordered = 0
+    consumer = ck.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "audit", "enable.auto.commit": False, "log_level": 0,
+         "error_cb": quiet, "auto.offset.reset": "error", "fetch.wait.max.ms": 100}
+    )  # fmt: skip
+    try:
+        ends = {number: _end(consumer, topic, number, seconds) for number in range(partitions)}
+        consumer.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
+        left = {number for number, end in ends.items() if end > 0}
+        last = dict.fromkeys(range(partitions), -1)
+        deadline = time.monotonic() + seconds
+        while left:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"partitions {sorted(left)} could not be read to their ends {ends}")
+            for message in consumer.consume(10_000, 0.5):
+                if message.error() is not None:
+                    continue
+                partition, offset = message.partition(), message.offset()
+                number = int(message.value().split(b":", 1)[0])
+                place = (partition << 40) + number
+                seen[place] += 1
+                offsets[place] = offset
+                disordered += number <= last[partition]
+                last[partition] = max(last[partition], number)
+                if offset + 1 >= ends[partition]:
+                    left.discard(partition)
+    finally:
+        consumer.close()
+    return Audit(
+        acked=len(books.acked),
+        there=sum(seen.values()),
+        lost=sum(place not in seen for place in books.acked),
+        duplicated=sum(count - 1 for count in seen.values()),
+        moved=sum(offsets.get(place, offset) != offset for place, offset in books.acked.items()),
+        disordered=disordered,
+    )
+
+
+def _end(consumer: ck.Consumer, topic: str, number: int, seconds: float) -> int:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(ck.TopicPartition(topic, number), timeout=10)[1])
+        except ck.KafkaException:
+            if time.monotonic() > deadline:
+                raise
+
+
+class Witness:
+    """A producer and a consumer that write down every operation, for the checker."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.history = History()
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self._stop = threading.Event()
+        self._book = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._send, daemon=True),
+            threading.Thread(target=self._poll, args=(200, self._stop.is_set), daemon=True),
+        ]
+
+    def start(self) -> Witness:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def _send(self) -> None:
+        producer = ck.Producer({**PRODUCER, "linger.ms": 0, "bootstrap.servers": self._bootstrap, "error_cb": quiet})
+        number = 0
+        while not self._stop.is_set():
+            partition, value = number % self._partitions, f"w{number}"
+            number += 1
+            told: list[tuple[Any, int]] = []
+            with self._book:
+                operation = self.history.invoke(100, "send", [Send(partition, value)], now_ms=_now_ms())
+            producer.produce(
+                self._topic,
+                value.encode(),
+                partition=partition,
+                on_delivery=lambda error, message, told=told: told.append((error, message.offset() or 0)),  # type: ignore[misc]
+            )
+            while not told:
+                producer.poll(0.1)
+            error, offset = told[0]
+            with self._book:
+                self.history.complete(
+                    operation,
+                    Outcome.OK if error is None else Outcome.INFO,
+                    [Send(partition, value, offset if error is None else None)],
+                    now_ms=_now_ms(),
+                )
+            time.sleep(0.02)
+
+    def _poll(self, process: int, enough: Any) -> None:
+        consumer = ck.Consumer(
+            {"bootstrap.servers": self._bootstrap, "group.id": f"w{process}", "enable.auto.commit": False,
+             "isolation.level": "read_committed", "auto.offset.reset": "earliest", "log_level": 0, "error_cb": quiet}
+        )  # fmt: skip
+        keys = range(self._partitions)
+        consumer.assign([ck.TopicPartition(self._topic, number, 0) for number in keys])
+        with self._book:
+            assigned = self.history.invoke(process, "assign", keys=keys, now_ms=_now_ms())
+            self.history.complete(assigned, Outcome.OK, now_ms=_now_ms())
+        while not enough():
+            with self._book:
+                operation = self.history.invoke(process, "poll", now_ms=_now_ms())
+            records: dict[int, list[tuple[int, str]]] = {}
+            for message in consumer.consume(1000, 0.2):
+                if message.error() is None:
+                    records.setdefault(message.partition(), []).append((message.offset(), message.value().decode()))
+            with self._book:
+                self.history.complete(operation, Outcome.OK, [Poll(records)], now_ms=_now_ms())  # type: ignore[arg-type]
+        consumer.close()
+
+    def stop(self) -> History:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(150)
+        highest: dict[Any, int] = {}
+        for operation in self.history.operations:
+            for send in operation.sends():
+                if send.offset is not None:
+                    highest[send.key] = max(highest.get(send.key, -1), send.offset)
+        self._read_past(highest)
+        return self.history
+
+    def _read_past(self, highest: dict[Any, int]) -> None:
+        """The last phase: a new reader goes from the beginning past everything known."""
+        deadline = time.monotonic() + 60
+
+        def enough() -> bool:
+            read: dict[Any, int] = {}
+            for operation in self.history.operations:
+                if operation.process == 300:
+                    for key in operation.polled_keys():
+                        read[key] = max([read.get(key, -1), *(offset for offset, _ in operation.polled_from(key))])
+            return time.monotonic() > deadline or all(read.get(key, -1) >= end for key, end in highest.items())
+
+        self._poll(300, enough)
+
+
+def gaps(times: dict[int, list[float]], at: float, until: float) -> dict[int, float]:
+    """Per partition, the longest silence between acknowledgements that touches [at, until]."""
+    found = {}
+    for partition, moments in times.items():
+        around = [moment for moment in moments if at - 1.0 <= moment <= until]
+        pairs = zip(around, around[1:], strict=False)
+        found[partition] = max((after - before for before, after in pairs if after >= at), default=until - at)
+    return found
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)

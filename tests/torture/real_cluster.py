@@ -1,0 +1,207 @@
+"""Real brokers and a real coordinator as child processes, with everything that can be done to them.
+
+With `namespaces=True` (root on Linux) every broker and etcd live in network namespaces of their own behind one bridge, so
+that links can be cut one way or both; nothing of it touches the machine's own network. The caller must then talk to the
+brokers from inside the bridge's namespace: `enter_bridge_namespace` moves the whole process there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.testing.broker_process import BrokerProcess
+from headrace.testing.etcd_server import EtcdServer, free_ports
+
+CLONE_NEWNET = 0x40000000
+BRIDGE_ADDRESS = "10.99.0.100"
+
+
+class RealBroker(BrokerProcess):
+    """A broker with a place on the network and a fixed port, so that clients and peers find it again."""
+
+    def __init__(self, number: int, directory: Path, coordinator: str, host: str, prefix: Sequence[str]) -> None:
+        super().__init__(
+            directory / f"b{number}",
+            arguments=("--host", host, *(("--insecure",) if prefix else ())),
+            environment={
+                "HEADRACE_NODE_ID": str(number),
+                "HEADRACE_COORDINATOR": coordinator,
+                "HEADRACE_LOG_LEVEL": "info",
+                "HEADRACE_DEFAULT_REPLICATION_FACTOR": "3",
+            },
+            start_seconds=40.0,
+            prefix=tuple(prefix),
+        )
+        self.number = number
+        self.host = host
+        self.is_paused = False
+        self.is_up = False
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.kafka_port}"
+
+    def start(self) -> RealBroker:
+        if not self.kafka_port:
+            self.kafka_port, self.http_port = free_ports(2)
+        super().start()
+        self.is_up = True
+        return self
+
+    def kill(self) -> None:
+        self.is_up = self.is_paused = False
+        super().kill()
+
+    def stop(self, seconds: float = 30.0) -> int:
+        self.is_up = False
+        return super().stop(seconds)
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+        self.is_paused = False
+
+
+class Namespaces:
+    """One bridge, one namespace per machine; the names carry our pid, so that nobody else's are touched."""
+
+    def __init__(self, machines: Sequence[str]) -> None:
+        self._tag = f"hr{os.getpid()}"
+        self.bridge = f"{self._tag}sw"
+        self.names = {machine: f"{self._tag}{machine}" for machine in machines}
+        self.addresses = {machine: f"10.99.0.{index}" for index, machine in enumerate(machines, 1)}
+
+    @staticmethod
+    def are_possible() -> bool:
+        if os.geteuid() != 0 or sys.platform != "linux":
+            return False
+        name = f"hrprobe{os.getpid()}"
+        try:
+            made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
+            tool = subprocess.run(["iptables", "--version"], capture_output=True, check=False)
+        except FileNotFoundError:
+            return False
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        return made.returncode == 0 and tool.returncode == 0
+
+    def build(self) -> None:
+        self._ip("netns", "add", self.bridge)
+        self._ip("-n", self.bridge, "link", "set", "lo", "up")
+        self._ip("-n", self.bridge, "link", "add", "br0", "type", "bridge")
+        self._ip("-n", self.bridge, "addr", "add", f"{BRIDGE_ADDRESS}/24", "dev", "br0")
+        self._ip("-n", self.bridge, "link", "set", "br0", "up")
+        for index, (machine, name) in enumerate(self.names.items(), 1):
+            self._ip("netns", "add", name)
+            self._ip("link", "add", f"v{index}", "netns", name, "type", "veth", "peer", "name", f"p{index}", "netns", self.bridge)
+            self._ip("-n", self.bridge, "link", "set", f"p{index}", "master", "br0", "up")
+            self._ip("-n", name, "addr", "add", f"{self.addresses[machine]}/24", "dev", f"v{index}")
+            self._ip("-n", name, "link", "set", f"v{index}", "up")
+            self._ip("-n", name, "link", "set", "lo", "up")
+
+    def remove(self) -> None:
+        for name in (*self.names.values(), self.bridge):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+    def prefix(self, machine: str) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self.names[machine])
+
+    def deafen(self, machine: str, towards: str) -> None:
+        """One way: `machine` no longer hears `towards`."""
+        self._in(machine, "iptables", "-A", "INPUT", "-s", self.addresses[towards], "-j", "DROP")
+
+    def deafen_to_bridge(self, machine: str, port: int) -> None:
+        """`machine` no longer hears what comes from this port of the bridge: its coordinator, not its clients."""
+        self._in(machine, "iptables", "-A", "INPUT", "-s", BRIDGE_ADDRESS, "-p", "tcp", "--sport", str(port), "-j", "DROP")
+
+    def heal(self) -> None:
+        for machine in self.names:
+            self._in(machine, "iptables", "-F", "INPUT")
+
+    def _in(self, machine: str, *command: str) -> None:
+        subprocess.run([*self.prefix(machine), *command], check=True, capture_output=True)
+
+    @staticmethod
+    def _ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    def enter_bridge_namespace(self) -> None:
+        """This process, its threads to come and its children live on the bridge from now on."""
+        descriptor = os.open(f"/var/run/netns/{self.bridge}", os.O_RDONLY)
+        try:
+            if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+        finally:
+            os.close(descriptor)
+
+
+class RealCluster:
+    def __init__(
+        self, directory: Path, *, coordinator: str = "etcd", size: int = 3, namespaces: Namespaces | None = None
+    ) -> None:
+        self.directory = directory
+        self.namespaces = namespaces
+        self.etcd: EtcdServer | None = None
+        if coordinator == "etcd":
+            host = "127.0.0.1" if namespaces is None else BRIDGE_ADDRESS
+            self.etcd = EtcdServer(directory / "etcd", host=host)
+            url = f"etcd://{self.etcd.address}"
+        else:
+            url = f"sqlite://{directory}/coordinator.db"
+        self.brokers: dict[int, RealBroker] = {}
+        for number in range(1, size + 1):
+            host, prefix = "127.0.0.1", ()
+            if namespaces is not None:
+                host, prefix = namespaces.addresses[f"n{number}"], namespaces.prefix(f"n{number}")
+            self.brokers[number] = RealBroker(number, directory, url, host, prefix)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def start(self) -> RealCluster:
+        if self.etcd is not None:
+            self.etcd.start()
+        for broker in self.brokers.values():
+            broker.start()
+        return self
+
+    def stop(self) -> None:
+        for broker in self.brokers.values():
+            if broker.is_paused:
+                broker.resume()
+            if broker.is_up:
+                broker.kill()
+        if self.etcd is not None:
+            self.etcd.stop()
+
+    def __enter__(self) -> RealCluster:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def log(self) -> str:
+        return "\n".join(f"--- broker {number}\n{broker.log()[-4000:]}" for number, broker in self.brokers.items())
+
+
+def wait_for(what: str, condition: object, seconds: float = 60.0) -> None:
+    """Poll until `condition()` is true; real processes have no virtual clock to wait on."""
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.1)
