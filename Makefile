@@ -12,15 +12,16 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 env:
-	@scripts/setup dev
+	@scripts/setup dev spark
 
-demo:  ## start a broker, publish and consume through it, show the result, stop
-	@scripts/setup
+demo:  ## start a broker, publish and consume through it, show the result, ask it with Spark, stop
+	@scripts/setup spark
 	@$(BIN)/python examples/demo.py
 
 test: env lint  ## everything that decides whether a change lands
-	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --import-mode=importlib
+	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm openjdk-17-jre-headless=java
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --import-mode=importlib -m "not spark"
+	@$(BIN)/python -m pytest -q --import-mode=importlib tests/spark  # one Spark session for all of them
 
 lint: env  ## style, types, layering
 	@$(BIN)/ruff check src tests examples bench scripts

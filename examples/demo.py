@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import demo_spark
 from rich.columns import Columns
 from rich.console import Console
 from rich.panel import Panel
@@ -278,9 +279,11 @@ def main() -> int:
             say(f"[bold]3  Publish {MESSAGES:,} orders while they work, and kill the broker half-way[/]")
             seconds = publish_all(client, broker, ledger)
             good = report(ledger, workers, seconds)
+        say("[bold]4  A Spark pipeline over the orders[/]")
+        good = demo_spark.run(broker.bootstrap) and good
         stopping = time.perf_counter()
         code = broker.stop()
-        say(f"[bold]4  Stop[/]\n  SIGTERM, exit code {code}, {time.perf_counter() - stopping:.2f} s")
+        say(f"[bold]5  Stop[/]\n  SIGTERM, exit code {code}, {time.perf_counter() - stopping:.2f} s")
         good = good and code == 0
     except HeadraceError as problem:
         say(f"[red]error:[/] {problem.detail}\n{broker.log()}")
