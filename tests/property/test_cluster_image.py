@@ -22,7 +22,9 @@ from headrace.cluster.state import (
     encode,
 )
 
-IDS = [bytes([number]) * 16 for number in (1, 2)]
+IDS = [bytes([number]) * 16 for number in (1, 2, 3, 4)]
+LIVES = {"a": IDS[:2], "b.c": IDS[2:]}
+"""Ids are random, so no two topics ever share one; a topic that is created again has another."""
 
 
 def values(key: str, draw: st.DrawFn) -> bytes:
@@ -31,7 +33,9 @@ def values(key: str, draw: st.DrawFn) -> bytes:
     number = draw(st.integers(1, 3))
     match ref.kind:
         case keys.Kind.TOPIC:
-            return encode(TopicState(draw(st.sampled_from(IDS)).hex(), 3, {"retention.ms": str(number)}, 0))
+            return encode(
+                TopicState(draw(st.sampled_from(LIVES[ref.name])).hex(), 3, {"retention.ms": str(number)}, 0)
+            )
         case keys.Kind.PARTITION:
             return encode(PartitionState((1, 2, 3), number, number, number, (1, 2, 3)))
         case keys.Kind.BROKER:

@@ -8,7 +8,7 @@ enough without it (R29, R30).
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -25,9 +25,9 @@ from headrace.core.plan import Rejected
 class Standing(NamedTuple):
     """How the brokers stand, for the partitions of one topic."""
 
-    live: Container[int]
+    live: Collection[int]
     """Registered and not fenced: may lead and be in an ISR."""
-    lost: Container[int] = ()
+    lost: Collection[int] = ()
     """Back from a life whose data may be gone: may not count as complete (R29)."""
 
 
@@ -200,7 +200,8 @@ def hand_over(
 ) -> Change | None:
     """A leader whose replica is damaged gives the partition to another in-sync one and leaves the ISR (S7, S22, S26).
 
-    None when nobody else is in sync: then it is better to wait for a repair than to lose what only it has.
+    It does not stay eligible either: what is damaged is not complete (R29). None when nobody else is in sync: then it is
+    better to wait for a repair than to lose what only it has.
     """
     partition, broker = topic.partitions[number], image.broker(leader)
     if partition is None or broker is None or partition.leader != leader:
@@ -208,9 +209,8 @@ def hand_over(
     others = [member for member in partition.isr if member != leader and member in standing.live]
     if not others:
         return None
-    state = settle(
-        partition, Standing(frozenset(others), standing.lost), topic.config.min_insync_replicas
-    ).state
+    without_us = Standing(frozenset(others), frozenset({leader, *standing.lost}))
+    state = settle(partition, without_us, topic.config.min_insync_replicas).state
     heir = image.broker(state.leader)
     assert heir is not None
     key = keys.partition(topic.id, number)

@@ -473,7 +473,8 @@ class ClusterImage:
         topic = self.topics.pop(name, None)
         if topic is None:
             return []
-        self._topics_by_id.pop(topic.id, None)
+        if self._topics_by_id.get(topic.id) is topic:
+            del self._topics_by_id[topic.id]
         return [TopicDeleted(name, topic.id, len(topic.partitions))]
 
     def _put_partition(self, ref: KeyRef, key: str, new: PartitionState, revision: int) -> list[Delta]:

@@ -8,7 +8,7 @@ from cluster_world import ClusterWorld
 
 from headrace.cluster import keys
 from headrace.cluster.changes import Compare, absent
-from headrace.cluster.controller import elect, rebalance_leaders
+from headrace.cluster.controller import Standings, elect, rebalance_leaders
 from headrace.cluster.election import (
     Elected,
     ElectionType,
@@ -16,9 +16,11 @@ from headrace.cluster.election import (
     alter_isr,
     elect_preferred,
     elect_unclean,
+    hand_over,
     isr_change,
     settle,
 )
+from headrace.cluster.membership import PreviousLife
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
@@ -250,6 +252,31 @@ def test_r14_a_follower_that_restarted_since_its_fetch_does_not_join() -> None:
     assert not change(world.epoch(3)), "it is fenced"
     world.settle()
     assert change(world.epoch(3))
+
+
+def test_s22_a_leader_with_a_damaged_replica_hands_over_and_is_not_eligible() -> None:
+    world = ClusterWorld(1, 2, 3)
+    topic = world.create("t", (1, 2), min_insync_replicas="2")
+    before = world.partition()
+    change = hand_over(world.image, topic, 0, 1, Standings(world.image).of(topic.config))
+    assert change is not None
+    world.do(change)
+    after = world.partition()
+    assert (after.leader, after.isr, after.elr) == (2, (2,), ())
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert hand_over(world.image, topic, 0, 1, Standings(world.image).of(topic.config)) is None
+    assert hand_over(world.image, topic, 0, 2, Standings(world.image).of(topic.config)) is None, (
+        "only it has the data"
+    )
+
+
+def test_s22_an_heir_that_restarts_meanwhile_is_not_elected() -> None:
+    world = ClusterWorld(1, 2, 3)
+    topic = world.create("t", (1, 2))
+    change = hand_over(world.image, topic, 0, 1, Standings(world.image).of(topic.config))
+    assert change is not None
+    world.register(2, previous=PreviousLife(world.epoch(2), clean=False))
+    assert not world.attempt(change)
 
 
 # -- the controller's elections ---------------------------------------------------------------------------------------
