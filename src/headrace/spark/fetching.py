@@ -9,6 +9,7 @@ failOnDataLoss decides between an error and going on behind the gap.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import time
 from collections import deque
@@ -63,6 +64,7 @@ def shared_client(access: Access) -> SyncClient:
     """The client of this process. Spark uses a Python worker for many tasks, one at a time, so connections live on."""
     if access not in _clients:
         _clients[access] = SyncClient(access)
+        atexit.register(_clients[access].close)
     return _clients[access]
 
 
