@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from headrace.broker.runtime import Runtime
-from headrace.cluster import changes
-from headrace.cluster.changes import Change
+from headrace.cluster import changes, keys
+from headrace.cluster.changes import Change, absent
 from headrace.cluster.image import ClusterImage, Delta, Undecodable
 from headrace.coordinator.port import (
     Compare,
@@ -131,6 +131,17 @@ class Metadata:
             raise HeadraceError(
                 ErrorKind.BROKER_NOT_AVAILABLE, f"the coordinator does not answer: {problem}"
             ) from problem
+
+    async def shared_secret(self, name: str) -> bytes:
+        """32 random bytes that all brokers of the cluster share: made once, by whoever is first, and never shown."""
+        key = keys.opaque("secrets", name)
+        while (held := self.image.opaque("secrets").get(name)) is None:
+            fresh = self._runtime.random_bytes(32).hex().encode()
+            await self.commit(
+                Change((absent(key),), (changes.Put(key, fresh),), f"the secret {name} is made"), wait=False
+            )
+            await self.load()
+        return bytes.fromhex(held.decode())
 
     async def commit_all(self, transactions: Iterable[Change]) -> bool:
         """In order; stops at the first refusal, because what follows was decided from the same image."""

@@ -53,7 +53,7 @@ class BrokerMetrics:
         self._kafka = kafka
 
     def collect(self) -> Iterable[Family]:
-        for part in (self._cluster, self._partitions, self._groups, self._broker_totals):
+        for part in (self._cluster, self._partitions, self._groups, self._queues, self._broker_totals):
             for series in part():
                 yield series.family
 
@@ -131,6 +131,44 @@ class BrokerMetrics:
                 sums.add(offset, consumergroup=group.group_id, topic=topic)
                 lag_sums.add(lag, consumergroup=group.group_id, topic=topic)
         yield from (offsets, sums, lags, lag_sums, members)
+
+    def _queues(self) -> Iterator[Series]:
+        """Under our own names, and under those that a CloudWatch exporter gives to SQS."""
+        desk = self._broker.queues
+        messages = gauge("mq_queue_messages", "Messages of the queue by state.")
+        oldest = gauge("mq_queue_oldest_age_seconds", "Age of the oldest message that is not done.")
+        dead = gauge("mq_dlq_messages", "Messages in queues that others use for their dead letters.")
+        prefix = "aws_sqs_approximate_"
+        visible = gauge(f"{prefix}number_of_messages_visible_average", "Messages ready to be received.")
+        taken = gauge(f"{prefix}number_of_messages_not_visible_average", "Messages in flight.")
+        delayed = gauge(f"{prefix}number_of_messages_delayed_average", "Messages that wait for their time.")
+        age = gauge(f"{prefix}age_of_oldest_message_maximum", "Age of the oldest message, in seconds.")
+        sent = counter("aws_sqs_number_of_messages_sent_sum", "Messages sent.")
+        graveyards = {spec.queue_config.dead_letter for spec in desk.specs()}
+        for spec in desk.specs():
+            counts = [count for _, count in desk.counts(spec)]
+            ready, in_flight, waiting = (
+                sum(count.visible for count in counts),
+                sum(count.in_flight for count in counts),
+                sum(count.delayed for count in counts),
+            )
+            for state, value in (("ready", ready), ("inflight", in_flight), ("delayed", waiting)):
+                messages.add(value, queue=spec.name, state=state)
+            seconds = desk.oldest_age_ms(spec) / 1000
+            oldest.add(seconds, queue=spec.name)
+            if spec.name in graveyards:
+                dead.add(ready + in_flight + waiting, queue=spec.name)
+            label = {"dimension_QueueName": spec.name}
+            visible.add(ready, **label)
+            taken.add(in_flight, **label)
+            delayed.add(waiting, **label)
+            age.add(seconds, **label)
+            held = (
+                self._broker.partitions.get((source.topic, source.partition)) for source in desk.sources(spec)
+            )
+            sent.add(sum(partition.messages_in for partition in held if partition is not None), **label)
+        yield from (messages, oldest, dead, visible, taken, delayed, age, sent)
+        yield counter("mq_redrive_messages_total", "Messages moved by move tasks.", desk.moves.moved_total)
 
     def _broker_totals(self) -> Iterator[Series]:
         prefix = "kafka_server_brokertopicmetrics_"

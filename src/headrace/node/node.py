@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import uuid
 
@@ -36,6 +35,7 @@ from headrace.node.broker_metrics import BrokerMetrics
 from headrace.node.data_directory import DataDirectory, NodeRecord
 from headrace.node.membership import Membership
 from headrace.node.settings import Settings
+from headrace.security.access_keys import read_access_keys
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ class Node:
         self.metadata = Metadata(self.runtime, self._coordinator, image)
         await self.metadata.load()
         await self._found_cluster()
+        # Every broker of the cluster must know the handles that another one gave out (R56).
+        self._receipt_key = await self.metadata.shared_secret("receipts")
         self.broker = Broker(self.runtime, self.metadata, self._options())
         self._make_doors()
         record = await self._previous_record()
@@ -161,11 +163,14 @@ class Node:
         registry.add(self.http)
 
     def _sqs_settings(self) -> SqsSettings:
-        cluster = self.metadata.image.cluster
-        assert cluster is not None
-        # Every broker of the cluster must know the handles that another one gave out (R56).
-        key = hashlib.sha256(b"receipts:" + cluster.cluster_id.encode()).digest()
-        return SqsSettings(receipt_key=key, strict=self.settings.sqs_strict)
+        settings = self.settings
+        return SqsSettings(
+            account=settings.sqs_account,
+            region=settings.sqs_region,
+            receipt_key=self._receipt_key,
+            strict=settings.sqs_strict,
+            access_keys=read_access_keys(settings.sqs_credentials) if settings.sqs_credentials else {},
+        )
 
     def _not_ready(self) -> str | None:
         return None if self.ready else "starting"
@@ -331,6 +336,7 @@ def static_configs(settings: Settings) -> dict[str, str]:
         "group.min.session.timeout.ms": str(settings.group_min_session_timeout_ms),
         "group.max.session.timeout.ms": str(settings.group_max_session_timeout_ms),
         "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
+        "log.flush.interval.ms": str(settings.flush_interval_ms),
         "headrace.flush": settings.flush,
     }
     defaults = {entry.name: entry.value for entry in describe_broker(NO_LAYERS, given)}

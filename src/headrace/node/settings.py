@@ -77,6 +77,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest session timeout a group member may ask for."""
     sqs_strict: bool = False
     """Refuse what AWS would refuse: delays over 15 minutes, batches over ten."""
+    sqs_account: str = "000000000000"
+    """The account in queue URLs and ARNs."""
+    sqs_region: str = "us-east-1"
+    """The region in ARNs when a request does not name one."""
+    sqs_credentials: str = ""
+    """A file in the form of ~/.aws/credentials. When given, SQS requests must be signed with a key in it (SigV4)."""
     repair: bool = False
     """Open a log with corruption in the middle: quarantine what is damaged (S4). Never automatic."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"

@@ -6,7 +6,7 @@ Everything here works on the partitions whose journal this broker leads; `home_o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -15,10 +15,13 @@ from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.dead_letters import DeadLetters
 from headrace.broker.queueing.hosting import Hosted, QueueShards
+from headrace.broker.queueing.move_tasks import MoveTasks
 from headrace.broker.queueing.sender import Sender
 from headrace.broker.queueing.specs import QueueSpec, decode_spec, encode_spec
+from headrace.broker.queueing.transfers import Transfers
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
+from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, shard_for
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
 MAX_ATTEMPTS = 5
+MAX_REMEMBERED = 10_000
+"""Names of queues that were deleted."""
 
 
 class Delivery(NamedTuple):
@@ -58,11 +63,13 @@ class QueueDesk:
         self._over: dict[str, list[str]] = {}
         self._senders: dict[TopicPartition, tuple[Partition, Sender]] = {}
         self._turn: dict[str, int] = {}
+        self._deleted: dict[str, int] = {}
         self._deduplicating: dict[tuple[Source, bytes], asyncio.Future[None]] = {}
         self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self.find_spec)
-        dead_letters = DeadLetters(broker)
-        self.shards.on_dead = dead_letters.move
-        self.shards.settle = dead_letters.settle
+        transfers = Transfers(broker)
+        self.shards.on_dead = DeadLetters(broker, transfers).move
+        self.shards.settle = transfers.settle
+        self.moves = MoveTasks(broker, self, transfers)
         self.load_specs()
 
     # -- specs -----------------------------------------------------------------------------------------------------
@@ -83,6 +90,10 @@ class QueueDesk:
             if spec is not None
             for topic in spec.topics
         }
+        for name in before.keys() - specs.keys():
+            self._deleted[name] = self._broker.runtime.clock.wall_ms()
+            if len(self._deleted) > MAX_REMEMBERED:
+                del self._deleted[next(iter(self._deleted))]
         self._specs = specs
         self._over = {}
         for spec in specs.values():
@@ -105,13 +116,15 @@ class QueueDesk:
     def specs(self) -> list[QueueSpec]:
         return [self._specs[name] for name in sorted(self._specs)]
 
-    async def create(self, spec: QueueSpec, partitions: int = 1) -> QueueSpec:
+    async def create(
+        self, spec: QueueSpec, partitions: int = 1, topic_configs: Mapping[str, str] | None = None
+    ) -> QueueSpec:
         """Make a queue, its topic if it is new, and its journals. An identical one that is there already is fine."""
         problem = spec.queue_config.problem()
         if problem is not None:
             raise HeadraceError(ErrorKind.INVALID_CONFIG, problem)
         for topic in spec.topics:
-            await self._ensure_topic(topic, partitions)
+            await self._ensure_topic(topic, partitions, topic_configs or {})
             await self.ensure_journal(topic)
         key = keys.opaque("queues", spec.name)
         change = Change(
@@ -155,9 +168,19 @@ class QueueDesk:
         if self._image.topic(topic) is not None:
             await self._broker.topics.delete(topic)
 
-    async def _ensure_topic(self, topic: str, partitions: int) -> None:
+    async def _ensure_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         if self._image.topic(topic) is None:
-            await self._broker.topics.ensure(CreateTopic(topic, partitions))
+            await self._broker.topics.ensure(CreateTopic(topic, partitions, configs=dict(configs)))
+
+    async def configure_topic(self, spec: QueueSpec, configs: Mapping[str, str]) -> None:
+        """Of a queue with a topic of its own; the topics of a subscription belong to others."""
+        changes = [Alteration(name, AlterOp.SET, value) for name, value in configs.items()]
+        for topic in spec.topics if spec.kind == "queue" else ():
+            await self._broker.topics.alter_configs(topic, changes, replace=False)
+
+    def deleted_ms(self, name: str) -> int:
+        """When a queue of this name was deleted, as far as this broker has seen; wall clock."""
+        return self._deleted.get(name, 0)
 
     async def ensure_journal(self, topic: str) -> None:
         """A journal partition for every data partition, on the same brokers in the same order."""
@@ -409,3 +432,16 @@ class QueueDesk:
             if counts is not None:
                 found.append((source, counts))
         return found
+
+    def oldest_age_ms(self, spec: QueueSpec) -> int:
+        """How long the oldest message that is not done has been there; 0 when there is none."""
+        oldest_ms = wall_ms = self._broker.runtime.clock.wall_ms()
+        for source, count in self.counts(spec):
+            if count.start_offset < count.end_offset:
+                try:
+                    records = self.hosted(source).payloads.get([count.start_offset])
+                except HeadraceError:
+                    continue  # a batch that can't be read is the scrubber's business, not the dashboard's
+                for record in records.values():
+                    oldest_ms = min(oldest_ms, record.timestamp)
+        return wall_ms - oldest_ms

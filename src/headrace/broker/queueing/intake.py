@@ -13,7 +13,7 @@ from headrace.queues.config import DEFAULT_PRIORITY, MAX_PRIORITY, QueueConfig
 from headrace.queues.levels import level_by_name
 from headrace.queues.ranges import Range
 from headrace.records.batch import scan
-from headrace.records.build import Record
+from headrace.records.build import Headers, Record
 from headrace.records.filters import Filter, FilterInput
 from headrace.records.read import read_records
 
@@ -109,7 +109,9 @@ def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> 
         group = names.header(headers, names.GROUP) or record.key or b""
     elif config.fair:
         group = names.header(headers, names.TENANT) or names.header(headers, names.GROUP) or b""
-    dedup_id = (names.header(headers, names.DEDUP_ID) or b"") if config.dedup_window_ms else b""
+    dedup_id = b""
+    if config.dedup_window_ms and not _had_a_life(headers):
+        dedup_id = names.header(headers, names.DEDUP_ID) or b""
     priority = DEFAULT_PRIORITY
     if config.priorities:
         given = _number(names.header(headers, names.PRIORITY))
@@ -121,6 +123,11 @@ def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> 
     if not (due_ms or group or dedup_id or expires_ms or priority != DEFAULT_PRIORITY):
         return None
     return Message(record.offset, due_ms, group, dedup_id, priority, expires_ms, record.timestamp)
+
+
+def _had_a_life(headers: Headers) -> bool:
+    """Moved to the dead letters or back: the same id again is no second send, and dropping it would lose the message."""
+    return any(name in (names.DEAD_SOURCE, names.MOVED) for name, _ in headers)
 
 
 def _due(record: Record, default_delay_ms: int) -> int:

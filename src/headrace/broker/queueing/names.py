@@ -29,6 +29,8 @@ DEAD_REASON = "headrace-dead-reason"
 DEAD_SOURCE = "headrace-dead-source"
 DEAD_DELIVERIES = "headrace-dead-deliveries"
 DEAD_DETAIL = "headrace-dead-detail"
+MOVED = "headrace-moved"
+"""Redriven: its deduplication id was used up by its first life."""
 OWN_PREFIX = "headrace-"
 
 

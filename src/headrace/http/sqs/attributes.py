@@ -47,6 +47,8 @@ COMPUTED = (
     "QueueArn",
 )
 MAX_RECEIVES = 1_000
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+"""A message may have 1 MiB, and messages that are sent together are one batch with headers of our own."""
 
 
 def checked(call: Call, given: Mapping[str, Any], *, is_fifo: bool) -> dict[str, str]:
@@ -115,6 +117,12 @@ def engine_config(call: Call, attributes: Mapping[str, str], *, is_fifo: bool) -
     if is_fifo:
         changes["dedup_window_ms"] = DEDUP_WINDOW_MS
     return replace(config, **changes)
+
+
+def topic_configs(attributes: Mapping[str, str]) -> dict[str, str]:
+    """What the attributes mean to the topic under the queue."""
+    seconds = int(attributes.get("MessageRetentionPeriod", DEFAULTS["MessageRetentionPeriod"]))
+    return {"retention.ms": str(seconds * 1000), "max.message.bytes": str(MAX_BATCH_BYTES)}
 
 
 def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headrace.broker.broker import Broker
@@ -21,6 +22,8 @@ class SqsSettings(NamedTuple):
     """Refuse what AWS refuses: longer delays, larger batches."""
     receipt_key: bytes = b""
     """Under every receipt handle (R56)."""
+    access_keys: Mapping[str, str] = {}
+    """Access key id -> secret. When there are any, every request must be signed (SigV4)."""
 
 
 class Call:
@@ -89,7 +92,7 @@ class Call:
 
     def number(self, name: str, low: int, high: int, default: Any = _ABSENT) -> Any:
         value = self.parameters.get(name)
-        if isinstance(value, str) and re.fullmatch(r"-?\d{1,10}", value):
+        if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}", value):
             value = int(value)  # the Query protocol has only text
             self.parameters[name] = value
         value = self.get(name, int, default)

@@ -1,4 +1,7 @@
-"""Door: SQS over HTTP. Routed by X-Amz-Target, never by path: SDKs post to `/` or to the queue's URL."""
+"""Door: SQS over HTTP. Routed by X-Amz-Target, never by path: SDKs post to `/` or to the queue's URL.
+
+A form without that header is the older Query protocol: same actions, other clothes (query.py).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from headrace.broker.broker import Broker
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.messages import Request, Response
 from headrace.http.router import Router
-from headrace.http.sqs import queue_actions, receive_actions, send_actions
+from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
 from headrace.http.sqs.call import Call, SqsSettings
+from headrace.security.sigv4 import BadSignature, SignatureVerifier
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +43,9 @@ ACTIONS: dict[str, Action] = {
     "ListDeadLetterSourceQueues": queue_actions.list_dead_letter_source_queues,
     "AddPermission": queue_actions.add_permission,
     "RemovePermission": queue_actions.remove_permission,
+    "StartMessageMoveTask": move_actions.start_message_move_task,
+    "ListMessageMoveTasks": move_actions.list_message_move_tasks,
+    "CancelMessageMoveTask": move_actions.cancel_message_move_task,
     "SendMessage": send_actions.send_message,
     "SendMessageBatch": send_actions.send_message_batch,
     "ReceiveMessage": receive_actions.receive_message,
@@ -50,12 +57,14 @@ ACTIONS: dict[str, Action] = {
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_PASSED_ON = (400, 403, 404, 413, 503, 504)
 
 
 class SqsDoor:
     def __init__(self, broker: Broker, settings: SqsSettings) -> None:
         self._broker = broker
         self._settings = settings
+        self._verifier = SignatureVerifier(settings.access_keys) if settings.access_keys else None
         self.requests: dict[str, int] = {}
 
     def mount(self, router: Router) -> None:
@@ -64,36 +73,85 @@ class SqsDoor:
 
     async def _handle(self, request: Request) -> Response:
         target = request.header(b"x-amz-target")
+        is_query = not target and request.header(b"content-type").startswith(query.FORM)
+        name = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
         try:
-            action = ACTIONS.get(target.removeprefix(_TARGET)) if target.startswith(_TARGET) else None
+            region = self._signed(request)
+            parameters = _form(request) if is_query else _json(request)
+            if is_query:
+                name = str(parameters.pop("Action", ""))
+            action = ACTIONS.get(name)
             if action is None:
                 raise HeadraceError(
-                    ErrorKind.INVALID_ACTION, f"The action {target or 'none'} is not valid for this endpoint."
+                    ErrorKind.INVALID_ACTION,
+                    f"The action {name or target or 'none'} is not valid for this endpoint.",
                 )
-            self.requests[target] = self.requests.get(target, 0) + 1
-            answer = await action(self._call(request))
-            return Response(_encode(answer), 200, JSON, (("x-amzn-requestid", request.request_id),))
+            self.requests[name] = self.requests.get(name, 0) + 1
+            answer = await action(self._call(request, parameters, region))
+            return _answered(name, answer, request.request_id, is_query=is_query)
         except HeadraceError as problem:
-            return error_response(problem, request.request_id)
+            return error_response(problem, request.request_id, is_query=is_query)
 
-    def _call(self, request: Request) -> Call:
-        try:
-            parameters = _decode(request.body) if request.body else {}
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise HeadraceError(ErrorKind.INVALID_PARAMETER, "The request body is not valid JSON.") from None
-        if not isinstance(parameters, dict):
-            raise HeadraceError(ErrorKind.INVALID_PARAMETER, "The request body must be a JSON object.")
+    def _signed(self, request: Request) -> str:
+        """The region a caller claims; when keys are configured it must have signed the claim (X19)."""
+        if self._verifier is not None:
+            try:
+                credential = self._verifier.verify(
+                    request.method,
+                    request.path,
+                    request.query_string,
+                    request.headers,
+                    request.body,
+                    self._broker.runtime.clock.wall_ms(),
+                )
+            except BadSignature as problem:
+                raise HeadraceError(
+                    ErrorKind.ACCESS_DENIED,
+                    f"The request signature we calculated does not match the signature you provided: {problem}.",
+                ) from None
+            return credential.region
         found = _CREDENTIAL.search(request.header(b"authorization"))
-        region = found.group(3) if found is not None else self._settings.region
+        return found.group(3) if found is not None else self._settings.region
+
+    def _call(self, request: Request, parameters: dict[str, Any], region: str) -> Call:
         host = request.header(b"host") or "localhost"
         scheme = "https" if request.peer.is_tls else "http"
         return Call(self._broker, self._settings, parameters, f"{scheme}://{host}", region)
 
 
-def error_response(problem: HeadraceError, request_id: str) -> Response:
+def _json(request: Request) -> dict[str, Any]:
+    try:
+        parameters = _decode(request.body) if request.body else {}
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise HeadraceError(ErrorKind.INVALID_PARAMETER, "The request body is not valid JSON.") from None
+    if not isinstance(parameters, dict):
+        raise HeadraceError(ErrorKind.INVALID_PARAMETER, "The request body must be a JSON object.")
+    return parameters
+
+
+def _form(request: Request) -> dict[str, Any]:
+    parameters = query.parse_form(request.body)
+    if "queue" in request.params:
+        parameters.setdefault(
+            "QueueUrl", request.path
+        )  # older SDKs post to the queue and do not name it again
+    return parameters
+
+
+def _answered(action: str, answer: dict[str, Any], request_id: str, *, is_query: bool) -> Response:
+    headers = (("x-amzn-requestid", request_id),)
+    if is_query:
+        return Response(query.encode_answer(action, answer, request_id), 200, query.CONTENT_TYPE, headers)
+    return Response(_encode(answer), 200, JSON, headers)
+
+
+def error_response(problem: HeadraceError, request_id: str, *, is_query: bool = False) -> Response:
     info = problem.kind.info
-    body = {"__type": f"com.amazonaws.sqs#{info.sqs_type}", "message": problem.detail}
     fault = "Sender" if info.http_status < 500 else "Receiver"
+    status = info.http_status if info.http_status in _PASSED_ON else 400
+    if is_query:
+        body = query.encode_error(info.sqs_code, fault, problem.detail, request_id)
+        return Response(body, status, query.CONTENT_TYPE, (("x-amzn-requestid", request_id),))
+    document = {"__type": f"com.amazonaws.sqs#{info.sqs_type}", "message": problem.detail}
     headers = (("x-amzn-requestid", request_id), ("x-amzn-query-error", f"{info.sqs_code};{fault}"))
-    status = info.http_status if info.http_status in (400, 403, 404, 413, 503, 504) else 400
-    return Response(_encode(body), status, JSON, headers)
+    return Response(_encode(document), status, JSON, headers)

@@ -9,10 +9,11 @@ import msgspec
 
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.http.sqs.attributes import checked, engine_config, shown
+from headrace.http.sqs.attributes import checked, engine_config, shown, topic_configs
 from headrace.http.sqs.call import Call, invalid, queue_name_problem
 
 PURGE_INTERVAL_MS = 60_000
+DELETED_INTERVAL_MS = 60_000
 MAX_TAGS = 50
 MAX_PERMISSION_ACTIONS = 7
 
@@ -32,6 +33,11 @@ async def create_queue(call: Call) -> dict[str, Any]:
     if existing is not None:
         return _existing(call, existing, attributes)
     now_ms = call.broker.runtime.clock.wall_ms()
+    if call.settings.strict and now_ms - call.desk.deleted_ms(name) < DELETED_INTERVAL_MS:
+        raise HeadraceError(
+            ErrorKind.QUEUE_DELETED_RECENTLY,
+            "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+        )
     spec = with_config(
         QueueSpec(
             name=name,
@@ -46,7 +52,7 @@ async def create_queue(call: Call) -> dict[str, Any]:
         engine_config(call, attributes, is_fifo=is_fifo),
     )
     try:
-        await call.desk.create(spec)
+        await call.desk.create(spec, topic_configs=topic_configs(attributes))
     except HeadraceError as refusal:
         if refusal.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
             raise
@@ -116,6 +122,8 @@ async def set_queue_attributes(call: Call) -> dict[str, Any]:
         config=with_config(spec, config).config,
         default_delay_ms=int(attributes.get("DelaySeconds", "0")) * 1000,
     )
+    if "MessageRetentionPeriod" in given:
+        await call.desk.configure_topic(spec, topic_configs(attributes))
     return {}
 
 

@@ -1,0 +1,306 @@
+"""Driver: move tasks: the messages of a dead-letter queue back to where they came from, or to another queue.
+
+One task for each source queue at a time. Each message moves in one transaction (R60), so a task that is killed has moved
+some messages and not the others, and none twice. What is known about tasks is kept in the coordinator; a task whose broker
+died is shown as failed, and can be started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from headrace.broker.queueing import names
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.broker.queueing.transfers import NotMoved, Transfers
+from headrace.cluster import keys
+from headrace.cluster.changes import Change, Compare, Put
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.core.plan import Rejected
+from headrace.queues import commands as engine
+from headrace.queues.commands import Handle, Source
+from headrace.records.build import Record
+from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+    from headrace.broker.queueing.desk import Delivery, QueueDesk
+
+log = logging.getLogger(__name__)
+
+KEPT_TASKS = 10
+BATCH = 50
+LEASE_MS = 60_000
+SAVE_MS = 2_000
+PAUSE_S = 0.5
+MAX_FAILURES = 20
+
+Status = Literal["RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"]
+
+
+class MoveTask(msgspec.Struct, kw_only=True):
+    id: str
+    source: str
+    destination: str = ""
+    """Empty: where each message came from."""
+    rate: int = 0
+    """Messages per second; 0 is as fast as it goes."""
+    filter: str = ""
+    limit: int = 0
+    status: Status = "RUNNING"
+    moved: int = 0
+    to_move: int = 0
+    started_ms: int = 0
+    failure: str = ""
+    runner: str = ""
+    """The incarnation of the broker that works on it."""
+
+
+class _Held(NamedTuple):
+    """Read and left alone: they stay leased until the task ends, so that they are not read over and over."""
+
+    source: Source
+    handle: Handle
+
+
+class MoveTasks:
+    def __init__(self, broker: Broker, desk: QueueDesk, transfers: Transfers) -> None:
+        self._broker = broker
+        self._desk = desk
+        self._transfers = transfers
+        self._running: dict[str, MoveTask] = {}
+        self.moved_total = 0
+
+    # -- what the doors ask ------------------------------------------------------------------------------------------
+
+    def tasks(self, queue: str) -> list[MoveTask]:
+        """The latest first."""
+        running = self._running.get(queue)
+        found = []
+        for task in self._stored(queue):
+            if running is not None and task.id == running.id:
+                task = running
+            elif task.status in ("RUNNING", "CANCELLING") and not self._runner_lives(task):
+                task.status, task.failure = "FAILED", "the broker that worked on it was stopped"
+            found.append(task)
+        return found
+
+    def find(self, task_id: str) -> MoveTask | None:
+        for queue in self._broker.image.opaque("moves"):
+            for task in self.tasks(queue):
+                if task.id == task_id:
+                    return task
+        return None
+
+    async def start(self, task: MoveTask) -> MoveTask:
+        """Fails when the queue has an active task, or the filter is not understood. `id` and times are filled in."""
+        spec = self._desk.spec(task.source)
+        if task.destination:
+            self._desk.spec(task.destination)
+        accepts = _compiled(task.filter)
+        if any(known.status in ("RUNNING", "CANCELLING") for known in self.tasks(task.source)):
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER,
+                "There is already a task running. Only one active task is allowed for a source queue "
+                "at a given time.",
+            )
+        task.id = self._broker.new_uuid()
+        task.started_ms = self._broker.runtime.clock.wall_ms()
+        task.to_move = sum(count.visible for _, count in self._desk.counts(spec))
+        task.runner = self._incarnation()
+        if not await self._save(task, is_new=True):
+            raise HeadraceError(ErrorKind.CONFLICT, "another task was started at the same time")
+        self._running[task.source] = task
+        self._broker.runtime.spawn(self._run(task, spec, accepts), f"move messages of {task.source}")
+        return task
+
+    async def cancel(self, task_id: str) -> MoveTask:
+        """What was moved stays moved."""
+        task = self.find(task_id)
+        if task is None:
+            raise HeadraceError(ErrorKind.RESOURCE_NOT_FOUND, "The task handle does not name a task.")
+        running = self._running.get(task.source)
+        if running is None or running.id != task_id or running.status != "RUNNING":
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER, f"Only active tasks can be cancelled; this one is {task.status}."
+            )
+        running.status = "CANCELLING"
+        return running
+
+    # -- the work ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, task: MoveTask, spec: QueueSpec, accepts: Filter | None) -> None:
+        ends = {source: count.end_offset for source, count in self._desk.counts(spec)}
+        held: list[_Held] = []
+        try:
+            await self._move_all(task, spec, accepts, ends, held)
+            task.status = "CANCELLED" if task.status == "CANCELLING" else "COMPLETED"
+        except HeadraceError as problem:
+            task.status, task.failure = "FAILED", problem.detail
+        finally:
+            for source in {one.source for one in held}:
+                handles = [one.handle for one in held if one.source == source]
+                try:
+                    await self._desk.release(source, handles, 0)
+                except HeadraceError as problem:
+                    log.info("%s: what the move left alone comes back by itself: %s", source, problem.detail)
+            del self._running[task.source]
+            await self._save(task)
+
+    async def _move_all(
+        self,
+        task: MoveTask,
+        spec: QueueSpec,
+        accepts: Filter | None,
+        ends: dict[Source, int],
+        held: list[_Held],
+    ) -> None:
+        clock = self._broker.runtime.clock
+        began_ms = saved_ms = clock.now_ms()
+        failures = 0
+        while task.status == "RUNNING" and not (task.limit and task.moved >= task.limit):
+            room = task.limit - task.moved if task.limit else BATCH
+            count = min(BATCH, room, task.rate or BATCH)
+            found = await self._desk.receive(spec, count, visibility_ms=LEASE_MS, owner="move-task")
+            if not found:
+                return
+            wanted = []
+            for one in found:
+                # What came after the start is not of this task: else a poison message would go round for ever.
+                if one.handle.offset < ends.get(one.source, 0) and _matches(accepts, one):
+                    wanted.append(one)
+                else:
+                    held.append(_Held(one.source, one.handle))
+            try:
+                await self._move(task, wanted)
+                failures = 0
+            except NotMoved as problem:
+                failures += 1
+                await self._give_back(wanted)
+                if failures >= MAX_FAILURES or not problem.kind.info.retriable:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+            if task.rate:
+                due_ms = began_ms + task.moved * 1000 // task.rate
+                await asyncio.sleep(max(0, due_ms - clock.now_ms()) / 1000)
+            if clock.now_ms() - saved_ms >= SAVE_MS:
+                saved_ms = clock.now_ms()
+                await self._save(task)
+
+    async def _give_back(self, deliveries: list[Delivery]) -> None:
+        for one in deliveries:
+            await self._desk.release(one.source, [one.handle], 0)
+
+    async def _move(self, task: MoveTask, deliveries: list[Delivery]) -> None:
+        by_source: dict[Source, list[Delivery]] = {}
+        for one in deliveries:
+            by_source.setdefault(one.source, []).append(one)
+        for source, batch in by_source.items():
+            letters: dict[TopicPartition, list[Record]] = {}
+            for one in batch:
+                letters.setdefault(self._target(task, one.record), []).append(self._moved(one.record))
+            handles = tuple(one.handle for one in batch)
+            refusals = await self._transfers.transfer(
+                self._desk.hosted(source),
+                letters,
+                lambda waiter, source=source, handles=handles: engine.Ack(  # type: ignore[misc]
+                    source, handles, engine.Outcome.MOVED, waiter=waiter
+                ),
+            )
+            if isinstance(refusals, Rejected) or any(refusals):
+                # The lease ended under our hands; the transaction is committed, so say so: at least once.
+                log.warning("%s: messages were moved whose lease had ended", source)
+            task.moved += len(batch)
+            self.moved_total += len(batch)
+
+    def _target(self, task: MoveTask, record: Record) -> TopicPartition:
+        raw = names.header(record.headers, names.DEAD_SOURCE)
+        name = task.destination or (raw or b"").decode(errors="replace")
+        spec = self._desk.find_spec(name)
+        if spec is None:
+            raise NotMoved(
+                ErrorKind.QUEUE_DOES_NOT_EXIST,
+                f"the queue {name} does not exist"
+                if name
+                else "a message does not say which queue it came from; name a destination",
+            )
+        group = names.header(record.headers, names.GROUP)
+        by_group = group.decode(errors="replace") if spec.queue_config.fifo and group is not None else None
+        return TopicPartition(spec.topics[0], self._desk.choose_partition(spec.topics[0], by_group))
+
+    def _moved(self, record: Record) -> Record:
+        """A new message: its delays are over, and why it died is history. The mark keeps it from being taken for a
+        duplicate of the first one."""
+        kept = tuple(
+            header
+            for header in record.headers
+            if not header[0].startswith("headrace-dead-") and header[0] != names.MOVED
+        )
+        return Record(
+            record.key, record.value, (*kept, (names.MOVED, b"1")), self._broker.runtime.clock.wall_ms()
+        )
+
+    # -- what is kept --------------------------------------------------------------------------------------------------
+
+    def _stored(self, queue: str) -> list[MoveTask]:
+        raw = self._broker.image.opaque("moves").get(queue)
+        try:
+            return [] if raw is None else msgspec.json.decode(raw, type=list[MoveTask])
+        except msgspec.DecodeError:
+            return []
+
+    async def _save(self, task: MoveTask, *, is_new: bool = False) -> bool:
+        others = [known for known in self.tasks(task.source) if known.id != task.id]
+        key = keys.opaque("moves", task.source)
+        value = msgspec.json.encode([task, *others][:KEPT_TASKS])
+        compares = (Compare(key, "mod", self._broker.image.mod_revision(key)),) if is_new else ()
+        try:
+            result = await self._broker.metadata.commit(
+                Change(compares, (Put(key, value),), f"move task of {task.source}: {task.status}")
+            )
+        except HeadraceError as problem:
+            if is_new:
+                raise
+            log.warning("the progress of the move of %s is not saved: %s", task.source, problem.detail)
+            return False
+        return result.succeeded
+
+    def _incarnation(self) -> str:
+        me = self._broker.image.broker(self._broker.node_id)
+        return "" if me is None else me.registration.incarnation
+
+    def _runner_lives(self, task: MoveTask) -> bool:
+        mine = task.runner == self._incarnation()
+        return not mine and any(
+            node.registration.incarnation == task.runner for node in self._broker.image.live_brokers()
+        )
+
+
+def _compiled(text: str) -> Filter | None:
+    if not text:
+        return None
+    try:
+        return compile_filter(text)
+    except FilterProblem as problem:
+        raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail) from None
+
+
+def _matches(accepts: Filter | None, one: Delivery) -> bool:
+    if accepts is None:
+        return True
+    record = one.record
+    return accepts.matches(
+        FilterInput(
+            record.key,
+            record.value,
+            record.headers,
+            record.timestamp,
+            record.offset,
+            one.source.topic,
+            one.source.partition,
+        )
+    )

@@ -1,0 +1,153 @@
+"""Codec: the older Query protocol: parameters as a flat form, answers as XML. The same actions serve it.
+
+    Action=SendMessage&MessageBody=x&MessageAttribute.1.Name=a&MessageAttribute.1.Value.DataType=String&…
+
+becomes what the JSON protocol would have said, and an answer becomes the XML that SDKs of the time expect.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
+
+from headrace.core.errors import ErrorKind, HeadraceError
+
+CONTENT_TYPE = "text/xml"
+FORM = "application/x-www-form-urlencoded"
+NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
+MAX_FIELDS = 20_000
+
+_LISTS = {
+    "AttributeName": "AttributeNames",
+    "MessageAttributeName": "MessageAttributeNames",
+    "MessageSystemAttributeName": "MessageSystemAttributeNames",
+    "TagKey": "TagKeys",
+    "AWSAccountId": "AWSAccountIds",
+    "ActionName": "Actions",
+    "SendMessageBatchRequestEntry": "Entries",
+    "DeleteMessageBatchRequestEntry": "Entries",
+    "ChangeMessageVisibilityBatchRequestEntry": "Entries",
+}
+_MAPS = {
+    "Attribute": ("Attributes", "Name", "Value"),
+    "Tag": ("Tags", "Key", "Value"),
+    "MessageAttribute": ("MessageAttributes", "Name", "Value"),
+    "MessageSystemAttribute": ("MessageSystemAttributes", "Name", "Value"),
+}
+_ITEM_NAMES = {"QueueUrls": "QueueUrl", "queueUrls": "QueueUrl", "Messages": "Message",
+               "Failed": "BatchResultErrorEntry", "Results": "ListMessageMoveTasksResultEntry"}  # fmt: skip
+_MAP_NAMES = {"Attributes": ("Attribute", "Name"), "MessageAttributes": ("MessageAttribute", "Name"),
+              "Tags": ("Tag", "Key")}  # fmt: skip
+
+
+def parse_form(body: bytes) -> dict[str, Any]:
+    """The parameters as the JSON protocol names and shapes them; `Action` is among them."""
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
+    except ValueError:
+        raise _malformed("The form is not readable.") from None
+    tree: dict[str, Any] = {}
+    for name, value in pairs:
+        _put(tree, name.split("."), value)
+    return _shaped(tree, action=str(tree.get("Action", "")))
+
+
+def _put(tree: dict[str, Any], path: list[str], value: str) -> None:
+    if len(path) > 8:
+        raise _malformed("A parameter is nested too deeply.")
+    for part in path[:-1]:
+        tree = tree.setdefault(part, {})
+        if not isinstance(tree, dict):
+            raise _malformed(f"The parameter {path[0]} is given in two ways.")
+    if path[-1] in tree:
+        raise _malformed(f"The parameter {'.'.join(path)} is given twice.")
+    tree[path[-1]] = value
+
+
+def _shaped(tree: dict[str, Any], action: str) -> dict[str, Any]:
+    shaped: dict[str, Any] = {}
+    for name, value in tree.items():
+        if name in _LISTS and isinstance(value, dict):
+            items = _in_order(value)
+            shaped[_LISTS[name]] = [
+                _shaped(item, action) if isinstance(item, dict) else item for item in items
+            ]
+        elif name in _MAPS and isinstance(value, dict):
+            wanted, key, content = _MAPS[name]
+            if wanted == "Tags" and action == "CreateQueue":
+                wanted = "tags"
+            if wanted == "Attributes" and "Name" in value:
+                value = {"1": value}  # the one attribute of an old SetQueueAttributes
+            shaped[wanted] = _as_map(value, key, content)
+        else:
+            shaped[name] = value
+    return shaped
+
+
+def _as_map(numbered: dict[str, Any], key: str, content: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for entry in _in_order(numbered):
+        if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
+            raise _malformed(f"Each entry needs a {key}.")
+        if entry[key] in found:
+            raise _malformed(f"{entry[key]} is given twice.")
+        found[entry[key]] = entry.get(content, "")
+    return found
+
+
+def _in_order(numbered: dict[str, Any]) -> list[Any]:
+    if not all(number.isdigit() and len(number) <= 6 for number in numbered):
+        raise _malformed("The entries of a list are numbered from 1.")
+    return [numbered[number] for number in sorted(numbered, key=int)]
+
+
+def _malformed(detail: str) -> HeadraceError:
+    return HeadraceError(ErrorKind.INVALID_PARAMETER, detail)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def encode_answer(action: str, answer: dict[str, Any], request_id: str) -> bytes:
+    result = "".join(_element(action, name, value) for name, value in answer.items())
+    inside = f"<{action}Result>{result}</{action}Result>" if answer else ""
+    text = (
+        f'<?xml version="1.0"?><{action}Response xmlns="{NAMESPACE}">{inside}'
+        f"<ResponseMetadata><RequestId>{escape(request_id)}</RequestId></ResponseMetadata></{action}Response>"
+    )
+    return text.encode()
+
+
+def encode_error(code: str, fault: str, message: str, request_id: str) -> bytes:
+    text = (
+        f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{fault}</Type>'
+        f"<Code>{escape(code)}</Code><Message>{_text(message)}</Message><Detail/></Error>"
+        f"<RequestId>{escape(request_id)}</RequestId></ErrorResponse>"
+    )
+    return text.encode()
+
+
+def _element(action: str, name: str, value: Any) -> str:
+    if isinstance(value, list):
+        item = _ITEM_NAMES.get(name) or f"{action}ResultEntry"
+        return "".join(_element(action, item, entry) for entry in value)
+    if isinstance(value, dict):
+        if name in _MAP_NAMES:
+            item, key = _MAP_NAMES[name]
+            return "".join(
+                f"<{item}><{key}>{_text(known)}</{key}>{_element(action, 'Value', inner)}</{item}>"
+                for known, inner in value.items()
+            )
+        inside = "".join(_element(action, known, inner) for known, inner in value.items())
+        return f"<{name}>{inside}</{name}>"
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    return f"<{name}>{_text(str(value))}</{name}>"
+
+
+def _text(value: str) -> str:
+    # A carriage return would come back as a line feed if it were not written as a reference.
+    return escape(value, {"\r": "&#xD;"})

@@ -1,0 +1,1 @@
+"""Who may do what: credentials, signatures, and the rules about them."""

@@ -1,0 +1,177 @@
+"""Codec: AWS Signature Version 4, from the receiving side (X19).
+
+The canonical request is computed again from the raw path, the raw query and the body as they came; the caller's
+`SignedHeaders` must cover what matters. A wrong key, an unknown key and a changed byte get the same refusal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import posixpath
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import quote
+
+MAX_SKEW_MS = 5 * 60 * 1000
+_SCHEME = "AWS4-HMAC-SHA256"
+_CREDENTIAL = re.compile(
+    r"([A-Za-z0-9_./+=@-]{1,128})/(\d{8})/([a-z0-9-]{1,32})/([a-z0-9-]{1,32})/aws4_request"
+)
+_SPACES = re.compile(r" +")
+_MAX_KEYS = 1_000
+_NOBODY = "no key of ours"
+
+
+class Credential(NamedTuple):
+    """What an Authorization header claims."""
+
+    access_key: str
+    date: str
+    region: str
+    service: str
+    signed_headers: tuple[str, ...]
+    signature: str
+
+
+class BadSignature(ValueError):
+    """The request is not signed by anybody we know. The text says no more than that."""
+
+
+def parse_authorization(header: str) -> Credential | None:
+    """None when the header is not a complete SigV4 one."""
+    scheme, _, rest = header.partition(" ")
+    if scheme != _SCHEME:
+        return None
+    fields: dict[str, str] = {}
+    for part in rest.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not equals or name in fields:
+            return None
+        fields[name] = value
+    found = _CREDENTIAL.fullmatch(fields.get("Credential", ""))
+    signed = tuple(fields.get("SignedHeaders", "").split(";"))
+    signature = fields.get("Signature", "")
+    if found is None or not all(signed) or not re.fullmatch(r"[0-9a-f]{64}", signature):
+        return None
+    access_key, date, region, service = found.groups()
+    return Credential(access_key, date, region, service, signed, signature)
+
+
+class SignatureVerifier:
+    """Knows the keys. `verify` raises BadSignature."""
+
+    def __init__(self, secrets: Mapping[str, str], service: str = "sqs") -> None:
+        self._secrets = dict(secrets)
+        self._service = service
+        self._signing_keys: dict[tuple[str, str, str], bytes] = {}
+
+    def verify(
+        self,
+        method: str,
+        path: str,
+        query_string: str,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        wall_ms: int,
+    ) -> Credential:
+        credential = parse_authorization(headers.get(b"authorization", b"").decode("latin-1"))
+        if credential is None:
+            raise BadSignature("the request carries no usable AWS4-HMAC-SHA256 Authorization header")
+        stamp = headers.get(b"x-amz-date", b"").decode("latin-1")
+        self._check_scope(credential, stamp, headers, wall_ms)
+        payload = hashlib.sha256(body).hexdigest()
+        claimed = headers.get(b"x-amz-content-sha256")
+        if claimed is not None and not hmac.compare_digest(claimed, payload.encode()):
+            raise BadSignature("the body is not the one that was signed")
+        canonical = canonical_request(method, path, query_string, headers, credential.signed_headers, payload)
+        expected = self._signature(credential, stamp, canonical)
+        is_known = credential.access_key in self._secrets
+        if not hmac.compare_digest(expected, credential.signature) or not is_known:
+            raise BadSignature("the signature does not match")
+        return credential
+
+    def _check_scope(
+        self, credential: Credential, stamp: str, headers: Mapping[bytes, bytes], wall_ms: int
+    ) -> None:
+        if credential.service != self._service or not stamp.startswith(credential.date):
+            raise BadSignature("the credential's scope is not this service on this day")
+        try:
+            signed_at = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        except ValueError:
+            raise BadSignature("x-amz-date is not a time") from None
+        if abs(signed_at.timestamp() * 1000 - wall_ms) > MAX_SKEW_MS:
+            raise BadSignature("the signature is too old or from the future")
+        required = {"host", "x-amz-date"}
+        if b"x-amz-target" in headers:
+            required.add("x-amz-target")
+        if not required.issubset(credential.signed_headers):
+            raise BadSignature("a header that matters is not signed")
+        if len(set(credential.signed_headers)) != len(credential.signed_headers):
+            raise BadSignature("a header is signed twice")
+
+    def _signature(self, credential: Credential, stamp: str, canonical: str) -> str:
+        scope = f"{credential.date}/{credential.region}/{credential.service}/aws4_request"
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        text = f"{_SCHEME}\n{stamp}\n{scope}\n{digest}"
+        return hmac.digest(self._signing_key(credential), text.encode(), "sha256").hex()
+
+    def _signing_key(self, credential: Credential) -> bytes:
+        # An unknown key takes the same way as a known one, so that time tells nothing.
+        name = credential.access_key if credential.access_key in self._secrets else _NOBODY
+        at = (name, credential.date, credential.region)
+        key = self._signing_keys.get(at)
+        if key is None:
+            secret = self._secrets.get(name, _NOBODY)
+            key = f"AWS4{secret}".encode()
+            for part in (credential.date, credential.region, credential.service, "aws4_request"):
+                key = hmac.digest(key, part.encode(), "sha256")
+            if len(self._signing_keys) >= _MAX_KEYS:
+                self._signing_keys.clear()
+            self._signing_keys[at] = key
+        return key
+
+
+def canonical_request(
+    method: str,
+    path: str,
+    query_string: str,
+    headers: Mapping[bytes, bytes],
+    signed_headers: tuple[str, ...],
+    payload_digest: str,
+) -> str:
+    lines = []
+    for name in signed_headers:
+        value = headers.get(name.encode("latin-1", "replace"))
+        if value is None:
+            raise BadSignature("a signed header is missing")
+        lines.append(f"{name}:{_SPACES.sub(' ', value.decode('utf-8', 'replace').strip())}\n")
+    return "\n".join(
+        (
+            method,
+            quote(_normal_path(path), safe="/~"),
+            _canonical_query(query_string),
+            "".join(lines),
+            ";".join(signed_headers),
+            payload_digest,
+        )
+    )
+
+
+def _normal_path(path: str) -> str:
+    """Without dot segments and doubled slashes; a last slash stays."""
+    if path in ("", "/"):
+        return "/"
+    normal = posixpath.normpath(path)
+    normal = "/" + normal.lstrip("/")
+    return normal + "/" if path.endswith("/") and normal != "/" else normal
+
+
+def _canonical_query(query_string: str) -> str:
+    pairs = []
+    for part in query_string.split("&") if query_string else ():
+        name, _, value = part.partition("=")
+        pairs.append((name, value))
+    return "&".join(f"{name}={value}" for name, value in sorted(pairs))
