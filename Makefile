@@ -41,5 +41,8 @@ torture-single: env  ## kill -9 one broker over and over in mid-load: make tortu
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py
 
+docs: env  ## write docs/cli.md and docs/config.md anew, from the code
+	@$(BIN)/python scripts/generate-docs
+
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .demo

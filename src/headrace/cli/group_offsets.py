@@ -7,22 +7,25 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType
 
-from headrace.cli.broker_link import EARLIEST, LATEST, BrokerLink
+from headrace.cli.broker_link import BrokerLink, Span
 from headrace.cli.failure import Exit, Failure, did_you_mean
 
 
-class Committed(NamedTuple):
+class Position(NamedTuple):
+    """Where a group stands on one partition of a topic that it reads."""
+
     group: str
     topic: str
     partition: int
-    offset: int
+    committed: int | None
+    """None: it reads the topic, but has committed nothing here yet; where it would begin is up to its consumers."""
     start: int
     end: int
 
     @property
-    def lag(self) -> int:
+    def lag(self) -> int | None:
         """A committed offset below the log's start has lost what was in between."""
-        return max(0, self.end - max(self.offset, self.start))
+        return None if self.committed is None else max(0, self.end - max(self.committed, self.start))
 
 
 def group_names(link: BrokerLink) -> list[str]:
@@ -65,33 +68,29 @@ def type_name(group: Any) -> str:
     return "classic" if kind is ConsumerGroupType.UNKNOWN else str(kind.name).lower()
 
 
-def committed_offsets(link: BrokerLink, names: list[str]) -> list[Committed]:
-    """Every committed offset of these groups with the ends of its partition, in order."""
-    found: list[tuple[str, str, int, int]] = []
-    for name in names:
-        request = [ConsumerGroupTopicPartitions(name)]
-        futures = link.admin.list_consumer_group_offsets(request, request_timeout=link.timeout_s)
-        answer = link.answer(futures[name], f'group "{name}"')
-        found += [
-            (name, entry.topic, entry.partition, entry.offset)
-            for entry in answer.topic_partitions
-            if entry.error is None and entry.offset >= 0
-        ]
+def positions(link: BrokerLink, names: list[str]) -> list[Position]:
+    """Where these groups stand on every partition of every topic they have committed anything for, in order."""
     known = link.topics()
-    partitions = {
-        (topic, number)
-        for _, topic, number, _ in found
-        if topic in known and number in known[topic].partitions
+    committed = {name: _committed(link, name) for name in names}
+    topics = {topic for offsets in committed.values() for topic, _ in offsets}
+    spans = link.spans({topic: known[topic] for topic in topics if topic in known})
+    found = []
+    for name, offsets in committed.items():
+        read = {topic for topic, _ in offsets}
+        for key in sorted({*offsets, *(key for key in spans if key[0] in read)}):
+            offset = offsets.get(key)
+            # The topic may be gone; what was committed for it is still there.
+            span = spans.get(key, Span(offset or 0, offset or 0))
+            found.append(Position(name, *key, offset, span.start, span.end))
+    return found
+
+
+def _committed(link: BrokerLink, name: str) -> dict[tuple[str, int], int]:
+    request = [ConsumerGroupTopicPartitions(name)]
+    futures = link.admin.list_consumer_group_offsets(request, request_timeout=link.timeout_s)
+    answer = link.answer(futures[name], f'group "{name}"')
+    return {
+        (entry.topic, entry.partition): entry.offset
+        for entry in answer.topic_partitions
+        if entry.error is None and entry.offset >= 0
     }
-    starts, ends = link.offsets(partitions, EARLIEST), link.offsets(partitions, LATEST)
-    return [
-        Committed(
-            name,
-            topic,
-            number,
-            offset,
-            starts.get((topic, number), offset),
-            ends.get((topic, number), offset),
-        )
-        for name, topic, number, offset in sorted(found)
-    ]

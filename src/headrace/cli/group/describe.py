@@ -9,10 +9,10 @@ import msgspec
 
 from headrace.cli.completing import complete_groups
 from headrace.cli.group_offsets import (
-    Committed,
-    committed_offsets,
+    Position,
     descriptions,
     need_groups,
+    positions,
     state_name,
     type_name,
 )
@@ -33,7 +33,7 @@ class OffsetInfo(msgspec.Struct):
     topic: str
     partition: int
     committed: int | None
-    """None: the partition is assigned, but nothing was committed for it yet."""
+    """None: nothing was committed for this partition yet."""
     end_offset: int | None
     lag: int | None
     member: str | None
@@ -57,7 +57,7 @@ def command(run: Invocation, names: tuple[str, ...]) -> None:
     """Show members, offsets and lag of groups."""
     wanted = need_groups(run.link, names)
     found = descriptions(run.link, wanted)
-    offsets = committed_offsets(run.link, wanted)
+    offsets = positions(run.link, wanted)
     rows = [
         _detail(name, found[name], [entry for entry in offsets if entry.group == name]) for name in wanted
     ]
@@ -70,7 +70,7 @@ def command(run: Invocation, names: tuple[str, ...]) -> None:
         _show(run, row)
 
 
-def _detail(name: str, group: Any, offsets: list[Committed]) -> GroupDetail:
+def _detail(name: str, group: Any, offsets: list[Position]) -> GroupDetail:
     members = [
         MemberInfo(
             member.member_id,
@@ -88,7 +88,7 @@ def _detail(name: str, group: Any, offsets: list[Committed]) -> GroupDetail:
     }
     rows = [
         OffsetInfo(
-            entry.topic, entry.partition, entry.offset, entry.end, entry.lag, owner.pop(entry[1:3], None)
+            entry.topic, entry.partition, entry.committed, entry.end, entry.lag, owner.pop(entry[1:3], None)
         )
         for entry in offsets
     ]
@@ -99,7 +99,7 @@ def _detail(name: str, group: Any, offsets: list[Committed]) -> GroupDetail:
         type=type_name(group),
         assignor=group.partition_assignor or "",
         coordinator=group.coordinator.id if group.coordinator is not None else None,
-        lag=sum(entry.lag for entry in offsets),
+        lag=sum(entry.lag or 0 for entry in offsets),
         members=members,
         offsets=sorted(rows, key=lambda row: (row.topic, row.partition)),
     )

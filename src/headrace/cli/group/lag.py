@@ -10,10 +10,10 @@ import click
 
 from headrace.cli.broker_link import BrokerLink
 from headrace.cli.completing import complete_groups
-from headrace.cli.group_offsets import committed_offsets, group_names, need_groups
+from headrace.cli.group_offsets import group_names, need_groups, positions
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Row, Shape, column
+from headrace.cli.output import Column, Row, Shape, column
 from headrace.cli.parameters import Duration
 
 
@@ -23,7 +23,9 @@ class LagRow(Row):
     group: str
     topic: str
     partitions: int
-    """With a committed offset."""
+    """Of the topic."""
+    committed_partitions: int
+    """With a committed offset; the other numbers are about these."""
     committed: int
     """Sum over the partitions, as `end_offset` is."""
     end_offset: int
@@ -33,7 +35,7 @@ class LagRow(Row):
 COLUMNS = [
     column("GROUP", "group"),
     column("TOPIC", "topic"),
-    column("PARTITIONS", "partitions", right=True),
+    Column("PARTITIONS", lambda row: f"{row.committed_partitions}/{row.partitions}", right=True),
     column("COMMITTED", "committed", right=True),
     column("END", "end_offset", right=True),
     column("LAG", "lag", right=True),
@@ -62,16 +64,18 @@ def command(run: Invocation, names: tuple[str, ...], every_ms: int | None) -> No
 
 def _rows(link: BrokerLink, names: list[str]) -> list[LagRow]:
     rows = []
-    for (group, topic), entries in groupby(committed_offsets(link, names), key=lambda entry: entry[:2]):
-        offsets = list(entries)
+    for (group, topic), entries in groupby(positions(link, names), key=lambda entry: entry[:2]):
+        every = list(entries)
+        known = [entry for entry in every if entry.committed is not None]
         rows.append(
             LagRow(
                 group=group,
                 topic=topic,
-                partitions=len(offsets),
-                committed=sum(entry.offset for entry in offsets),
-                end_offset=sum(entry.end for entry in offsets),
-                lag=sum(entry.lag for entry in offsets),
+                partitions=len(every),
+                committed_partitions=len(known),
+                committed=sum(entry.committed or 0 for entry in known),
+                end_offset=sum(entry.end for entry in known),
+                lag=sum(entry.lag or 0 for entry in known),
             )
         )
     return rows

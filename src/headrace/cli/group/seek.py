@@ -11,7 +11,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from headrace.cli.broker_link import BrokerLink, Span
 from headrace.cli.completing import complete_groups, complete_topics
 from headrace.cli.failure import Exit, Failure, failure_of
-from headrace.cli.group_offsets import committed_offsets, descriptions
+from headrace.cli.group_offsets import descriptions, positions
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column
@@ -47,7 +47,11 @@ def command(
     consumers must be stopped: they would commit their own offsets over it.
     """
     link = run.link
-    before = {(entry.topic, entry.partition): entry.offset for entry in committed_offsets(link, [group])}
+    before = {
+        (entry.topic, entry.partition): entry.committed
+        for entry in positions(link, [group])
+        if entry.committed is not None
+    }
     partitions = _partitions(link, topics) if topics else list(before)
     if not partitions:
         raise Failure(
