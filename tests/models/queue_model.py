@@ -44,6 +44,7 @@ class QueueModel:
         self.start = 0
         self.rows: list[Row] = []
         self.kept: dict[bytes, tuple[int, int]] = {}
+        self.last_due_ms: dict[tuple[int, bytes], int] = {}
         self.receipts: list[Handle] = []
         """All that were ever given out."""
 
@@ -96,10 +97,12 @@ class QueueModel:
             o for o in self.rows[: row.offset] if o.state is SCHEDULED and self.group(o) == self.group(row)
         ]
         if self.config.fifo and ahead:
-            due_ms = max([due_ms] + [other.until_ms for other in ahead])
+            due_ms = max(due_ms, self.last_due_ms[self.group(row)])  # also of one that was cancelled since
         waits = due_ms > self.wall_ms or (self.config.fifo and bool(ahead))
         row.state = SCHEDULED if waits else READY
         row.until_ms = due_ms if waits else 0
+        if waits:
+            self.last_due_ms[self.group(row)] = due_ms
 
     def read_again(self, start: int) -> None:
         self.start = start

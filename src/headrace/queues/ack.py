@@ -71,5 +71,4 @@ def _too_late_but_in_time(partition: Partition, handle: Handle) -> bool:
 
 
 def apply_settled(board: Board, partition: Partition, fact: Settled, now_ms: int) -> None:
-    for first, end in fact.ranges:
-        partition.settle(first, end)
+    partition.settle(fact.ranges)

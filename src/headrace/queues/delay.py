@@ -19,8 +19,6 @@ from collections.abc import Container, Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from headrace.queues.facts import NO_LANE
-
 _CHUNK_ENTRIES = 2048
 _OFFSET_BITS = 63
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -31,9 +29,12 @@ LAST_MS = (1 << 62) - 1
 
 
 class _Chunk:
-    __slots__ = ("lanes", "live", "offsets", "times")
+    __slots__ = ("lanes", "live", "offsets", "thin", "times")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        # How thinned out it may be before it is squeezed. Chunks differ, because what was sent together is often due
+        # together, and then all of them would be squeezed in the same moment.
+        self.thin = 4 + number % 8
         self.offsets: array[int] = array("q")
         self.times: array[int] = array("q")
         self.lanes: array[int] = array("i")
@@ -52,13 +53,14 @@ class Entry(NamedTuple):
 
 
 class Timetable:
-    __slots__ = ("_bases", "_chunks", "_heap", "count")
+    __slots__ = ("_bases", "_chunks", "_heap", "_made", "count")
 
     def __init__(self) -> None:
         self._chunks: list[_Chunk] = []
         self._bases: list[int] = []
         """At or below the first offset of each chunk, so that one bisect finds the chunk."""
         self._heap: list[int] = []
+        self._made = 0
         self.count = 0
 
     def __contains__(self, offset: int) -> bool:
@@ -66,7 +68,8 @@ class Timetable:
 
     def add(self, offset: int, time_ms: int, lane: int) -> None:
         if not self._chunks or len(self._chunks[-1].offsets) >= _CHUNK_ENTRIES:
-            self._chunks.append(_Chunk())
+            self._made += 1
+            self._chunks.append(_Chunk(self._made))
             self._bases.append(offset)
         chunk = self._chunks[-1]
         assert not chunk.offsets or offset > chunk.offsets[-1], "the log is read in order"
@@ -100,9 +103,11 @@ class Timetable:
 
     def remove(self, offset: int) -> int | None:
         """The lane of what was removed, or None."""
-        lane = self._remove(offset)
-        if lane is not None:
-            self._tidy()
+        found = self._find(offset)
+        if found is None:
+            return None
+        lane = self._take(*found)
+        self._tidy()
         return lane
 
     def pop_due(self, wall_ms: int, limit: int) -> list[Entry]:
@@ -112,9 +117,9 @@ class Timetable:
         while heap and heap[0] >> _OFFSET_BITS <= wall_ms and len(popped) < limit:
             key = heappop(heap)
             offset = key & _OFFSET_MASK
-            if self.time_of(offset) == key >> _OFFSET_BITS:
-                lane = self._remove(offset)
-                popped.append(Entry(offset, NO_LANE if lane is None else lane))
+            found = self._find(offset)
+            if found is not None and found[0].times[found[1]] == key >> _OFFSET_BITS:
+                popped.append(Entry(offset, self._take(*found)))
         self._tidy()
         return popped
 
@@ -180,19 +185,15 @@ class Timetable:
             return chunk, at
         return None
 
-    def _remove(self, offset: int) -> int | None:
-        found = self._find(offset)
-        if found is None:
-            return None
-        chunk, at = found
+    def _take(self, chunk: _Chunk, at: int) -> int:
         lane = chunk.lanes[at]
         chunk.times[at] = _GONE
         chunk.live -= 1
         self.count -= 1
         if not chunk.live:
-            number = bisect_right(self._bases, offset) - 1
+            number = bisect_right(self._bases, chunk.offsets[at]) - 1
             del self._chunks[number], self._bases[number]
-        elif chunk.live * 4 < len(chunk.offsets):
+        elif chunk.live * chunk.thin < len(chunk.offsets):
             chunk.squeeze()
         return lane
 

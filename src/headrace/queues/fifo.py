@@ -23,5 +23,8 @@ def pick_groups(level: Level, limit: int, refuse: Refuse | None) -> list[tuple[R
 
 
 def due_within_group(lane: Lane, due_ms: int) -> int:
-    """A message may not be due before the one in front of it in its group: a delayed message delays those behind it."""
+    """A message may not be due before the one in front of it in its group: a delayed message delays those behind it.
+
+    A message that was cancelled counts for those sent while others of its group still wait: late, never out of order.
+    """
     return max(due_ms, lane.last_due_ms) if lane.scheduled else due_ms

@@ -8,7 +8,8 @@ What is durable, and what is not:
     death, and the end of the move                       always (R60)
     purge, seek, moved due time, deduplication ids       always
     leases and their extension                           only when the queue has journaled_leases (FIFO does)
-    what is in the log, what is ready, the clock         never; read again
+    what is in the log, what is ready, the clock         never; read again. That a rest is over is not journaled
+                                                         either, so after a failover it may be rested again
 
 Keys (each after its letter: queue, topic, partition; strings have a 2-byte length):
 

@@ -12,9 +12,10 @@ resting hands out nothing (R59).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from headrace.queues.config import DEFAULT_PRIORITY, MAX_PRIORITY, QueueConfig
-from headrace.queues.ranges import OffsetSet, Runs
+from headrace.queues.ranges import OffsetSet, Range, Runs
 
 MAIN = 0
 
@@ -85,6 +86,11 @@ class Lanes:
 
     def put(self, lane: Lane, first: int, end: int) -> None:
         self.ready_count += lane.ready.add(first, end)
+        self.refresh(lane)
+
+    def put_all(self, lane: Lane, ranges: Iterable[Range]) -> None:
+        for first, end in ranges:
+            self.ready_count += lane.ready.add(first, end)
         self.refresh(lane)
 
     def take(self, lane: Lane, first: int, end: int) -> None:

@@ -22,6 +22,7 @@ from headrace.queues.deadlines import Retry
 from headrace.queues.delay import LAST_MS
 from headrace.queues.draft import Draft
 from headrace.queues.facts import Promoted, Rescheduled
+from headrace.queues.ranges import as_ranges
 from headrace.queues.state import Partition
 
 MAX_LISTED = 1_000
@@ -79,7 +80,10 @@ def apply_promoted(board: Board, partition: Partition, fact: Promoted, now_ms: i
             partition.wake(holder)
             limit -= 1
     partition.deadlines.tidy()
+    by_lane: dict[int, list[int]] = {}
     for offset, lane_id in partition.schedule.pop_due(wall_ms, limit):
+        by_lane.setdefault(lane_id, []).append(offset)
+    for lane_id, offsets in by_lane.items():
         lane = partition.lanes[lane_id]
-        lane.scheduled -= 1
-        partition.lanes.put(lane, offset, offset + 1)
+        lane.scheduled -= len(offsets)
+        partition.lanes.put_all(lane, as_ranges(offsets))

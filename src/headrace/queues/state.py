@@ -28,7 +28,7 @@ from headrace.queues.dedup import DedupIndex
 from headrace.queues.delay import Timetable
 from headrace.queues.facts import NO_LANE
 from headrace.queues.lanes import Lane, Lanes
-from headrace.queues.ranges import OffsetSet
+from headrace.queues.ranges import OffsetSet, Range
 
 _GENERATION_BITS = 20
 
@@ -107,16 +107,17 @@ class Partition:
 
     # --- changes -------------------------------------------------------------------------------------------------
 
-    def settle(self, first: int, end: int) -> None:
-        """[first, end) is done, whatever it was."""
-        first = max(first, self.start_offset)
-        if first >= end:
-            return
-        self._take_out_range(first, end)
-        if first == self.start_offset:
-            self.start_offset = end
-        else:
-            self.done.add(first, end)
+    def settle(self, ranges: Iterable[Range]) -> None:
+        """These are done, whatever they were."""
+        for first, end in ranges:
+            first = max(first, self.start_offset)
+            if first >= end:
+                continue
+            self._take_out_range(first, end)
+            if first == self.start_offset:
+                self.start_offset = end
+            else:
+                self.done.add(first, end)
         self._absorb_done()
         self.deadlines.tidy()
 
