@@ -112,8 +112,10 @@ def _attempt(request: FetchRequest) -> tuple[list[Got], bool]:
     total = 0
     failed = False
     for target in request.targets:
-        # KIP-74: the first partition with data may exceed the limit, so that a large batch is never stuck.
-        limit = min(left, target.wanted.max_bytes) if total else target.wanted.max_bytes
+        limit = min(left, target.wanted.max_bytes)
+        if not total:
+            # KIP-74: the log returns the first batch whole, so that a large one is never stuck; it needs to be asked.
+            limit = max(limit, 1)
         got = read_one(target, limit, request.reader)
         results.append(got)
         size = len(got.data)

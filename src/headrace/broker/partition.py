@@ -42,6 +42,11 @@ log = logging.getLogger(__name__)
 
 CommitCallback = Callable[[ErrorKind], None]
 
+OS_FLUSH_MS = 60_000
+"""With flush=os the kernel has long written the data by then; syncing it moves the recovery point."""
+
+SETTLE_MS = 1_000
+
 TRUSTED = -1
 """Instead of a ticket: a batch of our own making, whose maker has verified it."""
 
@@ -100,6 +105,7 @@ class Partition:
         self._ready: asyncio.Future[None] | None = None
         self.verifications = Verifications()
         self._acks: Acks[CommitCallback] = Acks()
+        self._lazy_flush: asyncio.TimerHandle | None = None
         self.scrubbed_to = 0
         """How far the background reading has come (S22)."""
         self.bytes_in = self.messages_in = self.bytes_out = 0
@@ -248,6 +254,20 @@ class Partition:
         else:
             self._acks.add(callback, offset, deadline_ms)
 
+    async def settle_own_writes(self) -> None:
+        """Until what was appended before this call is committed, if only our own disk keeps it from being so.
+
+        An acks=1 producer is answered before the sync, and the high watermark follows the sync; so whoever asks where the
+        log ends right after producing would otherwise be told of fewer records than it was promised.
+        """
+        end = self.log.end_offset
+        if not self.is_leader or end <= self.high_watermark or len(self.isr) > 1:
+            return
+        done: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
+        self.when_committed(end, self._runtime.clock.now_ms() + SETTLE_MS, done.set_result)
+        self.request_flush(0, urgent=True)
+        await done
+
     def expire_waiting(self, now_ms: int) -> None:
         for callback in self._acks.expire(now_ms):
             callback(ErrorKind.REQUEST_TIMED_OUT)
@@ -255,8 +275,23 @@ class Partition:
     # -- what became durable and committed ---------------------------------------------------------------------
 
     def request_flush(self, size: int, *, urgent: bool) -> None:
-        if self.config.flush == "commit":
+        config = self.config
+        if config.flush == "commit":
             self._flusher.request(self, size, urgent=urgent)
+            return
+        # Nobody waits for these syncs (S9), but recovery points and the files of closed segments do.
+        unsynced = self.log.end_offset - self.log.durable_end
+        if config.flush == "interval" and unsynced >= config.flush_messages:
+            self._flush_lazily()
+        elif self._lazy_flush is None:
+            delay_ms = config.flush_ms if config.flush == "interval" else OS_FLUSH_MS
+            self._lazy_flush = asyncio.get_running_loop().call_later(delay_ms / 1000, self._flush_lazily)
+
+    def _flush_lazily(self) -> None:
+        if self._lazy_flush is not None:
+            self._lazy_flush.cancel()
+            self._lazy_flush = None
+        self._flusher.request(self, 0, urgent=False)
 
     def on_durable(self) -> None:
         leader = self._leader

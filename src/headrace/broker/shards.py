@@ -131,6 +131,7 @@ class Shard:
         self.state = ShardState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self._gate.clear()
         if self._committed in self.partition.on_commit:
             self.partition.on_commit.remove(self._committed)
@@ -172,13 +173,13 @@ class Shard:
         now_ms = self._runtime.clock.now_ms()
         journal: list[JournalRecord] = []
         transactional: dict[tuple[int, int], list[JournalRecord]] = {}
-        for fact in plan.facts:
-            machine.apply(fact, now_ms)
-            if fact.durable:
-                producer = of_all or getattr(fact, "producer", None)
-                target = journal if producer is None else transactional.setdefault(producer, [])
-                target.extend(machine.encode(fact))
         try:
+            for fact in plan.facts:
+                machine.apply(fact, now_ms)
+                if fact.durable:
+                    producer = of_all or getattr(fact, "producer", None)
+                    target = journal if producer is None else transactional.setdefault(producer, [])
+                    target.extend(machine.encode(fact))
             if journal:
                 self._append(journal, None)
             for producer, records in transactional.items():
@@ -186,6 +187,11 @@ class Shard:
         except HeadraceError as problem:
             log.error("journal %s: %s; loading it again", self.partition.tp, problem.detail)
             self.reload(problem.kind)
+            return
+        except Exception:
+            # A bug: but whatever it was, memory may hold what the log does not, and nobody may be told of it.
+            log.exception("journal %s: a fact could not be written; loading it again", self.partition.tp)
+            self.reload(ErrorKind.UNKNOWN_SERVER_ERROR)
             return
         if plan.replies or plan.effects:
             if self._gate_offset <= self.partition.high_watermark:

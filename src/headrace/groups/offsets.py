@@ -67,7 +67,8 @@ def commit(
     if refusal is not ErrorKind.NONE:
         outcomes = tuple(PartitionOutcome(o.topic, o.partition, refusal) for o in command.offsets)
         return Plan(replies=(Reply(command.waiter, CommitResult(refusal, outcomes)),))
-    expire_wall_ms = -1 if command.retention_ms is None else wall_ms + command.retention_ms
+    # What a client asks for may be past the end of time.
+    expire_wall_ms = -1 if command.retention_ms is None else min(wall_ms + command.retention_ms, 2**63 - 1)
     entries, outcomes = screen(command.offsets, config, wall_ms, expire_wall_ms)
     facts: list[Fact] = list(signs_of_life)
     if entries:
