@@ -34,7 +34,7 @@ from headrace.core.ids import is_internal
 from headrace.core.plan import Rejected
 from headrace.groups.config import GroupConfig
 from headrace.groups.topics import TopicInfo
-from headrace.transactions.connections import NewestConnections
+from headrace.transactions.connections import Leaderships, MarkerSenders, NewestConnections
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,8 @@ class Broker:
         self.newest_connection_id = 0
         """Connection ids rise with every connection this broker accepts (R47)."""
         self.newest_connections = NewestConnections()
+        self.marker_senders = MarkerSenders()
+        self.leaderships = Leaderships()
         self.close_connection: Callable[[int], None] = lambda connection_id: None
         self.on_disk_failed: Callable[[], None] = lambda: None
         self.is_stopping = False
@@ -145,6 +147,7 @@ class Broker:
         self.queues.shards.data_opened(partition, journal)
 
     def _leads(self, partition: Partition) -> None:
+        self.leaderships.began(partition.tp, partition.leader_epoch, self.newest_connection_id)
         if partition.tp.topic == OFFSETS_TOPIC:
             self.groups.lead(partition)
         elif partition.tp.topic == TRANSACTIONS_TOPIC:
@@ -153,6 +156,7 @@ class Broker:
             self.queues.shards.lead(partition)
 
     def _resigned(self, partition: Partition) -> None:
+        self.leaderships.ended(partition.tp)
         if partition.tp.topic == OFFSETS_TOPIC:
             self.groups.resign(partition)
         elif partition.tp.topic == TRANSACTIONS_TOPIC:
@@ -297,6 +301,7 @@ class Broker:
         """Forget everything below `offset` (-1: all that is committed); the new first offset."""
         if not partition.is_leader:
             raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER)
+        await partition.settle_own_writes()
         wanted = partition.high_watermark if offset == -1 else offset
         if wanted < 0 or wanted > partition.high_watermark:
             raise HeadraceError(ErrorKind.OFFSET_OUT_OF_RANGE, f"{wanted} is above the high watermark")

@@ -24,8 +24,13 @@ VERSIONS = (1, 10)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
 
-def handle(call: Call) -> ListOffsetsResponse:
+async def handle(call: Call) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.request
+    for topic in request.topics:
+        for entry in topic.partitions:
+            partition, _ = call.broker.find_partition(topic.name, entry.partition_index)
+            if partition is not None:
+                await partition.settle_own_writes()
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
