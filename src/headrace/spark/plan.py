@@ -51,7 +51,7 @@ def split(
         return []
     limit = max(1, max_records_per_task)
     if min_tasks > 0:
-        limit = min(limit, max(1, -(-total // min_tasks)))
+        limit = min(limit, max(1, total // min_tasks))
     pieces: list[OffsetRange] = []
     for one in ranges:
         count = -(-one.size // limit)
