@@ -107,8 +107,11 @@ def redrive_policy(call: Call, text: str) -> tuple[str, int]:
 
 def engine_config(call: Call, attributes: Mapping[str, str], *, is_fifo: bool) -> QueueConfig:
     """What the attributes mean to the engine."""
-    # Delays are always on: a message may bring its own. Groups on a standard queue are its tenants.
-    config = fifo_queue(delays=True) if is_fifo else QueueConfig(delays=True, fair=True)
+    # Delays are always on: a message may bring its own. Groups on a standard queue are its tenants. What is in flight
+    # stays so when a broker dies, because SQS promises the whole visibility timeout (R57, R58).
+    config = (
+        fifo_queue(delays=True) if is_fifo else QueueConfig(delays=True, fair=True, journaled_leases=True)
+    )
     changes: dict[str, Any] = {"visibility_ms": int(attributes.get("VisibilityTimeout", "30")) * 1000}
     if call.settings.strict:
         changes["max_lease_ms"] = SQS_MAX_LEASE_MS

@@ -90,6 +90,13 @@ class Call:
         value: str = self.get(name, str, default)
         return value
 
+    def texts(self, name: str, default: Any = _ABSENT) -> list[str]:
+        """A list of text."""
+        values: list[Any] = self.get(name, list, default)
+        if not all(isinstance(value, str) for value in values):
+            raise invalid(f"Value for parameter {name} is of the wrong type.")
+        return values
+
     def number(self, name: str, low: int, high: int, default: Any = _ABSENT) -> Any:
         value = self.parameters.get(name)
         if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}", value):

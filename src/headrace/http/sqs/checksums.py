@@ -34,6 +34,8 @@ def binary_value(attribute: Mapping[str, Any]) -> bytes:
     value = attribute.get("BinaryValue", b"")
     if isinstance(value, bytes):
         return value
+    if not isinstance(value, str):
+        return b""
     try:
         return b64decode(value, validate=True)
     except (Error, ValueError):

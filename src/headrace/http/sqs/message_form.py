@@ -56,7 +56,7 @@ def check_attributes(attributes: dict[str, Any]) -> None:
         if kind not in _TYPES:
             raise invalid(f"The message attribute '{name}' has an invalid message attribute type.")
         if kind == "Binary":
-            if not attribute.get("BinaryValue"):
+            if not binary_value(attribute):
                 raise invalid(
                     f"The message attribute '{name}' must contain a non-empty message attribute value."
                 )

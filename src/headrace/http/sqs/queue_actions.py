@@ -103,7 +103,7 @@ def _page(call: Call, key: str, urls: list[str]) -> dict[str, Any]:
 
 async def get_queue_attributes(call: Call) -> dict[str, Any]:
     spec = call.queue()
-    names = call.get("AttributeNames", list, [])
+    names = call.texts("AttributeNames", [])
     attributes = shown(call, spec, names) if names else {}
     return {"Attributes": attributes} if attributes else {}
 
@@ -143,7 +143,7 @@ async def tag_queue(call: Call) -> dict[str, Any]:
 
 async def untag_queue(call: Call) -> dict[str, Any]:
     spec = call.queue()
-    doomed = set(call.get("TagKeys", list))
+    doomed = set(call.texts("TagKeys"))
     await call.desk.change(
         spec.name, tags={key: value for key, value in spec.tags.items() if key not in doomed}
     )
@@ -173,7 +173,7 @@ async def add_permission(call: Call) -> dict[str, Any]:
     """Stored and shown in the Policy attribute; access itself is decided by the server's own rules."""
     spec = call.queue()
     label = call.text("Label")
-    accounts, actions = call.get("AWSAccountIds", list), call.get("Actions", list)
+    accounts, actions = call.texts("AWSAccountIds"), call.texts("Actions")
     if len(actions) > MAX_PERMISSION_ACTIONS:
         raise HeadraceError(
             ErrorKind.OVER_LIMIT,

@@ -30,17 +30,18 @@ SYSTEM_ATTRIBUTES = (
 
 async def receive_message(call: Call) -> dict[str, Any]:
     spec = call.queue()
+    call.text("ReceiveRequestAttemptId", None)  # a retry gets the next batch: nothing is handed out twice
     limit = 10 if call.settings.strict else 1_000
     count = call.number("MaxNumberOfMessages", 1, limit, 1)
     visibility = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S, None)
     wait = call.number("WaitTimeSeconds", 0, 20, None)
     if wait is None:
         wait = int(spec.attributes.get("ReceiveMessageWaitTimeSeconds", "0"))
-    wanted = call.get("MessageSystemAttributeNames", list, []) or call.get("AttributeNames", list, [])
+    wanted = call.texts("MessageSystemAttributeNames", []) or call.texts("AttributeNames", [])
     for name in wanted:
         if name != "All" and name not in SYSTEM_ATTRIBUTES:
             raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
-    named = [str(name) for name in call.get("MessageAttributeNames", list, [])]
+    named = call.texts("MessageAttributeNames", [])
     deliveries = await call.desk.receive(
         spec, count, visibility_ms=None if visibility is None else visibility * 1000, wait_ms=wait * 1000
     )

@@ -110,6 +110,8 @@ def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
     if set(system) - {_TRACE}:
         raise invalid("Only AWSTraceHeader may be given as a message system attribute.")
     check_attributes(system)
+    if system and system[_TRACE]["DataType"] != "String":
+        raise invalid("The message system attribute AWSTraceHeader must be a String.")
     size = len(body.encode()) + attribute_bytes(attributes)
     limit = int(spec.attributes.get("MaximumMessageSize", str(MAX_MESSAGE_BYTES)))
     if size > limit:
