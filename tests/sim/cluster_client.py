@@ -96,7 +96,9 @@ class ClusterClient:
         rows = [CreatableTopicConfig(name, value) for name, value in configs.items()]
         topic = CreatableTopic(self._topic, partitions, replicas, [], rows)
         while True:
-            answer = await self.ask_anyone(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest([topic], 5_000, False), 600)
+            answer = await self.ask_anyone(
+                ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest([topic], 5_000, False), 600
+            )
             if answer.topics[0].error_code in (ErrorKind.NONE, ErrorKind.TOPIC_ALREADY_EXISTS):
                 return
             await asyncio.sleep(RETRY_S)
@@ -139,7 +141,9 @@ class ClusterClient:
     async def fetch(self, partition: int, offset: int, wait_ms: int = 500) -> FetchPartitionResponse | None:
         """One fetch from the leader; None when it could not be had."""
         part = FetchPartition(partition, -1, offset, -1, -1, MIB)
-        request = FetchRequest(-1, -1, wait_ms, 1, MIB, 1, 0, -1, [FetchTopic(self._topic, ZERO_UUID, [part])])
+        request = FetchRequest(
+            -1, -1, wait_ms, 1, MIB, 1, 0, -1, [FetchTopic(self._topic, ZERO_UUID, [part])]
+        )
         try:
             async with asyncio.timeout(CALL_S):
                 connection = await self.connection(await self.leader(partition))
@@ -160,7 +164,9 @@ class ClusterClient:
 class Producer:
     """Sends one value at a time, each to a drawn partition; exactly once or not known."""
 
-    def __init__(self, client: ClusterClient, history: History, dice: Dice, number: int, partitions: int) -> None:
+    def __init__(
+        self, client: ClusterClient, history: History, dice: Dice, number: int, partitions: int
+    ) -> None:
         self._client = client
         self._history = history
         self._dice = dice
@@ -207,7 +213,9 @@ class Producer:
 class TransactionalProducer:
     """Transactions over one to three partitions; some are aborted on purpose. One transactional id for ever."""
 
-    def __init__(self, client: ClusterClient, history: History, dice: Dice, number: int, partitions: int, topic: str) -> None:
+    def __init__(
+        self, client: ClusterClient, history: History, dice: Dice, number: int, partitions: int, topic: str
+    ) -> None:
         self._client = client
         self._history = history
         self._dice = dice
@@ -230,10 +238,14 @@ class TransactionalProducer:
                 self._process += 1
                 await asyncio.sleep(RETRY_S)
 
-    async def _ask(self, key: int, version: int, request: object, error_of: Callable[[Any], int], deadline: float) -> Any:
+    async def _ask(
+        self, key: int, version: int, request: object, error_of: Callable[[Any], int], deadline: float
+    ) -> Any:
         """Ask the coordinator until it says yes; Gone when it says no or nothing."""
         while _now() < deadline:
-            where = await self._client.ask_anyone(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(self._id, 1))
+            where = await self._client.ask_anyone(
+                ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(self._id, 1)
+            )
             if where.error_code:
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -254,7 +266,9 @@ class TransactionalProducer:
 
     async def _begin(self) -> None:
         request = InitProducerIdRequest(self._id, 15_000)
-        answer = await self._ask(ApiKey.INIT_PRODUCER_ID, 2, request, lambda got: got.error_code, _now() + GIVE_UP_S)
+        answer = await self._ask(
+            ApiKey.INIT_PRODUCER_ID, 2, request, lambda got: got.error_code, _now() + GIVE_UP_S
+        )
         self._producer = (answer.producer_id, answer.producer_epoch)
         self._sequences = dict.fromkeys(range(self._partitions), 0)
 
@@ -262,16 +276,22 @@ class TransactionalProducer:
         deadline = _now() + GIVE_UP_S
         count = self._dice.between(1, min(3, self._partitions))
         partitions = sorted(self._dice.sample(range(self._partitions), count))
-        sends = [Send(partition, f"{self._id}.{self._sent + index}") for index, partition in enumerate(partitions)]
+        sends = [
+            Send(partition, f"{self._id}.{self._sent + index}") for index, partition in enumerate(partitions)
+        ]
         self._sent += count
         operation = self._history.invoke(self._process, "txn", sends, now_ms=_now_ms())
         commit, asked = not self._dice.chance(0.1), False
         try:
-            added = AddPartitionsToTxnRequest([], self._id, *self._producer, [AddPartitionsToTxnTopic(self._topic, partitions)])
+            added = AddPartitionsToTxnRequest(
+                [], self._id, *self._producer, [AddPartitionsToTxnTopic(self._topic, partitions)]
+            )
             await self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 1, added, _first_error, deadline)
             done = []
             for send in sends:
-                batch = _batch([str(send.value)], *self._producer, self._sequences[send.key], transactional=True)  # type: ignore[index]
+                batch = _batch(
+                    [str(send.value)], *self._producer, self._sequences[send.key], transactional=True
+                )  # type: ignore[index]
                 offset = await self._client.produce(send.key, batch, deadline, self._id)  # type: ignore[arg-type]
                 self._sequences[send.key] += 1  # type: ignore[index]
                 done.append(send._replace(offset=offset))
@@ -297,7 +317,9 @@ class Consumer:
         self.positions = dict.fromkeys(range(partitions), 0)
 
     def assign(self) -> None:
-        operation = self._history.invoke(self._process, "assign", keys=range(self._partitions), now_ms=_now_ms())
+        operation = self._history.invoke(
+            self._process, "assign", keys=range(self._partitions), now_ms=_now_ms()
+        )
         self._history.complete(operation, Outcome.OK, now_ms=_now_ms())
 
     async def run(self, until: Callable[[], bool]) -> None:
@@ -313,19 +335,18 @@ class Consumer:
         records: list[tuple[int, str]] = []
         if row is not None:
             records, self.positions[partition] = _committed(row, self.positions[partition])
-        self._history.complete(operation, Outcome.OK, [Poll({partition: records} if records else {})], now_ms=_now_ms())
+        self._history.complete(
+            operation, Outcome.OK, [Poll({partition: records} if records else {})], now_ms=_now_ms()
+        )
         return row
 
-    async def read_to_the_end(self) -> None:
-        """Until everything that is committed was read, from every partition."""
+    async def read_past(self, ends: dict[int, int]) -> None:
+        """Until every partition was read to its end; a new leader may need a moment to know what is committed (R19)."""
         self.assign()
-        for partition in range(self._partitions):
-            while True:
-                row = await self.poll(partition)
-                if row is None:
+        for partition, end in sorted(ends.items()):
+            while self.positions[partition] < end:
+                if await self.poll(partition) is None:
                     await asyncio.sleep(RETRY_S)
-                elif self.positions[partition] >= row.high_watermark and row.last_stable_offset >= row.high_watermark:
-                    break
 
 
 def _batch(values: list[str], producer_id: int, epoch: int, sequence: int, *, transactional: bool) -> bytes:

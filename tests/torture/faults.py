@@ -19,7 +19,9 @@ class Tormentor:
         self._cluster = cluster
         self._topic = topic
         self._dice = random.Random(seed)
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "error_cb": lambda error: None})
+        self._admin = AdminClient(
+            {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "error_cb": lambda error: None}
+        )
         self._faults = ["kill leader", "kill any", "pause", "rolling stop"]
         if cluster.etcd is not None:
             self._faults += ["etcd killed", "etcd paused"]

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import confluent_kafka as ck
@@ -207,7 +208,9 @@ class Witness:
         return self
 
     def _send(self) -> None:
-        producer = ck.Producer({**PRODUCER, "linger.ms": 0, "bootstrap.servers": self._bootstrap, "error_cb": quiet})
+        producer = ck.Producer(
+            {**PRODUCER, "linger.ms": 0, "bootstrap.servers": self._bootstrap, "error_cb": quiet}
+        )
         number = 0
         while not self._stop.is_set():
             partition, value = number % self._partitions, f"w{number}"
@@ -249,7 +252,9 @@ class Witness:
             records: dict[int, list[tuple[int, str]]] = {}
             for message in consumer.consume(1000, 0.2):
                 if message.error() is None:
-                    records.setdefault(message.partition(), []).append((message.offset(), message.value().decode()))
+                    records.setdefault(message.partition(), []).append(
+                        (message.offset(), message.value().decode())
+                    )
             with self._book:
                 self.history.complete(operation, Outcome.OK, [Poll(records)], now_ms=_now_ms())  # type: ignore[arg-type]
         consumer.close()
@@ -275,8 +280,12 @@ class Witness:
             for operation in self.history.operations:
                 if operation.process == 300:
                     for key in operation.polled_keys():
-                        read[key] = max([read.get(key, -1), *(offset for offset, _ in operation.polled_from(key))])
-            return time.monotonic() > deadline or all(read.get(key, -1) >= end for key, end in highest.items())
+                        read[key] = max(
+                            [read.get(key, -1), *(offset for offset, _ in operation.polled_from(key))]
+                        )
+            return time.monotonic() > deadline or all(
+                read.get(key, -1) >= end for key, end in highest.items()
+            )
 
         self._poll(300, enough)
 
@@ -286,7 +295,7 @@ def gaps(times: dict[int, list[float]], at: float, until: float) -> dict[int, fl
     found = {}
     for partition, moments in times.items():
         around = [moment for moment in moments if at - 1.0 <= moment <= until]
-        pairs = zip(around, around[1:], strict=False)
+        pairs = pairwise(around)
         found[partition] = max((after - before for before, after in pairs if after >= at), default=until - at)
     return found
 

@@ -26,7 +26,9 @@ BRIDGE_ADDRESS = "10.99.0.100"
 class RealBroker(BrokerProcess):
     """A broker with a place on the network and a fixed port, so that clients and peers find it again."""
 
-    def __init__(self, number: int, directory: Path, coordinator: str, host: str, prefix: Sequence[str]) -> None:
+    def __init__(
+        self, number: int, directory: Path, coordinator: str, host: str, prefix: Sequence[str]
+    ) -> None:
         super().__init__(
             directory / f"b{number}",
             arguments=("--host", host, *(("--insecure",) if prefix else ())),
@@ -102,7 +104,20 @@ class Namespaces:
         self._ip("-n", self.bridge, "link", "set", "br0", "up")
         for index, (machine, name) in enumerate(self.names.items(), 1):
             self._ip("netns", "add", name)
-            self._ip("link", "add", f"v{index}", "netns", name, "type", "veth", "peer", "name", f"p{index}", "netns", self.bridge)
+            self._ip(
+                "link",
+                "add",
+                f"v{index}",
+                "netns",
+                name,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"p{index}",
+                "netns",
+                self.bridge,
+            )
             self._ip("-n", self.bridge, "link", "set", f"p{index}", "master", "br0", "up")
             self._ip("-n", name, "addr", "add", f"{self.addresses[machine]}/24", "dev", f"v{index}")
             self._ip("-n", name, "link", "set", f"v{index}", "up")
@@ -121,7 +136,20 @@ class Namespaces:
 
     def deafen_to_bridge(self, machine: str, port: int) -> None:
         """`machine` no longer hears what comes from this port of the bridge: its coordinator, not its clients."""
-        self._in(machine, "iptables", "-A", "INPUT", "-s", BRIDGE_ADDRESS, "-p", "tcp", "--sport", str(port), "-j", "DROP")
+        self._in(
+            machine,
+            "iptables",
+            "-A",
+            "INPUT",
+            "-s",
+            BRIDGE_ADDRESS,
+            "-p",
+            "tcp",
+            "--sport",
+            str(port),
+            "-j",
+            "DROP",
+        )
 
     def heal(self) -> None:
         for machine in self.names:
@@ -146,7 +174,12 @@ class Namespaces:
 
 class RealCluster:
     def __init__(
-        self, directory: Path, *, coordinator: str = "etcd", size: int = 3, namespaces: Namespaces | None = None
+        self,
+        directory: Path,
+        *,
+        coordinator: str = "etcd",
+        size: int = 3,
+        namespaces: Namespaces | None = None,
     ) -> None:
         self.directory = directory
         self.namespaces = namespaces
@@ -195,7 +228,9 @@ class RealCluster:
         self.stop()
 
     def log(self) -> str:
-        return "\n".join(f"--- broker {number}\n{broker.log()[-4000:]}" for number, broker in self.brokers.items())
+        return "\n".join(
+            f"--- broker {number}\n{broker.log()[-4000:]}" for number, broker in self.brokers.items()
+        )
 
 
 def wait_for(what: str, condition: object, seconds: float = 60.0) -> None:

@@ -30,7 +30,9 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def leader_kills(directory: Path, kills: int, *, partitions: int = 6, per_second: int = 600) -> dict[str, Any]:
+def leader_kills(
+    directory: Path, kills: int, *, partitions: int = 6, per_second: int = 600
+) -> dict[str, Any]:
     """Kill -9 the leader of a partition, again and again, and measure how long each partition it led could not write."""
     with RealCluster(directory) as cluster:
         tormentor = Tormentor(cluster, TOPIC, 1)
@@ -48,6 +50,7 @@ def leader_kills(directory: Path, kills: int, *, partitions: int = 6, per_second
             found = gaps(bulk.books.times, at, time.monotonic())
             silences += [gap for partition, gap in found.items() if led.get(partition) == victim.number]
             of_all += found.values()
+            print(f"kill {number + 1} of broker {victim.number}: {_rounded(found)}", flush=True)
             victim.start()
         tormentor.wait_whole()
         books = bulk.stop()
@@ -84,7 +87,10 @@ def torment(
                 # A quarter of the time nothing happens, so that the cluster can recover.
                 time.sleep(dice.uniform(0.2, 4) if dice.random() < 0.75 else 8)
                 kind = tormentor.once()
-                print(f"{until - time.monotonic():6.0f} s left: {kind}; {len(bulk.books.acked)} acked", flush=True)
+                print(
+                    f"{until - time.monotonic():6.0f} s left: {kind}; {len(bulk.books.acked)} acked",
+                    flush=True,
+                )
             tormentor.wait_whole(120)
             watched.wait_whole(120)
             books = bulk.stop()
@@ -198,6 +204,10 @@ def _in_namespaces(directory: Path, options: argparse.Namespace) -> dict[str, An
         return torment(directory, options.minutes, options.seed, namespaces=spaces, per_second=options.rate)
     finally:
         spaces.remove()
+
+
+def _rounded(found: dict[int, float]) -> dict[int, float]:
+    return {partition: round(gap, 3) for partition, gap in found.items()}
 
 
 def _show(name: str, result: dict[str, Any]) -> dict[str, Any]:

@@ -172,7 +172,8 @@ class Broker:
 
     def _suspect(self, broker_id: int) -> None:
         """A peer's process seems gone. Fencing it is a compared transaction, so a wrong guess does no harm (R8)."""
-        self.runtime.spawn(self._fence(broker_id), f"fence broker {broker_id}")
+        if not self.is_stopping:
+            self.runtime.spawn(self._fence(broker_id), f"fence broker {broker_id}")
 
     async def _fence(self, broker_id: int) -> None:
         controller = self.image.controller

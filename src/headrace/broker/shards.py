@@ -79,6 +79,13 @@ class Shard:
 
     async def load(self) -> None:
         """Replay the committed log (R21): only what is below the high watermark of our own epoch counts."""
+        try:
+            await self._load()
+        except HeadraceError as problem:
+            # Somebody else leads by now; should it be us again, a new shard loads.
+            log.info("%s: not loaded: %s", self.partition.tp, problem.detail)
+
+    async def _load(self) -> None:
         await self.partition.wait_leader_ready()
         await self.settle()
         self._undecided.clear()

@@ -17,6 +17,7 @@ NOUNS = {
     "serve": "Start a broker.",
     "topic": "Create, change, write and read topics.",
     "group": "Look at consumer groups and move them.",
+    "cluster": "Look at the brokers, drain one, spread the load.",
     "pipeline": "Archive, replay, transform, aggregate, mirror and audit topics with Spark.",
     "sql": "Ask with SQL over whole topics.",
     "bench": "Measure throughput, latency and the broker's CPU.",

@@ -52,8 +52,9 @@ class ServeRow(Row):
 @click.option(
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="One more settings file."
 )
+@click.option("--brokers", type=int, default=1, help="Start a cluster of so many brokers on this host.  [1]")
 @setting_options
-def command(run: Invocation, config_file: str | None, **flags: Any) -> Exit:
+def command(run: Invocation, config_file: str | None, brokers: int, **flags: Any) -> Exit:
     """Start a broker.
 
     Data lives in the platform's data directory and survives restarts; --ephemeral keeps everything in memory. Every
@@ -66,6 +67,11 @@ def command(run: Invocation, config_file: str | None, **flags: Any) -> Exit:
         raise settings_failure(error) from None
     _log_to_stderr(settings, run.verbosity)
     need_safe_bind(settings)
+    if brokers != 1:
+        from headrace.cli.dev_cluster import serve_cluster
+
+        with asyncio.Runner() as runner:
+            return runner.run(serve_cluster(run, settings, flags, brokers))
     need_free_ports(settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, run))

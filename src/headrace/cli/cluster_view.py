@@ -1,0 +1,155 @@
+"""Command: the cluster as the `cluster` commands see it, and the moves they ask for.
+
+What is asked for goes through the ordinary Kafka APIs (Metadata, DescribeCluster, AlterPartitionReassignments,
+ListPartitionReassignments, ElectLeaders), so it works against any broker of the cluster. librdkafka does not offer the
+reassignment calls, so they are made with our own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from headrace.broker.peer import PeerConnection
+from headrace.cli.broker_link import BrokerLink, split_address
+from headrace.cli.failure import Exit, Failure, failure_of
+from headrace.cluster import keys
+from headrace.cluster.image import ClusterImage
+from headrace.cluster.reassignment import Reassignment
+from headrace.cluster.state import PartitionState, Registration, TopicState, encode
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from headrace.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from headrace.wire.messages.elect_leaders import ElectLeadersRequest
+from headrace.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+
+class View(NamedTuple):
+    cluster: DescribeClusterResponse
+    metadata: MetadataResponse
+    moving: dict[tuple[str, int], Any]
+
+    def partitions(self) -> Iterable[tuple[str, Any]]:
+        for topic in sorted(self.metadata.topics, key=lambda topic: topic.name or ""):
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+                yield topic.name or "", partition
+
+
+class _Item(NamedTuple):
+    key: str
+    value: bytes | None
+    mod_revision: int = 1
+
+
+class ClusterLink:
+    """Questions to one broker of the cluster."""
+
+    def __init__(self, link: BrokerLink) -> None:
+        link.reach()
+        self._address = split_address(link.profile.bootstrap.split(",")[0].strip())
+        self._seconds = link.timeout_s
+
+    def view(self) -> View:
+        cluster, metadata, moves = self._ask(
+            (ApiKey.DESCRIBE_CLUSTER, 2, DescribeClusterRequest(False, 1, True)),
+            (ApiKey.METADATA, 9, MetadataRequest(None, False)),
+            (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest()),
+        )
+        return View(cluster, metadata, _moving(moves))
+
+    def moving(self) -> dict[tuple[str, int], Any]:
+        (moves,) = self._ask((ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest()))
+        return _moving(moves)
+
+    def start(self, plan: Iterable[Reassignment]) -> None:
+        topics: dict[str, ReassignableTopic] = {}
+        for topic, number, target in plan:
+            entry = topics.setdefault(topic.name, ReassignableTopic(topic.name, []))
+            entry.partitions.append(ReassignablePartition(number, list(target)))
+        request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
+        (answer,) = self._ask((ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request))
+        for entry in answer.responses:
+            for row in entry.partitions:
+                if row.error_code:
+                    problem = HeadraceError(ErrorKind(row.error_code), row.error_message or "")
+                    raise failure_of(problem, f"{entry.name}-{row.partition_index}")
+
+    def elect_preferred(self) -> int:
+        """Leaderships go back to the first replica wherever that can lead; how many were moved."""
+        (answer,) = self._ask((ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, None)))
+        return sum(
+            not row.error_code for topic in answer.replica_election_results for row in topic.partition_result
+        )
+
+    def wait_until_moved(self, seconds: float) -> None:
+        deadline, pause = time.monotonic() + seconds, threading.Event()
+        while left := self.moving():
+            if time.monotonic() > deadline:
+                raise Failure(
+                    Exit.TIMEOUT,
+                    f"{len(left)} partitions are still being moved",
+                    "they go on by themselves; look with:  headrace cluster status",
+                )
+            pause.wait(0.2)
+
+    def _ask(self, *questions: tuple[int, int, object]) -> list[Any]:
+        async def ask() -> list[Any]:
+            connection = await PeerConnection.open(*self._address, "headrace-cli")
+            try:
+                return [await connection.call(*question, self._seconds) for question in questions]
+            finally:
+                connection.close()
+
+        try:
+            return asyncio.run(ask())
+        except HeadraceError as problem:
+            raise failure_of(problem, ":".join(map(str, self._address))) from None
+
+
+def _moving(answer: Any) -> dict[tuple[str, int], Any]:
+    return {
+        (topic.name, entry.partition_index): entry for topic in answer.topics for entry in topic.partitions
+    }
+
+
+def image_of(view: View) -> ClusterImage:
+    """What planning needs of a ClusterImage, from what any broker tells its clients."""
+    items = [
+        _Item(
+            keys.broker(node.broker_id),
+            encode(Registration(node.host, node.port, node.host, 0, "cli", node.rack)),
+        )
+        for node in view.cluster.brokers
+        if not node.is_fenced
+    ]
+    for number, topic in enumerate(view.metadata.topics, 1):
+        if not topic.name or not topic.partitions:
+            continue
+        topic_id = number.to_bytes(16, "big")
+        items.append(
+            _Item(keys.topic(topic.name), encode(TopicState(topic_id.hex(), len(topic.partitions), {}, 0)))
+        )
+        for partition in topic.partitions:
+            moving = view.moving.get((topic.name, partition.partition_index))
+            state = PartitionState(
+                tuple(partition.replica_nodes),
+                partition.leader_id,
+                0,
+                0,
+                tuple(partition.isr_nodes),
+                adding=tuple(moving.adding_replicas) if moving else (),
+                removing=tuple(moving.removing_replicas) if moving else (),
+            )
+            items.append(_Item(keys.partition(topic_id, partition.partition_index), encode(state)))
+    image = ClusterImage()
+    image.resync(items, 1)
+    return image
