@@ -213,7 +213,12 @@ class Replicas:
         self.replicator.forget(partition)
         partition.follow(NO_LEADER, state.leader_epoch)
         # R10: the epoch and where it begins are on disk before we append in it; nobody appends before we lead.
-        await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
+        try:
+            await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
+        except OSError as problem:
+            log.critical("%s: epoch %d can't begin here: %s", partition.tp, state.leader_epoch, problem)
+            partition.mark_failed()  # which hands the partition to somebody whose disk works
+            return
         if (
             topic.partitions[number] is not state
             or partition.failed

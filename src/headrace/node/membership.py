@@ -22,6 +22,7 @@ from headrace.core.plan import Rejected
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.2
+STALLED_S = 1.0
 ATTEMPTS = 20
 
 
@@ -94,6 +95,7 @@ class Membership:
             await asyncio.sleep(max(0.02, (term.keep_alive_at_ms - now_ms) / 1000))
             if not self._making_progress():
                 log.error("the disk makes no progress: not renewing the lease (R6)")
+                await asyncio.sleep(STALLED_S)
                 continue
             sent_ms = self._runtime.clock.now_ms()
             try:
