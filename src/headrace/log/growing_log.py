@@ -261,6 +261,13 @@ class GrowingLog:
             return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, self._failure)
         gaps = self._config.compact if allow_gaps is None else allow_gaps
         first_offset = self.end_offset
+        # An epoch that we led and never wrote in began nothing: what comes here may be of an older one (R10, R11).
+        if self.epochs.latest >= 0 and self.epochs.entries[-1].start_offset >= first_offset:
+            self.epochs.truncate_end(first_offset)
+            try:
+                self._files.write_epochs()
+            except OSError as error:
+                return self.fail(f"the epoch file could not be written: {error}")
         checked = check_replicated(data, first_offset, self.epochs.latest, gaps=gaps)
         if isinstance(checked, Rejected):
             return checked

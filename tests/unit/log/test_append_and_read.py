@@ -220,6 +220,21 @@ def test_s17_reading_many_segments_keeps_few_files_open() -> None:
 # ---- followers
 
 
+def test_r11_an_epoch_that_wrote_nothing_does_not_keep_older_batches_out() -> None:
+    """A replica led epoch 7 for a moment and wrote nothing; then it follows a leader whose next batch is of epoch 3."""
+    leader, fs = fresh_log(), MemoryFileSystem()
+    follower, _ = open_log(fs)
+    leader.start_epoch(3)
+    fill(leader, 2)
+    assert isinstance(follower.append_replicated(_read(leader, 0, 1), WALL_MS), Appended)
+    follower.start_epoch(7)
+    assert isinstance(follower.append_replicated(_read(leader, follower.end_offset), WALL_MS), Appended)
+    assert follower.epochs.entries == leader.epochs.entries
+    follower.close()
+    reopened, _ = open_log(fs)
+    assert reopened.end_offset == leader.end_offset and reopened.epochs.entries == leader.epochs.entries
+
+
 def test_r11_replicated_bytes_are_the_same_bytes() -> None:
     leader = fresh_log()
     leader.start_epoch(2)
@@ -257,8 +272,11 @@ def test_r11_what_a_follower_refuses() -> None:
     assert kind_of(flipped) is ErrorKind.CORRUPT_MESSAGE
     assert kind_of(data[first:]) is ErrorKind.CORRUPT_MESSAGE  # a gap
     assert kind_of(data + data) is ErrorKind.CORRUPT_MESSAGE  # going back
-    follower.start_epoch(9)
-    assert kind_of(data) is ErrorKind.FENCED_LEADER_EPOCH
+    ahead = fresh_log()
+    ahead.start_epoch(9)
+    fill(ahead, 1)
+    older = ahead.append_replicated(_read(leader, ahead.end_offset), WALL_MS)
+    assert isinstance(older, Rejected) and older.kind is ErrorKind.FENCED_LEADER_EPOCH
 
 
 def test_a_fetch_answer_may_end_in_the_middle_of_a_batch() -> None:
