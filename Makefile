@@ -5,8 +5,9 @@ BIN := .venv/bin
 SEEDS ?= 200
 FRAMES ?= 1000000
 KILLS ?= 200
+SCHEDULES ?= 20000
 
-.PHONY: demo test lint unit clients sim fuzz torture torture-single bench docs clean help
+.PHONY: demo test lint unit clients sim fuzz eos eos-sim torture torture-single bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +38,12 @@ fuzz: env  ## mutated frames and batches: make fuzz FRAMES=1000000
 
 torture-single: env  ## kill -9 one broker over and over in mid-load: make torture-single KILLS=200
 	@HEADRACE_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/client/test_kill.py -k kill_9
+
+eos: env  ## kill consume-transform-produce loops and their broker: make eos KILLS=200
+	@$(BIN)/python scripts/exactly-once-torture --kills $(KILLS)
+
+eos-sim: env  ## schedules of late and repeated requests against transactions: make eos-sim SCHEDULES=20000
+	@$(BIN)/python scripts/late-request-schedules --schedules $(SCHEDULES)
 
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
 import uuid
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from headrace.broker.replicas import Replicas
 from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
+from headrace.broker.share_groups import ShareGroups
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
 from headrace.cluster.image import Broker as Node
@@ -93,10 +96,11 @@ class Broker:
         self._replica_connections: dict[int, int] = {}
         self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
         self.queues = QueueDesk(self)
+        self.share_groups = ShareGroups(self)
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.api_versions: list[tuple[int, int, int]] = []
-        self.feature_levels: dict[str, int] = {"group.version": 1, "transaction.version": 2}
+        self.feature_levels: dict[str, int] = {"group.version": 1, "share.version": 1, "transaction.version": 2}
         self.failed_produces = self.failed_fetches = 0
         self._topics_moved = False
         metadata.listeners.append(self.replicas.heard)
@@ -263,6 +267,8 @@ class Broker:
             if not key:
                 raise HeadraceError(ErrorKind.INVALID_REQUEST, "the transactional id is empty")
             topic = TRANSACTIONS_TOPIC
+        elif kind == SHARE:
+            return self._share_coordinator(key)
         else:
             raise HeadraceError(ErrorKind.INVALID_REQUEST, f"coordinators of type {kind} are not served")
         await self.ensure_internal_topic(OFFSETS_TOPIC)
@@ -274,6 +280,22 @@ class Broker:
             raise HeadraceError(
                 ErrorKind.COORDINATOR_NOT_AVAILABLE, f"the partition of {key!r} has no leader right now"
             )
+        return Endpoint(node.id, node.registration.host, node.registration.port)
+
+    def _share_coordinator(self, key: str) -> Endpoint:
+        """`group:topic id:partition`. The state of a share partition lies beside its data."""
+        group, _, place = key.partition(":")
+        topic_id, _, number = place.partition(":")
+        try:
+            raw = base64.urlsafe_b64decode(topic_id + "==")
+        except (ValueError, binascii.Error):
+            raw = b""
+        topic = self.image.topic_by_id(raw) if len(raw) == 16 else None
+        if not group or topic is None or not number.isdigit():
+            raise HeadraceError(ErrorKind.INVALID_REQUEST, f"{key!r} does not name a share partition")
+        node = self.image.leader(topic.name, int(number))
+        if node is None or not node.live:
+            raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, f"{key!r} has no leader right now")
         return Endpoint(node.id, node.registration.host, node.registration.port)
 
     async def ensure_internal_topic(self, name: str) -> None:
@@ -313,6 +335,7 @@ class Broker:
 
     def connection_closed(self, connection_id: int) -> None:
         """A client is gone. Members leave by their session; only for replicas do we look after them."""
+        self.share_groups.connection_closed(connection_id)
         replica_id = self._replica_connections.pop(connection_id, None)
         if replica_id is not None and not self.is_stopping:
             self.runtime.spawn(self._probe(replica_id), f"probe broker {replica_id}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.groups import OFFSETS_TOPIC
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerLost
+from headrace.broker.peers import Peers
 from headrace.broker.shards import Shard, ShardState
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
@@ -71,8 +72,13 @@ def write_marker(
 
 
 class MarkerSender:
+    """Repeats a marker only when the connection that carried it before is closed, and then over a newer one: the receiver
+    hears only the newest, so of a marker and its repetition the earlier never comes after the later (R47)."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        # Its own connections: a marker waits for its commit, and nobody else should wait behind it.
+        self._peers = Peers(broker.image)
 
     def send(self, shard: Shard, effect: SendMarkers) -> None:
         self._broker.runtime.spawn(self._deliver(shard, effect), f"markers of {effect.transactional_id!r}")
@@ -148,7 +154,7 @@ class MarkerSender:
             effect.coordinator_epoch,
         )
         try:
-            response: WriteTxnMarkersResponse = await self._broker.peers.call(
+            response: WriteTxnMarkersResponse = await self._peers.call(
                 leader,
                 ApiKey.WRITE_TXN_MARKERS,
                 VERSION,

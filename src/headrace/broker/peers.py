@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from headrace.broker.peer import PeerConnection, PeerLost
@@ -14,6 +15,7 @@ class Peers:
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._connections: dict[tuple[int, int], PeerConnection] = {}
+        self._opening: dict[tuple[int, int], asyncio.Future[PeerConnection]] = {}
 
     async def call(
         self, broker_id: int, key: int, version: int, request: object, seconds: float = CALL_S
@@ -26,10 +28,20 @@ class Peers:
         place = (broker_id, node.epoch)
         connection = self._connections.get(place)
         if connection is None or connection.closed.done():
-            host, port = node.registration.host, node.registration.port
-            connection = await PeerConnection.open(host, port, f"broker-{self._image.broker_id}")
-            self._connections[place] = connection
+            connection = await self._open(place, node.registration.host, node.registration.port)
         return await connection.call(key, version, request, seconds)
+
+    async def _open(self, place: tuple[int, int], host: str, port: int) -> PeerConnection:
+        """Whoever asks while it is being opened gets the same one: two at a time would speak over each other (R47)."""
+        opening = self._opening.get(place)
+        if opening is None:
+            client_id = f"broker-{self._image.broker_id}"
+            opening = asyncio.ensure_future(PeerConnection.open(host, port, client_id))
+            self._opening[place] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(place, None))
+        connection = await asyncio.shield(opening)
+        self._connections[place] = connection
+        return connection
 
     def close(self) -> None:
         for connection in self._connections.values():

@@ -301,6 +301,11 @@ class Connection(asyncio.BufferedProtocol):
         self.server.warn(f"closing {self.host or 'connection'}: {reason}")
         self.close()
 
+    @property
+    def is_open(self) -> bool:
+        """False: nobody is there to be answered, and what is left of its requests is not carried out (R47)."""
+        return not self._closing
+
     def close(self) -> None:
         self._closing = True
         if self.transport is not None:

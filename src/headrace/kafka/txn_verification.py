@@ -31,18 +31,22 @@ NOT_ASKED = Verdict(ErrorKind.NONE)
 
 
 def spoken_over(broker: Broker, request: ProduceRequest, version: int, connection_id: int) -> bool:
-    """R47: a newer connection writes for the same old producer, so what this one carries comes from the past."""
+    """R47: a newer connection writes for the same old producer, or somebody else led the partition since this one was
+    opened: what it carries comes from the past."""
     if version >= IMPLICIT_ADD_SINCE_PRODUCE:
         return False
     for topic in request.topics:
-        for _, records in topic.partitions:
+        for index, records in topic.partitions:
             if records is None:
                 continue
             try:
                 header = read_header(records)
             except CorruptBatch:
                 continue
-            if header.is_transactional and not broker.newest_connections.admit(
+            if not header.is_transactional:
+                continue
+            tp = TopicPartition(topic.name, index)
+            if not broker.leaderships.admits(tp, connection_id) or not broker.newest_connections.admit(
                 header.producer_id, header.producer_epoch, connection_id
             ):
                 return True

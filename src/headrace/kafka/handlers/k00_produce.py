@@ -71,6 +71,10 @@ async def _verify_and_answer(
     unverified: list[Unverified],
 ) -> None:
     verdicts = await verify(broker, request.transactional_id or "", unverified, header.api_version)
+    if not connection.is_open or spoken_over(broker, request, header.api_version, connection.id):
+        # R47: the client gave this request up while the coordinator was asked, and may have moved on.
+        connection.close()
+        return
     # R25: from here to the last append nothing is awaited, so a marker can't come in between.
     _append_and_answer(broker, slot, header, request, verdicts)
     connection.request_done()

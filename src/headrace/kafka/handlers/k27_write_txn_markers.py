@@ -1,4 +1,8 @@
-"""Door: WriteTxnMarkers (27), between brokers: a coordinator's decision reaches the partitions of a transaction."""
+"""Door: WriteTxnMarkers (27), between brokers: a coordinator's decision reaches the partitions of a transaction.
+
+A marker that comes over a connection its sender has given up, or from before we led the partition, is not written: it has
+been sent again, and the transaction it ended may have a successor with the same epoch (R47).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 
 from headrace.broker.markers import write_marker
 from headrace.core.errors import ErrorKind
+from headrace.core.ids import TopicPartition
 from headrace.kafka.call import Call
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,7 +28,21 @@ HIGHEST_ADVERTISED = -1
 
 async def handle(call: Call) -> WriteTxnMarkersResponse:
     request: WriteTxnMarkersRequest = call.request
+    if not _is_from_now(call, request):
+        call.broker.close_connection(call.connection_id)
+        return WriteTxnMarkersResponse([])
     return WriteTxnMarkersResponse([await _write(call, marker) for marker in request.markers])
+
+
+def _is_from_now(call: Call, request: WriteTxnMarkersRequest) -> bool:
+    if not call.broker.marker_senders.admit(call.client_id, call.connection_id):
+        return False
+    return all(
+        call.broker.leaderships.admits(TopicPartition(topic.name, number), call.connection_id)
+        for marker in request.markers
+        for topic in marker.topics
+        for number in topic.partition_indexes
+    )
 
 
 async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
