@@ -125,6 +125,63 @@ def test_acks_out_of_order_commit_only_the_finished_prefix(broker: BrokerProcess
     assert again == ["b", "c", "d"]
 
 
+def doubled(client: Client, source: str, sink: str, fail_at: int | None = None) -> int:
+    """Read all of `source`, publish each number twice as large to `sink`. Fails half-way through one, if told to."""
+    count = 0
+    with client.subscribe(source, group=f"g-{source}", follow=False) as subscription:
+        for message in subscription:
+            client.publish(sink, int(message.text) * 2)
+            count += 1
+            if fail_at is not None and count >= fail_at:
+                raise RuntimeError("the worker fell over")
+    return count
+
+
+def committed(broker: BrokerProcess, topic: str) -> list[int]:
+    with Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client:
+        return [int(message.text) for message in client.subscribe(topic, follow=False)]
+
+
+def test_exactly_once_neither_loses_nor_repeats_k8(broker: BrokerProcess, topic: str) -> None:
+    sink = f"{topic}-out"
+    with Client(broker.bootstrap, config=QUIET) as client:
+        client.publish_many(topic, [str(number) for number in range(500)])
+    for fail_at in (3, 250, 7):
+        with (
+            pytest.raises(RuntimeError),
+            Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client,
+        ):
+            doubled(client, topic, sink, fail_at)
+    with Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client:
+        doubled(client, topic, sink)
+    assert sorted(committed(broker, sink)) == [number * 2 for number in range(500)]
+    with Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client:
+        assert doubled(client, topic, sink) == 0, "the offsets were committed with the results"
+
+
+def test_exactly_once_publishing_is_all_or_nothing(broker: BrokerProcess, topic: str) -> None:
+    with Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client:
+        client.publish_many(topic, [1, 2, 3])
+        assert client.publish(topic, 4).result(20).offset >= 0
+        assert committed(broker, topic) == [], "acknowledged, but not committed yet"
+        client.flush()
+        assert committed(broker, topic) == [1, 2, 3, 4]
+    with (
+        pytest.raises(RuntimeError),
+        Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client,
+    ):
+        client.publish(topic, 5)
+        raise RuntimeError("changed my mind")
+    assert committed(broker, topic) == [1, 2, 3, 4]
+
+
+def test_exactly_once_has_one_transaction_and_so_one_reader(broker: BrokerProcess, topic: str) -> None:
+    with Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client:
+        client.subscribe(topic, group=f"g-{topic}")
+        with pytest.raises(HeadraceError, match="one subscription of a group at a time"):
+            client.subscribe(topic, group=f"h-{topic}")
+
+
 def test_acknowledged_messages_survive_kill_9_in_mid_load_k8(
     fresh_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Driver: `headrace.Client`: publish, subscribe, and one knob for what a crash may do.
+"""Driver: `headrace.Client`: publish, subscribe, and one knob for what a crash may do (K8).
 
 with Client("localhost:9092") as client:
     receipt = client.publish("orders", {"id": 7}, key=7).result()
@@ -18,8 +18,9 @@ from headrace.client.message import Delivery
 from headrace.client.payload import Headers
 from headrace.client.positions import START, Anchor, Position, parse_position, since
 from headrace.client.publisher import Publisher
-from headrace.client.semantics import contract
+from headrace.client.semantics import CommitOrder, contract
 from headrace.client.subscription import Ack, Subscription
+from headrace.client.transaction import TransactionalPublisher
 from headrace.core.errors import ErrorKind, HeadraceError
 
 LONE_GROUP = "headrace-reader"
@@ -35,9 +36,16 @@ class Client:
         delivery: str = "at-least-once",
         *,
         timeout: float = 30.0,
+        transactional_id: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """`delivery` is at-most-once, at-least-once or exactly-once. `config` is passed on to librdkafka."""
+        """`delivery` is at-most-once, at-least-once or exactly-once. `config` is passed on to librdkafka.
+
+        Exactly-once: what is published while a group's messages are read belongs to them and is committed with their
+        offsets; what is published otherwise becomes visible at `flush`, all of it or nothing. With a `transactional_id`
+        of its own that it keeps over restarts, a worker that crashed holds nobody up: its successor ends its transaction.
+        """
+        self._transactional_id = transactional_id
         self._contract = contract(delivery)
         self._timeout = timeout
         self._config = {"bootstrap.servers": bootstrap, "client.id": "headrace-python", **(config or {})}
@@ -73,15 +81,25 @@ class Client:
 
     def flush(self, timeout: float | None = None) -> None:
         """Until everything published so far is acknowledged; HeadraceError when something is not, or not in time."""
-        if self._publisher is not None:
-            self._publisher.flush(self._timeout if timeout is None else timeout)
+        if self._publisher is None:
+            return
+        self._publisher.flush(self._timeout if timeout is None else timeout)
+        if isinstance(self._publisher, TransactionalPublisher) and self._reader is None:
+            self._publisher.commit()
+
+    @property
+    def _reader(self) -> Subscription | None:
+        """The subscription whose offsets go with what we publish."""
+        return next((entry for entry in self._subscriptions if entry.in_transaction), None)
 
     def _publishing(self) -> Publisher:
         if self._publisher is None:
             timeout_ms = int(self._timeout * 1000)
-            self._publisher = Publisher(
-                {"message.timeout.ms": timeout_ms, **self._contract.producer, **self._config}
-            )
+            settings = {"message.timeout.ms": timeout_ms, **self._contract.producer, **self._config}
+            if self._contract.commit is CommitOrder.WITH_RESULTS:
+                self._publisher = TransactionalPublisher(settings, self._timeout, self._transactional_id)
+            else:
+                self._publisher = Publisher(settings)
         return self._publisher
 
     # -- subscribing -------------------------------------------------------------------------------------------
@@ -108,6 +126,7 @@ class Client:
                 f"a group goes on where it left off, so it can only begin at start or end, not at {start!r}",
                 f"headrace group seek {group} --to …   moves a group",
             )
+        transaction = self._transaction_for(group)
         subscription = Subscription(
             {
                 "group.id": group or LONE_GROUP,
@@ -123,9 +142,23 @@ class Client:
             commit=self._contract.commit,
             ack=ack,
             follow=follow,
+            transaction=transaction,
         )
         self._subscriptions.append(subscription)
         return subscription
+
+    def _transaction_for(self, group: str | None) -> TransactionalPublisher | None:
+        if group is None or self._contract.commit is not CommitOrder.WITH_RESULTS:
+            return None
+        if self._reader is not None:
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER,
+                "with exactly-once a client has one subscription of a group at a time, because it has one transaction",
+                "use a Client for each",
+            )
+        publisher = self._publishing()
+        assert isinstance(publisher, TransactionalPublisher)
+        return publisher
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -133,6 +166,13 @@ class Client:
         for subscription in self._subscriptions:
             subscription.close()
         self._subscriptions.clear()
+        try:
+            if isinstance(self._publisher, TransactionalPublisher):
+                self.flush()
+        finally:
+            self._drop()
+
+    def _drop(self) -> None:
         publisher, self._publisher = self._publisher, None
         if publisher is not None:
             publisher.close(self._timeout)
@@ -143,6 +183,11 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """An exception rolls an open transaction back; otherwise it is committed."""
+        if kind is not None and isinstance(self._publisher, TransactionalPublisher):
+            for subscription in self._subscriptions:
+                subscription.abandon()
+            self._publisher.abort()
         self.close()
 
 

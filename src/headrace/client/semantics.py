@@ -2,7 +2,7 @@
 
 at-most-once   acks=1, no retries; the offset is committed before a message is handed out: a crash loses, never repeats
 at-least-once  acks=all, idempotent; the offset is committed after the work is done: a crash repeats, never loses
-exactly-once   a transactional producer that also carries the consumer's offsets; comes with transactions
+exactly-once   messages and offsets are committed in one transaction: a crash does neither; read_committed
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class Semantics(StrEnum):
 class CommitOrder(Enum):
     BEFORE_WORK = "before"
     AFTER_WORK = "after"
+    WITH_RESULTS = "with"
+    """In the transaction that also holds what was published because of a message."""
 
 
 class Contract(NamedTuple):
@@ -50,21 +52,23 @@ _CONTRACTS = {
         },
         commit=CommitOrder.AFTER_WORK,
     ),
+    Semantics.EXACTLY_ONCE: Contract(
+        producer={"acks": "all", "enable.idempotence": True},
+        consumer={
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+        },
+        commit=CommitOrder.WITH_RESULTS,
+    ),
 }
 
 
 def contract(delivery: str) -> Contract:
     try:
-        semantics = Semantics(delivery)
+        return _CONTRACTS[Semantics(delivery)]
     except ValueError:
         choices = ", ".join(entry.value for entry in Semantics)
         raise HeadraceError(
             ErrorKind.INVALID_PARAMETER, f'delivery="{delivery}" is not one of {choices}'
         ) from None
-    if semantics not in _CONTRACTS:
-        raise HeadraceError(
-            ErrorKind.UNSUPPORTED_OPERATION,
-            f'delivery="{semantics}" needs transactions, which this version does not serve',
-            'delivery="at-least-once" and a consumer that can see a message twice',
-        )
-    return _CONTRACTS[semantics]

@@ -1,13 +1,15 @@
 """Driver: reading. A Subscription is an iterator and an async iterator of messages, for a group or on its own.
 
-At-least-once: asking for the next message finishes the one before (`ack="auto"`), or `message.ack()` does
-(`ack="manual"`, in any order); finished offsets are committed. At-most-once: offsets are committed before messages are
-handed out. Without a group nothing is committed: every subscription reads for itself.
+Asking for the next message finishes the one before (`ack="auto"`), or `message.ack()` does (`ack="manual"`, in any
+order). At-least-once: finished offsets are committed. At-most-once: offsets are committed before messages are handed out.
+Exactly-once: finished offsets are committed with what was published meanwhile, in one transaction, whenever nothing is
+half done. Without a group nothing is committed: every subscription reads for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ from headrace.client.message import Message
 from headrace.client.positions import Anchor, Position
 from headrace.client.progress import Progress
 from headrace.client.semantics import CommitOrder
+from headrace.client.transaction import TransactionAborted, TransactionalPublisher
 from headrace.core.errors import ErrorKind, HeadraceError
 
 POLL_SECONDS = 0.5
@@ -29,6 +32,9 @@ POLL_SECONDS = 0.5
 
 PREFETCH = 200
 """Messages taken at once when they are there anyway. At-most-once can lose this many in a crash."""
+
+TRANSACTION_SECONDS = 1.0
+"""Exactly-once: results are visible after about this long at the latest, or when there is nothing more to do."""
 
 METADATA_SECONDS = 10.0
 CREATE_SECONDS = 2.0
@@ -52,8 +58,15 @@ class Subscription:
         commit: CommitOrder,
         ack: Ack,
         follow: bool,
+        transaction: TransactionalPublisher | None = None,
     ) -> None:
+        """`transaction` is what messages published because of ours go through, when offsets go with them."""
         self._group = group
+        self._start = start
+        self._transaction = transaction if group is not None else None
+        self._done: dict[tuple[str, int], int] = {}
+        """Finished offsets that wait for the transaction's commit."""
+        self._committed_at = time.monotonic()
         self._commits_first = commit is CommitOrder.BEFORE_WORK and group is not None
         self._acks_itself = ack == "auto"
         self._follow = follow
@@ -111,6 +124,7 @@ class Subscription:
         self._buffer = deque(entry for entry in self._buffer if (entry.topic, entry.partition) not in lost)
         for key in lost:
             self._progress.pop(key, None)
+            self._done.pop(key, None)
         self._assigned = (self._assigned or set()) - lost
         self._at_end -= lost
 
@@ -119,10 +133,17 @@ class Subscription:
         """What this member reads now, as (topic, partition); empty until the group has settled."""
         return frozenset(self._assigned or ())
 
+    @property
+    def in_transaction(self) -> bool:
+        """Its offsets are committed with what its client publishes."""
+        return self._transaction is not None and not self._closed
+
     # -- messages ----------------------------------------------------------------------------------------------
 
     def _fill(self) -> bool:
         """Look once for messages. False when there is nothing more to come."""
+        # A rebalance happens inside poll: with the transaction committed before, it finds nothing half done.
+        self._commit_transaction()
         first = self._consumer.poll(POLL_SECONDS)
         if first is None:
             return not self._finished
@@ -188,13 +209,50 @@ class Subscription:
     def _acked(self, topic: str, partition: int, offset: int) -> None:
         progress = self._progress.get((topic, partition))
         done = None if progress is None else progress.finished(offset)
-        if done is not None and not self._closed:
+        if done is None or self._closed:
+            return
+        if self._transaction is not None:
+            self._done[topic, partition] = done
+        else:
             try:
                 self._consumer.store_offsets(offsets=[TopicPartition(topic, partition, done)])
             except KafkaException as problem:
                 # The partition was taken away in this very moment; its new owner will do the work again.
                 if problem.args[0].code() != KafkaError._STATE:
                     raise headrace_error(problem.args[0]) from None
+
+    # -- transactions ------------------------------------------------------------------------------------------
+
+    def _commit_transaction(self) -> None:
+        """Results and offsets together, unless something handed out is still being worked on."""
+        self._committed_at = time.monotonic()
+        if self._transaction is None or any(entry.unfinished for entry in self._progress.values()):
+            return
+        offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self._done.items()]
+        try:
+            self._transaction.commit(offsets, self._consumer.consumer_group_metadata())
+            self._done.clear()
+        except TransactionAborted:
+            self._rewind()
+
+    def _rewind(self) -> None:
+        """What was rolled back is handed out again, for as long as its partitions are ours."""
+        self._buffer.clear()
+        self._done.clear()
+        self._progress.clear()
+        self._at_end.clear()
+        try:
+            for entry in self._consumer.committed(self._consumer.assignment(), timeout=METADATA_SECONDS):
+                offset = entry.offset if entry.offset >= 0 else _logical(self._start)
+                self._consumer.seek(TopicPartition(entry.topic, entry.partition, offset))
+        except KafkaException as problem:
+            # A partition that is being taken away can't be sought, and need not be.
+            if problem.args[0].code() != KafkaError._STATE:
+                raise headrace_error(problem.args[0]) from None
+
+    @property
+    def _commit_is_due(self) -> bool:
+        return self._transaction is not None and time.monotonic() - self._committed_at > TRANSACTION_SECONDS
 
     # -- iteration ---------------------------------------------------------------------------------------------
 
@@ -203,6 +261,8 @@ class Subscription:
 
     def __next__(self) -> Message:
         self._finish_current()
+        if self._commit_is_due:
+            self._commit_transaction()
         while not self._closed:
             if self._buffer:
                 return self._hand_out()
@@ -215,6 +275,8 @@ class Subscription:
 
     async def __anext__(self) -> Message:
         self._finish_current()
+        if self._commit_is_due:
+            await self._in_thread(self._commit_transaction)
         while not self._closed:
             if self._buffer:
                 return self._hand_out()
@@ -230,13 +292,27 @@ class Subscription:
 
     # -- the end -----------------------------------------------------------------------------------------------
 
+    def abandon(self) -> None:
+        """The work failed: what was published for it is rolled back, and what was read will be read again."""
+        if self._transaction is not None and not self._closed:
+            self._done.clear()
+            self._transaction.abort()
+
     def close(self) -> None:
-        """Commits what is finished and leaves the group. The message being worked on stays unfinished."""
+        """Commits what is finished and leaves the group. The message being worked on stays unfinished.
+
+        A transaction can't be committed in part: with something unfinished in it, it is rolled back.
+        """
         if not self._closed:
             self._closed = True
             if self._pool is not None:
                 self._pool.shutdown(wait=True)
-            self._consumer.close()
+            try:
+                if self._transaction is not None:
+                    self._commit_transaction()
+                    self._transaction.abort()
+            finally:
+                self._consumer.close()
 
     async def aclose(self) -> None:
         if not self._closed:
@@ -248,6 +324,8 @@ class Subscription:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self.abandon()
         self.close()
 
     async def __aenter__(self) -> Subscription:
@@ -256,6 +334,8 @@ class Subscription:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            await self._in_thread(self.abandon)
         await self.aclose()
 
 

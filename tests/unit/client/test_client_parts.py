@@ -40,20 +40,19 @@ def test_keys_and_headers() -> None:
 
 
 def test_the_knob_sets_acks_retries_idempotence_and_commit_together_k8() -> None:
-    least, most = contract("at-least-once"), contract("at-most-once")
+    least, most, exactly = contract("at-least-once"), contract("at-most-once"), contract("exactly-once")
     assert least.producer["acks"] == "all" and least.producer["enable.idempotence"] is True
     assert least.commit is CommitOrder.AFTER_WORK
     assert most.producer["message.send.max.retries"] == 0 and most.producer["enable.idempotence"] is False
     assert most.commit is CommitOrder.BEFORE_WORK
-    for promise in (least, most):
+    assert exactly.commit is CommitOrder.WITH_RESULTS
+    assert exactly.consumer["isolation.level"] == "read_committed"
+    for promise in (least, most, exactly):
         # We decide what is done: librdkafka must not store offsets of what it merely handed over.
         assert promise.consumer["enable.auto.offset.store"] is False
 
 
-def test_a_semantics_that_is_not_served_is_refused_not_faked() -> None:
-    with pytest.raises(HeadraceError) as refused:
-        Client(delivery="exactly-once")
-    assert refused.value.kind is ErrorKind.UNSUPPORTED_OPERATION
+def test_a_semantics_that_does_not_exist_is_refused() -> None:
     with pytest.raises(HeadraceError) as unknown:
         Client(delivery="sometimes")
     assert unknown.value.kind is ErrorKind.INVALID_PARAMETER
