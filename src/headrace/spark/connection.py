@@ -88,6 +88,7 @@ class Connection:
         self._waiting: deque[Exchange] = deque()
         self._buffers = [bytearray(), bytearray()]
         self._turn = 0
+        self.closed = False
         self._versions: dict[int, tuple[int, int]] = {}
         try:
             self._socket = socket.create_connection(
@@ -213,5 +214,6 @@ class Connection:
         return ConnectionLost(f"the connection to {self.address} broke: {problem}")
 
     def close(self) -> None:
+        self.closed = True
         self._waiting.clear()
         self._socket.close()

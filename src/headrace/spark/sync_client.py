@@ -117,7 +117,7 @@ class SyncClient:
     def _connect(self, address: tuple[str, int], purpose: str = CALLS) -> Connection:
         """Answers come in order, so those who keep requests on the way have a connection for themselves."""
         connection = self._connections.get((*address, purpose))
-        if connection is None:
+        if connection is None or connection.closed:
             connection = self._connections[*address, purpose] = Connection(*address, self.access)
         return connection
 
