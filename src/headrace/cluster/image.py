@@ -7,6 +7,7 @@ compare-and-swap compares with (R1). A value that does not decode is reported an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
@@ -282,6 +283,15 @@ class ClusterImage:
         """name -> value of one of keys.OPAQUE_SPACES."""
         prefix = f"{space}/"
         return {key[len(prefix) :]: value for key, value in self._opaque.items() if key.startswith(prefix)}
+
+    def group_configs(self, group: str) -> dict[str, str]:
+        """What was set for one group; unreadable values count as nothing."""
+        raw = self._opaque.get(f"groups/{group}")
+        try:
+            found = json.loads(raw) if raw is not None else {}
+        except ValueError:
+            return {}
+        return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
     def mod_revision(self, key: str) -> int:
         """The revision held for a key, 0 when it does not exist: what a compare expects (R1)."""

@@ -8,6 +8,7 @@ from enum import IntEnum
 from headrace.broker.broker import Broker
 from headrace.cluster.configs import Alteration
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.kafka.group_config_changes import alter_group
 
 
 class ResourceType(IntEnum):
@@ -46,5 +47,7 @@ async def alter(
         await broker.topics.alter_broker_configs(
             broker_id, alterations, replace=replace, validate_only=dry_run
         )
+    elif resource_type == ResourceType.GROUP:
+        await alter_group(broker, name, alterations, replace=replace, dry_run=dry_run)
     else:
-        raise HeadraceError(ErrorKind.INVALID_REQUEST, "only topics and brokers have configs here")
+        raise HeadraceError(ErrorKind.INVALID_REQUEST, "only topics, brokers and groups have configs here")

@@ -241,6 +241,9 @@ async def _nothing_open(journal: Partition) -> None:
     """Without transactions there is nothing to settle."""
 
 
+SHARE_PREFIX = "share/"
+
+
 def is_share(queue: str) -> bool:
     """Share groups live in the same shards, under names no queue can have."""
-    return queue.startswith("share/")
+    return queue.startswith(SHARE_PREFIX)

@@ -29,11 +29,14 @@ class Payloads:
         self._bytes = 0
 
     def get(self, offsets: Iterable[int]) -> dict[int, Record]:
-        """The records at these ascending offsets that are still there; control records and gaps are left out."""
+        """The records at these offsets that are still there; control records and gaps are left out.
+
+        In any order: lanes (groups, tenants, priorities) take turns, so offsets do not ascend.
+        """
         found: dict[int, Record] = {}
         records: dict[int, Record] = {}
         upto = -1
-        for offset in offsets:
+        for offset in sorted(offsets):
             if offset >= upto:
                 upto, records = self._batch_at(offset)
             if offset in records:

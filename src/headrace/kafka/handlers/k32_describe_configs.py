@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.cluster.configs import ConfigEntry, describe_broker, describe_topic
+from headrace.cluster.group_configs import describe_group
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
 from headrace.kafka.config_resources import ResourceType, broker_of
@@ -39,7 +40,9 @@ def _describe(call: Call, resource: DescribeConfigsResource) -> DescribeConfigsR
                 resource, ErrorKind.INVALID_REQUEST, f"there is no broker {resource.resource_name!r}"
             )
         return _result(call, resource, describe_broker(image.layers(broker_id), names))
-    return _failed(resource, ErrorKind.INVALID_REQUEST, "only topics and brokers have configs here")
+    if resource.resource_type == ResourceType.GROUP:
+        return _result(call, resource, describe_group(image.group_configs(resource.resource_name), names))
+    return _failed(resource, ErrorKind.INVALID_REQUEST, "only topics, brokers and groups have configs here")
 
 
 def _result(

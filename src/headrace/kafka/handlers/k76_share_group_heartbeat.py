@@ -1,0 +1,50 @@
+"""Door: ShareGroupHeartbeat (76): membership of share groups (KIP-932). Partitions are shared, so nobody waits."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatResult
+from headrace.kafka.call import Call
+from headrace.wire.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+KEY = 76
+VERSIONS = (1, 1)
+
+
+async def handle(call: Call) -> ShareGroupHeartbeatResponse:
+    request: ShareGroupHeartbeatRequest = call.request
+    names = request.subscribed_topic_names
+    try:
+        result: ShareHeartbeatResult = await call.broker.groups.ask(
+            request.group_id,
+            lambda waiter: ShareGroupHeartbeat(
+                waiter,
+                request.group_id,
+                request.member_id,
+                request.member_epoch,
+                request.rack_id,
+                None if names is None else tuple(names),
+                call.client_id,
+                f"/{call.client_host}",
+            ),
+        )
+    except HeadraceError as problem:
+        return ShareGroupHeartbeatResponse(error_code=problem.kind.kafka_code, error_message=problem.detail)
+    assignment = None
+    if result.assignment is not None:
+        assignment = Assignment(
+            [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in result.assignment]
+        )
+    return ShareGroupHeartbeatResponse(
+        error_code=result.error.kafka_code,
+        error_message=None if result.error is ErrorKind.NONE else result.message,
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assignment,
+    )
