@@ -86,7 +86,7 @@ class Tormentor:
                 victim.start()
             case "pause":
                 victim.pause()
-                time.sleep(self._dice.uniform(1, 2 * LEASE_S))
+                time.sleep(self._dice.uniform(1, 1.6 * LEASE_S))
                 victim.resume()
             case "etcd killed" | "etcd paused":
                 self._trouble_etcd(kind)
@@ -100,11 +100,11 @@ class Tormentor:
         assert etcd is not None
         if kind == "etcd killed":
             etcd.kill()
-            time.sleep(self._dice.uniform(0.5, 2 * LEASE_S))
+            time.sleep(self._dice.uniform(0.5, 1.6 * LEASE_S))
             etcd.start()
         else:
             etcd.pause()
-            time.sleep(self._dice.uniform(0.5, 2 * LEASE_S))
+            time.sleep(self._dice.uniform(0.5, 1.6 * LEASE_S))
             etcd.resume()
 
     def _cut(self, kind: str, number: int) -> None:
@@ -119,5 +119,5 @@ class Tormentor:
             spaces.deafen(me, other)
             if kind == "isolated":
                 spaces.deafen(other, me)
-        time.sleep(self._dice.uniform(1, 2 * LEASE_S))
+        time.sleep(self._dice.uniform(1, 1.6 * LEASE_S))
         spaces.heal()

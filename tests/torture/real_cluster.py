@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,14 +88,12 @@ class Namespaces:
     def are_possible() -> bool:
         if os.geteuid() != 0 or sys.platform != "linux":
             return False
-        name = f"hrprobe{os.getpid()}"
-        try:
-            made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
-            tool = subprocess.run(["iptables", "--version"], capture_output=True, check=False)
-        except FileNotFoundError:
+        if not (shutil.which("ip") and shutil.which("iptables")):
             return False
+        name = f"hrprobe{os.getpid()}"
+        made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-        return made.returncode == 0 and tool.returncode == 0
+        return made.returncode == 0
 
     def build(self) -> None:
         self._ip("netns", "add", self.bridge)

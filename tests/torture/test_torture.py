@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from torture import coordinator_away, leader_kills, rolling_restart
-
 from headrace.testing.etcd_server import etcd_binary
+from torture import coordinator_away, leader_kills, rolling_restart
 
 pytestmark = pytest.mark.skipif(etcd_binary() is None, reason="etcd is not installed")
 

@@ -85,7 +85,7 @@ def torment(
         try:
             while time.monotonic() < until:
                 # A quarter of the time nothing happens, so that the cluster can recover.
-                time.sleep(dice.uniform(0.2, 4) if dice.random() < 0.75 else 8)
+                time.sleep(dice.uniform(0.1, 2) if dice.random() < 0.75 else 5)
                 kind = tormentor.once()
                 print(
                     f"{until - time.monotonic():6.0f} s left: {kind}; {len(bulk.books.acked)} acked",
