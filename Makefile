@@ -6,6 +6,7 @@ SEEDS ?= 200
 FRAMES ?= 1000000
 KILLS ?= 200
 SCHEDULES ?= 20000
+MINUTES ?= 10
 
 .PHONY: demo test lint unit clients sim fuzz eos eos-sim torture torture-single bench docs clean help
 
@@ -32,6 +33,13 @@ lint: env  ## style, types, layering
 
 unit: env  ## only the quick tests
 	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit tests/property tests/scenario tests/contract
+
+sim: env  ## whole clusters on virtual time with injected faults: make sim SEEDS=1000
+	@$(BIN)/python scripts/sim --seeds $(SEEDS)
+
+torture: env  ## real brokers and etcd: kills, pauses, cut links, outages: make torture MINUTES=10
+	@scripts/system-packages etcd-server=etcd iptables=iptables
+	@$(BIN)/python scripts/torture --minutes $(MINUTES)
 
 fuzz: env  ## mutated frames and batches: make fuzz FRAMES=1000000
 	@HEADRACE_FUZZ_FRAMES=$(FRAMES) $(BIN)/python -m pytest -q -s tests/fuzz
