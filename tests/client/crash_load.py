@@ -53,6 +53,11 @@ class Load(threading.Thread):
     def run(self) -> None:
         number = 0
         while not self._ended.is_set():
+            if len(self._producer) > 2_000:
+                self._producer.poll(
+                    0.02
+                )  # The broker is away: what piles up would only take long to deliver.
+                continue
             value = f"{self.name}:{number}".encode()
             try:
                 self._producer.produce(

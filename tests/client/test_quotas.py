@@ -1,0 +1,163 @@
+"""Quotas over the wire: a greedy client is slowed down, never refused, and nobody else notices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import confluent_kafka as ck
+import pytest
+from raw_client import RawClient, produce_request
+
+from headrace.core.errors import ErrorKind
+from headrace.records.build import Record, build_batch
+from headrace.testing.broker_process import BrokerProcess
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from headrace.wire.messages.api_versions import ApiVersionsRequest
+from headrace.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+
+pytestmark = pytest.mark.client
+
+RATE = 200_000.0
+
+
+@pytest.fixture
+def broker(fresh_broker: Callable[..., BrokerProcess]) -> Iterator[BrokerProcess]:
+    """One of its own: a quota for everybody would slow the other tests down."""
+    yield fresh_broker()
+
+
+def alter(
+    raw: RawClient, entity: dict[str, str | None], *, validate_only: bool = False, **values: float | None
+) -> int:
+    parts = [EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
+    ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
+    request = AlterClientQuotasRequest([EntryData(parts, ops)], validate_only)
+    code: int = raw.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request).entries[0].error_code
+    return code
+
+
+def described(
+    raw: RawClient, *components: ComponentData, strict: bool = False
+) -> dict[str, dict[str, float]]:
+    response = raw.call(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(list(components), strict)
+    )
+    assert response.error_code == 0 and response.entries is not None, "trap 2: never a null list"
+    return {
+        ",".join(f"{part.entity_type}={part.entity_name}" for part in entry.entity): {
+            value.key: value.value for value in entry.values
+        }
+        for entry in response.entries
+    }
+
+
+def test_quotas_are_set_shown_removed_and_kept(broker: BrokerProcess) -> None:
+    with RawClient(broker.kafka_port) as raw:
+        assert described(raw) == {}
+        assert alter(raw, {"user": "alice"}, producer_byte_rate=1000.0, consumer_byte_rate=2000.0) == 0
+        assert alter(raw, {"user": "alice", "client_id": None}, request_percentage=50.0) == 0
+        assert alter(raw, {"client_id": "c"}, producer_byte_rate=5.0, validate_only=True) == 0
+        everything = {
+            "user=alice": {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.0},
+            "user=alice,client-id=None": {"request_percentage": 50.0},
+        }
+        assert described(raw) == everything
+        assert list(described(raw, ComponentData("user", 0, "alice"), strict=True)) == ["user=alice"]
+        assert list(described(raw, ComponentData("client-id", 1, None))) == ["user=alice,client-id=None"]
+        assert described(raw, ComponentData("user", 0, "bob")) == {}
+        assert alter(raw, {"ip": "10.0.0.1"}, producer_byte_rate=1.0) == ErrorKind.INVALID_REQUEST
+        assert alter(raw, {"user": "alice"}, producer_byte_rate=-1.0) == ErrorKind.INVALID_REQUEST
+        assert alter(raw, {"user": "alice"}, nonsense=1.0) == ErrorKind.INVALID_REQUEST
+    broker.kill()
+    broker.start()
+    with RawClient(broker.kafka_port) as raw:
+        assert described(raw) == everything
+        assert alter(raw, {"user": "alice"}, producer_byte_rate=None) == 0
+        assert described(raw)["user=alice"] == {"consumer_byte_rate": 2000.0}
+
+
+def batch(size: int) -> bytes:
+    return build_batch([Record(None, b"x" * size)], wall_ms=time.time_ns() // 1_000_000)
+
+
+def test_a_greedy_producer_gets_its_rate_and_no_error(broker: BrokerProcess) -> None:
+    with RawClient(broker.kafka_port) as greedy, RawClient(broker.kafka_port) as admin:
+        admin.create_topic("t")
+        assert alter(admin, {"client_id": "raw"}, producer_byte_rate=RATE) == 0
+        started, sent, throttled = time.monotonic(), 0, 0
+        while sent < 4 * RATE:
+            response = greedy.call(ApiKey.PRODUCE, 9, produce_request("t", batch(50_000), acks=-1))
+            assert response.topics[0].partitions[0].error_code == 0
+            throttled += response.throttle_time_ms > 0
+            sent += 50_000
+        spent_s = time.monotonic() - started
+        # The first second's worth is there at once, and the last request is not waited for.
+        assert throttled >= 5 and 2.2 < spent_s < 8, f"{sent / spent_s:.0f} bytes/s"
+
+
+def test_others_do_not_notice(broker: BrokerProcess) -> None:
+    with RawClient(broker.kafka_port) as admin:
+        admin.create_topic("t")
+        assert alter(admin, {"client_id": "greedy"}, producer_byte_rate=20_000.0) == 0
+    throttles: list[float] = []
+    greedy = ck.Producer(
+        {"bootstrap.servers": broker.bootstrap, "client.id": "greedy", "linger.ms": 0, "log_level": 0,
+         "batch.size": 10_000, "throttle_cb": lambda event: throttles.append(event.throttle_time)}
+    )  # fmt: skip
+    for _ in range(40):
+        greedy.produce("t", b"x" * 5_000)
+    modest = ck.Producer(
+        {"bootstrap.servers": broker.bootstrap, "client.id": "modest", "linger.ms": 0, "log_level": 0}
+    )
+    slowest_s = 0.0
+    for _ in range(50):
+        started = time.monotonic()
+        modest.produce("t", b"y")
+        assert modest.flush(10) == 0
+        slowest_s = max(slowest_s, time.monotonic() - started)
+        greedy.poll(0)
+    assert slowest_s < 1.0, "its requests never wait for those of the greedy one"
+    assert greedy.flush(1.0) > 0, "the greedy one is still at it"
+    assert throttles, "and has been told why"
+
+
+def test_a_greedy_consumer_gets_its_rate(broker: BrokerProcess) -> None:
+    with RawClient(broker.kafka_port) as raw:
+        raw.create_topic("t")
+        for _ in range(16):
+            raw.produce("t", batch(50_000))
+        assert alter(raw, {"client_id": None}, consumer_byte_rate=RATE) == 0
+        started, offset = time.monotonic(), 0
+        while offset < 16:
+            row = raw.fetch("t", offset, max_bytes=60_000)
+            assert row.error_code == 0
+            offset += len(row.records) > 0
+        assert 2.2 < time.monotonic() - started < 8
+
+
+def test_request_time_is_a_quota_too(broker: BrokerProcess) -> None:
+    with RawClient(broker.kafka_port) as raw:
+        asked = ApiVersionsRequest("raw", "1")
+
+        def answered_in(seconds: float) -> int:
+            count, until = 0, time.monotonic() + seconds
+            while time.monotonic() < until:
+                raw.call(ApiKey.API_VERSIONS, 3, asked)
+                count += 1
+            return count
+
+        free = answered_in(1.0)
+        assert alter(raw, {"client_id": "raw"}, request_percentage=0.1) == 0
+        answered_in(1.5)
+        assert answered_in(1.0) < free / 4
+        deadline = time.monotonic() + 30
+        assert alter(raw, {"client_id": "raw"}, request_percentage=None) == 0
+        while answered_in(0.3) < 3:
+            assert time.monotonic() < deadline
