@@ -19,8 +19,10 @@ from headrace.broker.partition_admin import PartitionAdmin
 from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.queueing.cron import CronSchedules
 from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.names import data_topic, journal_topic
+from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.replicas import Replicas
 from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
@@ -83,6 +85,8 @@ class Broker:
         self.partitions = self.replicas.partitions
         self.topics = TopicAdmin(runtime, metadata, self._serves)
         self.partition_admin = PartitionAdmin(metadata)
+        self.quota_admin = QuotaAdmin(metadata)
+        self.quotas = self.quota_admin.quotas
         self.peers = Peers(self.image)
         self.groups = Groups(runtime, options.groups, lambda: self._partition_count(OFFSETS_TOPIC))
         self.newest_connection_id = 0
@@ -97,6 +101,7 @@ class Broker:
         self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
         self.queues = QueueDesk(self)
         self.share_groups = ShareGroups(self)
+        self.cron = CronSchedules(self)
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.api_versions: list[tuple[int, int, int]] = []
@@ -113,6 +118,8 @@ class Broker:
     def _heard(self, deltas: list[Delta]) -> None:
         if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("queues/") for delta in deltas):
             self.queues.load_specs()
+        if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("quotas/") for delta in deltas):
+            self.quota_admin.load()
         moved = any(
             isinstance(delta, (TopicCreated, TopicDeleted))
             or (isinstance(delta, PartitionChanged) and delta.old is None)

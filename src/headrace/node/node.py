@@ -24,7 +24,9 @@ from headrace.core.errors import HeadraceError
 from headrace.groups.config import GroupConfig
 from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
+from headrace.http.rest.admin_queues import AdminQueueDoor
 from headrace.http.rest.queues import QueueDoor
+from headrace.http.rest.schedules import ScheduleDoor
 from headrace.http.rest.topics import TopicDoor
 from headrace.http.router import Router
 from headrace.http.server import HttpServer
@@ -157,6 +159,8 @@ class Node:
         SqsDoor(self.broker, sqs).mount(router)
         TopicDoor(self.broker).mount(router)
         QueueDoor(self.broker, sqs.receipt_key).mount(router)
+        AdminQueueDoor(self.broker).mount(router)
+        ScheduleDoor(self.broker).mount(router)
         self.http = HttpServer(
             router, self.runtime.clock, request_id_prefix=self.runtime.random_bytes(4).hex()
         )
@@ -255,6 +259,7 @@ class Node:
         )
         spawn(housekeeping.watch_the_clock(), "watch the clock")
         spawn(housekeeping.run(), "housekeeping")
+        spawn(self.broker.cron.run(), "cron schedules")
         await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
         # At once: we may be elected from now on, and a leader that refuses connections is taken for dead.
         await self.kafka.serve()

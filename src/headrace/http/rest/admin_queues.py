@@ -1,0 +1,268 @@
+"""Door: queues and subscriptions themselves: list, create, change, purge, pause, delete; and redrive of dead letters.
+
+GET|POST           /api/v1/queues                     POST also makes subscriptions: {"topics": [...], "filter": "..."}
+GET|PATCH|DELETE   /api/v1/queues/{queue}
+POST               /api/v1/queues/{queue}/purge | pause | resume
+GET|POST           /api/v1/queues/{queue}/moves       redrive: {"to": "", "rate": 50, "filter": "", "max": 0}
+DELETE             /api/v1/moves/{task}
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from headrace.broker.broker import Broker
+from headrace.broker.queueing.move_tasks import MoveTask
+from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import topic_name_problem
+from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.reading import answer, invalid, json_object
+from headrace.http.router import Router
+from headrace.queues import commands as engine
+from headrace.queues.config import Backoff, QueueConfig, fifo_queue
+from headrace.records.filters import FilterProblem, compile_filter
+
+_SPEC_FIELDS = ("filter", "default_delay_ms", "tags")
+_CREATE_FIELDS = ("name", "topics", "partitions", "start", "fifo")
+_CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} - {"fifo", "filtered"}
+
+
+class AdminQueueDoor:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._desk = broker.queues
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/queues", self._list)
+        router.add("POST", "/api/v1/queues", self._create)
+        router.add("GET", "/api/v1/queues/{queue}", self._describe)
+        router.add("PATCH", "/api/v1/queues/{queue}", self._change)
+        router.add("DELETE", "/api/v1/queues/{queue}", self._delete)
+        router.add("POST", "/api/v1/queues/{queue}/purge", self._purge)
+        router.add("POST", "/api/v1/queues/{queue}/pause", self._pause)
+        router.add("POST", "/api/v1/queues/{queue}/resume", self._resume)
+        router.add("GET", "/api/v1/queues/{queue}/moves", self._moves)
+        router.add("POST", "/api/v1/queues/{queue}/moves", self._move)
+        router.add("DELETE", "/api/v1/moves/{task}", self._cancel_move)
+
+    def _spec(self, request: Request) -> QueueSpec:
+        name = request.params["queue"]
+        spec = self._desk.find_spec(name)
+        if spec is None:
+            raise HeadraceError(
+                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', f"headrace queue create {name}"
+            )
+        return spec
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> Answer:
+        kind = request.query.get("kind", "")
+        if kind not in ("", "queue", "subscription"):
+            raise invalid("kind is queue or subscription")
+        return answer(
+            {"items": [self._shown(spec) for spec in self._desk.specs() if kind in ("", spec.kind)], "next_cursor": None}
+        )  # fmt: skip
+
+    async def _describe(self, request: Request) -> Answer:
+        return answer(self._shown(self._spec(request)))
+
+    def _shown(self, spec: QueueSpec) -> dict[str, Any]:
+        counts = [count for _, count in self._desk.counts(spec)]
+        config = spec.queue_config
+        return {
+            "name": spec.name,
+            "kind": spec.kind,
+            "topics": list(spec.topics),
+            "fifo": config.fifo,
+            "ready": sum(count.visible for count in counts),
+            "in_flight": sum(count.in_flight for count in counts),
+            "delayed": sum(count.delayed for count in counts),
+            "dying": sum(count.dying for count in counts),
+            "oldest_age_ms": self._desk.oldest_age_ms(spec),
+            "paused": any(count.paused for count in counts),
+            "dead_letter": config.dead_letter,
+            "max_deliveries": config.max_deliveries,
+            "visibility_ms": config.visibility_ms,
+            "default_delay_ms": spec.default_delay_ms,
+            "filter": spec.filter,
+            "start": spec.start,
+            "config": asdict(config),
+            "tags": spec.tags,
+            "dead_letter_of": [
+                other.name for other in self._desk.specs() if other.queue_config.dead_letter == spec.name
+            ],
+            "created_ms": spec.created_ms,
+        }
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    async def _create(self, request: Request) -> Answer:
+        body = json_object(request)
+        _check_fields(body, {*_SPEC_FIELDS, *_CREATE_FIELDS, *_CONFIG_FIELDS})
+        name = body.get("name")
+        if not isinstance(name, str) or (problem := topic_name_problem(name)) is not None:
+            raise invalid(f"name: {problem if isinstance(name, str) else 'a text'}")
+        topics = body.get("topics") or [name]
+        if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+            raise invalid("topics is a list of names")
+        kind = "queue" if topics == [name] else "subscription"
+        start = body.get("start", "earliest" if kind == "queue" else "latest")
+        if start not in ("earliest", "latest"):
+            raise invalid("start is earliest or latest")
+        partitions = body.get("partitions", 1)
+        if not isinstance(partitions, int) or not 1 <= partitions <= 10_000:
+            raise invalid("partitions is a number from 1 to 10000")
+        if kind == "subscription":
+            for topic in topics:
+                if self._broker.image.topic(topic) is None:
+                    raise HeadraceError(
+                        ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"'
+                    )
+        now_ms = self._broker.runtime.clock.wall_ms()
+        is_fifo = bool(body.get("fifo", name.endswith(".fifo")))
+        base = (
+            fifo_queue(delays=True) if is_fifo else QueueConfig(delays=True, fair=True, journaled_leases=True)
+        )
+        spec = QueueSpec(
+            name=name,
+            id=self._broker.new_uuid(),
+            topics=tuple(topics),
+            kind="queue" if kind == "queue" else "subscription",
+            start="earliest" if start == "earliest" else "latest",
+            created_ms=now_ms,
+            changed_ms=now_ms,
+            **self._spec_changes(body),
+        )
+        await self._desk.create(with_config(spec, self._config(base, body, spec.filter)), partitions)
+        return answer(self._shown(self._desk.spec(name)), 201)
+
+    async def _change(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        body = json_object(request)
+        _check_fields(body, {*_SPEC_FIELDS, *_CONFIG_FIELDS})
+        changes = self._spec_changes(body)
+        config = self._config(spec.queue_config, body, changes.get("filter", spec.filter))
+        await self._desk.change(spec.name, config=with_config(spec, config).config, **changes)
+        return answer(self._shown(self._desk.spec(spec.name)))
+
+    def _spec_changes(self, body: dict[str, Any]) -> dict[str, Any]:
+        changes = {name: body[name] for name in _SPEC_FIELDS if name in body}
+        if not isinstance(changes.get("filter", ""), str):
+            raise invalid("filter is a text")
+        if changes.get("filter"):
+            try:
+                compile_filter(changes["filter"])
+            except FilterProblem as problem:
+                raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail) from None
+        delay = changes.get("default_delay_ms", 0)
+        if not isinstance(delay, int) or isinstance(delay, bool) or not 0 <= delay <= 2**53:
+            raise invalid("default_delay_ms is a number of milliseconds")
+        tags = changes.get("tags", {})
+        if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
+            raise invalid("tags is an object of texts")
+        return changes
+
+    def _config(self, base: QueueConfig, body: dict[str, Any], filter_text: str) -> QueueConfig:
+        given = {name: body[name] for name in _CONFIG_FIELDS if name in body}
+        for name, value in given.items():
+            default = getattr(QueueConfig(), name)
+            if name == "backoff":
+                given[name] = _backoff(value)
+            elif type(value) is not type(default):
+                raise invalid(
+                    f"{name} is a {'yes or no' if isinstance(default, bool) else type(default).__name__}"
+                )
+        if given.get("priorities") or base.priorities:
+            given.setdefault("fair", False)
+        dead_letter = given.get("dead_letter", "")
+        if dead_letter and self._desk.find_spec(dead_letter) is None:
+            raise HeadraceError(
+                ErrorKind.NOT_FOUND, f'there is no queue called "{dead_letter}" for dead letters'
+            )
+        return replace(base, filtered=bool(filter_text), **given)
+
+    async def _delete(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        await self._desk.delete(spec.name, with_topic=request.query.get("keep_topic") is None)
+        return Response(b"", 204, "")
+
+    async def _purge(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        count = sum(c.visible + c.in_flight + c.delayed for _, c in self._desk.counts(spec))
+        await self._desk.purge(spec)
+        return answer({"purged": count})
+
+    async def _pause(self, request: Request) -> Answer:
+        return await self._set_paused(request, True)
+
+    async def _resume(self, request: Request) -> Answer:
+        return await self._set_paused(request, False)
+
+    async def _set_paused(self, request: Request, paused: bool) -> Answer:
+        spec = self._spec(request)
+        for source in self._desk.local_sources(spec):
+            await self._desk.submit(source, lambda waiter: engine.Pause(spec.name, paused, waiter=waiter))
+        if not paused:
+            self._desk.shards.wake(spec.name)
+        return answer({"paused": paused})
+
+    # -- redrive -------------------------------------------------------------------------------------------------------
+
+    async def _moves(self, request: Request) -> Answer:
+        tasks = self._desk.moves.tasks(self._spec(request).name)
+        return answer({"items": [_shown_task(task) for task in tasks], "next_cursor": None})
+
+    async def _move(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        body = json_object(request)
+        _check_fields(body, {"to", "rate", "filter", "max"})
+        to, text, rate, limit = (
+            body.get("to", ""),
+            body.get("filter", ""),
+            body.get("rate", 0),
+            body.get("max", 0),
+        )
+        if not isinstance(to, str) or not isinstance(text, str):
+            raise invalid("to and filter are texts")
+        if not all(isinstance(one, int) and 0 <= one <= 1_000_000 for one in (rate, limit)):
+            raise invalid("rate and max are numbers")
+        task = MoveTask(id="", source=spec.name, destination=to, rate=rate, filter=text, limit=limit)
+        return answer(_shown_task(await self._desk.moves.start(task)), 202)
+
+    async def _cancel_move(self, request: Request) -> Answer:
+        return answer(_shown_task(await self._desk.moves.cancel(request.params["task"])))
+
+
+def _shown_task(task: MoveTask) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "source": task.source,
+        "to": task.destination,
+        "status": task.status.lower(),
+        "moved": task.moved,
+        "to_move": task.to_move,
+        "rate": task.rate,
+        "filter": task.filter,
+        "started_ms": task.started_ms,
+        "failure": task.failure,
+    }
+
+
+def _backoff(value: Any) -> Backoff | None:
+    if value is None:
+        return None
+    known = {field.name for field in fields(Backoff)}
+    if not isinstance(value, dict) or set(value) - known or not all(
+        isinstance(one, int | float) and not isinstance(one, bool) for one in value.values()
+    ):  # fmt: skip
+        raise invalid(f"backoff is an object with {', '.join(sorted(known))}")
+    return Backoff(**value)
+
+
+def _check_fields(body: dict[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(body) - known)
+    if unknown:
+        raise invalid(f"there is no {unknown[0]!r} here", f"there are: {', '.join(sorted(known))}")

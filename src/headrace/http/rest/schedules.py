@@ -1,0 +1,132 @@
+"""Door: messages that wait for their time, and cron schedules.
+
+GET    /api/v1/queues/{queue}/scheduled?limit=100&cursor=        what waits, in log order
+PATCH  /api/v1/queues/{queue}/scheduled/{message id}             {"deliver_at": "..."}: move
+DELETE /api/v1/queues/{queue}/scheduled/{message id}             cancel
+GET|POST /api/v1/schedules          DELETE /api/v1/schedules/{name}          cron
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from headrace.broker.broker import Broker
+from headrace.broker.queueing import names
+from headrace.broker.queueing.cron import CronSchedule, next_tick_ms
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.reading import answer, invalid, json_object, number, shown_record, time_ms
+from headrace.http.router import Router
+from headrace.queues import commands as engine
+from headrace.queues.commands import Source
+
+MAX_LISTED = 1_000
+
+
+class ScheduleDoor:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/queues/{queue}/scheduled", self._waiting)
+        router.add("PATCH", "/api/v1/queues/{queue}/scheduled/{message}", self._move)
+        router.add("DELETE", "/api/v1/queues/{queue}/scheduled/{message}", self._cancel)
+        router.add("GET", "/api/v1/schedules", self._list)
+        router.add("POST", "/api/v1/schedules", self._add)
+        router.add("DELETE", "/api/v1/schedules/{name}", self._remove)
+
+    def _spec(self, request: Request) -> QueueSpec:
+        spec = self._broker.queues.find_spec(request.params["queue"])
+        if spec is None:
+            raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{request.params["queue"]}"')
+        return spec
+
+    # -- messages that wait --------------------------------------------------------------------------------------------
+
+    async def _waiting(self, request: Request) -> Answer:
+        desk = self._broker.queues
+        spec = self._spec(request)
+        limit = number(request, "limit", 100, 1, MAX_LISTED)
+        sources = desk.local_sources(spec)
+        first, offset = _cursor(request.query.get("cursor", ""))
+        items: list[dict[str, Any]] = []
+        for place in range(first, len(sources)):
+            source = sources[place]
+            left = limit - len(items)
+            found = await desk.submit(
+                source,
+                lambda waiter, source=source, offset=offset, left=left: engine.ListSchedules(
+                    source, offset, left, waiter=waiter
+                ),
+            )
+            records = desk.hosted(source).payloads.get([at for at, _ in found])
+            topic = self._broker.image.topic(source.topic)
+            for at, due_ms in found:
+                if at in records and topic is not None:
+                    message_id = names.encode_message_id(topic.id, source.partition, at)
+                    shown = shown_record(source.topic, source.partition, records[at])
+                    items.append({"message_id": message_id, "due_ms": due_ms, **shown})
+            if len(found) >= left:
+                return answer({"items": items, "next_cursor": f"{place}.{found[-1][0] + 1}"})
+            offset = 0
+        return answer({"items": items, "next_cursor": None})
+
+    def _place(self, request: Request) -> tuple[Source, int]:
+        spec = self._spec(request)
+        found = names.decode_message_id(request.params["message"])
+        for name in spec.topics if found is not None else ():
+            topic = self._broker.image.topic(name)
+            if topic is not None and found is not None and topic.id[:6] == found.topic_id:
+                return Source(spec.name, name, found.partition), found.offset
+        raise HeadraceError(ErrorKind.SCHEDULE_NOT_FOUND, "this queue has no message with that id")
+
+    async def _move(self, request: Request) -> Answer:
+        source, offset = self._place(request)
+        due_ms = time_ms(str(json_object(request).get("deliver_at", "")), "deliver_at")
+        await self._broker.queues.submit(
+            source, lambda waiter: engine.MoveSchedule(source, offset, due_ms, waiter=waiter)
+        )
+        return answer({"message_id": request.params["message"], "due_ms": due_ms})
+
+    async def _cancel(self, request: Request) -> Answer:
+        source, offset = self._place(request)
+        await self._broker.queues.submit(
+            source, lambda waiter: engine.CancelSchedule(source, offset, waiter=waiter)
+        )
+        return Response(b"", 204, "")
+
+    # -- cron ----------------------------------------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> Answer:
+        items = [_shown(schedule) for schedule in self._broker.cron.all()]
+        return answer({"items": items, "next_cursor": None})
+
+    async def _add(self, request: Request) -> Answer:
+        try:
+            schedule = msgspec.convert({**json_object(request), "last_ms": 0}, CronSchedule)
+        except msgspec.ValidationError as problem:
+            raise invalid(str(problem)) from None
+        return answer(_shown(await self._broker.cron.add(schedule)), 201)
+
+    async def _remove(self, request: Request) -> Answer:
+        await self._broker.cron.remove(request.params["name"])
+        return Response(b"", 204, "")
+
+
+def _shown(schedule: CronSchedule) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(schedule)
+    shown["next_ms"] = next_tick_ms(schedule.cron, schedule.last_ms)
+    return shown
+
+
+def _cursor(text: str) -> tuple[int, int]:
+    if not text:
+        return 0, 0
+    if not re.fullmatch(r"\d{1,6}\.\d{1,18}", text):
+        raise invalid("the cursor is not one of ours")
+    place, offset = text.split(".")
+    return int(place), int(offset)
