@@ -82,7 +82,7 @@ def test_a_data_directory_of_another_node_or_cluster(
 @pytest.mark.parametrize(
     ("arguments", "environment", "problem"),
     [
-        (("--kafka-port", "70000"), {}, "70000"),
+        (("--kafka-port", "70000"), {}, "kafka_port"),
         ((), {"HEADRACE_NUM_PARTITIONS": "many"}, "num_partitions"),
         ((), {"HEADRACE_FLUSH": "sometimes"}, "flush"),
         (("--host", "0.0.0.0"), {}, "insecure"),

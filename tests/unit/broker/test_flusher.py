@@ -1,0 +1,170 @@
+"""S7, S9: one sync serves all that wait; a failed one is final. On virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from headrace.broker.flusher import COMMIT_WINDOW_S, Flusher
+
+
+class File:
+    def __init__(self, name: str, trail: list[str]) -> None:
+        self.name, self._trail = name, trail
+        self.failure: OSError | None = None
+
+    def sync(self) -> None:
+        self._trail.append(self.name)
+        if self.failure is not None:
+            raise self.failure
+
+
+class Flush:
+    def __init__(self, *files: File) -> None:
+        self.files = files
+
+
+class Log:
+    def __init__(self, *files: File) -> None:
+        self.files = files
+        self.done = 0
+        self.failed: list[OSError] = []
+
+    def begin_flush(self) -> Flush | None:
+        return Flush(*self.files)
+
+    def flush_done(self, flush: Flush) -> None:
+        self.done += 1
+
+    def flush_failed(self, flush: Flush, problem: OSError) -> None:
+        self.failed.append(problem)
+
+
+class Partition:
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.durable = 0
+
+    def on_durable(self) -> None:
+        self.durable += 1
+
+
+class Runtime:
+    """Blocking work is a turn of the loop that takes `sync_s` of virtual time."""
+
+    sync_s = 0.0
+
+    def __init__(self) -> None:
+        self.clock = self
+
+    def now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    async def run_blocking(self, work: Callable[[], Any]) -> Any:
+        await asyncio.sleep(self.sync_s)
+        return work()
+
+
+def simulate(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    from headrace.testing.simulation import Simulation
+
+    async def run(_: Any) -> None:
+        await scenario()
+
+    Simulation(1).run(run, limit_s=60.0)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.trail: list[str] = []
+        self.failures: list[OSError] = []
+        self.runtime = Runtime()
+        self.flusher = Flusher(self.runtime, self.failures.append)  # type: ignore[arg-type]
+        self.files = [File(name, self.trail) for name in ("a", "b")]
+        self.partitions = [Partition(Log(file)) for file in self.files]
+
+    def request(self, number: int, *, urgent: bool, size: int = 100) -> None:
+        self.flusher.request(self.partitions[number], size, urgent=urgent)  # type: ignore[arg-type]
+
+
+def test_one_round_serves_all_that_wait() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.runtime.sync_s = 0.010
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        bench.request(0, urgent=True)
+        await asyncio.sleep(0.001)
+        assert bench.flusher.sync_started_ms is not None
+        for _ in range(50):
+            bench.request(0, urgent=True)
+            bench.request(1, urgent=True)
+        await asyncio.sleep(0.1)
+        assert bench.flusher.rounds == 2, "what came during the first round shares the second"
+        assert bench.trail == ["a", "a", "b"]
+        assert [partition.durable for partition in bench.partitions] == [2, 1]
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_what_nobody_waits_for_gathers_for_a_moment() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        bench.request(0, urgent=False)
+        await asyncio.sleep(COMMIT_WINDOW_S * 0.9)
+        assert bench.flusher.rounds == 0
+        await asyncio.sleep(COMMIT_WINDOW_S * 0.2)
+        assert bench.flusher.rounds == 1
+        bench.request(0, urgent=False)
+        await asyncio.sleep(0)
+        bench.request(1, urgent=True)
+        await asyncio.sleep(COMMIT_WINDOW_S * 0.1)
+        assert bench.flusher.rounds == 2, "somebody waits now: no more gathering"
+        bench.request(0, urgent=False, size=2 << 20)
+        await asyncio.sleep(COMMIT_WINDOW_S * 0.1)
+        assert bench.flusher.rounds == 3, "a megabyte is enough (S9)"
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_a_failed_sync_is_final() -> None:
+    """S7: it is never tried again, nobody is told that it worked, the driver hears of it."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        bench.files[0].failure = OSError(5, "EIO")
+        bench.request(0, urgent=True)
+        bench.request(1, urgent=True)
+        await asyncio.sleep(0.1)
+        assert bench.flusher.failure is bench.files[0].failure and bench.failures == [bench.files[0].failure]
+        assert [partition.durable for partition in bench.partitions] == [0, 0]
+        assert all(partition.log.failed and not partition.log.done for partition in bench.partitions)
+        syncs = len(bench.trail)
+        bench.files[0].failure = None
+        bench.request(1, urgent=True)
+        await asyncio.sleep(0.1)
+        assert len(bench.trail) == syncs and bench.partitions[1].durable == 0
+        assert task.done()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+def test_idle_means_idle(urgent: bool) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        await asyncio.sleep(10)
+        assert bench.flusher.rounds == 0
+        bench.request(0, urgent=urgent)
+        await asyncio.sleep(10)
+        assert bench.flusher.rounds == 1
+        task.cancel()
+
+    simulate(scenario)
