@@ -134,6 +134,8 @@ class Torture:
             self._replace_the_dead()
             if self._count() > count:
                 deadline, count = time.monotonic() + STALL_S, self._count()
+            if time.monotonic() >= deadline:
+                self._ask_what_they_do()
             assert time.monotonic() < deadline, (
                 f"{self._name}: no progress: {what}, after {self._history}; {self._count()} of {self._total()} came\n"
                 f"{self._tail()}\n{self._broker.log()[-3000:]}"
@@ -206,8 +208,15 @@ class Torture:
         self._kill_workers()
         self._reader.close()
 
+    def _ask_what_they_do(self) -> None:
+        """Each worker that can writes where it stands into the log."""
+        for worker in self._workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+
     def _tail(self) -> str:
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 3000))
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 6000))
         return self._log.read().decode(errors="replace")
 
     # -- the verdict ---------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ crash would, and the next one goes on where the last commit left off.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import random
+import signal
 import sys
 import traceback
 from typing import NamedTuple
@@ -155,6 +157,7 @@ async def aiokafka(job: Job) -> None:
 
 def main() -> None:
     client, bootstrap, source, sink, name, seed = sys.argv[1:]
+    faulthandler.register(signal.SIGUSR1)
     job = Job(bootstrap, source, sink, name, random.Random(int(seed)))
     try:
         if client == "confluent":

@@ -56,7 +56,7 @@ class Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_buffer", "_busy", "_closing", "_corked", "_draining", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_parked",
+        "_buffer", "_busy", "_closing", "_corked", "_draining", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_muted", "_parked",
         "_paused_writing", "_reading_paused", "_received", "_stalled_since_ms", "_starved", "_unsent_bytes", "_view",
         "_waiting", "client_id", "host", "id", "server", "slots", "transport",
     )  # fmt: skip
@@ -79,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._corked = False
         self._draining = False
         self._starved = False
+        self._muted: asyncio.TimerHandle | None = None
         self._closing = False
         self._reading_paused = False
         self._paused_writing = False
@@ -105,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self._received = 0
         self._waiting.clear()
         self.slots.clear()
+        if self._muted is not None:
+            self._muted.cancel()
         for cancel in self._parked.values():
             cancel()
         self._parked.clear()
@@ -202,7 +205,13 @@ class Connection(asyncio.BufferedProtocol):
         self._view = memoryview(buffer)
 
     def _accept(self, frame: memoryview) -> None:
-        if self._busy or self._waiting or self._paused_writing or self._unsent_bytes > _MAX_UNSENT_BYTES:
+        if (
+            self._busy
+            or self._waiting
+            or self._paused_writing
+            or self._muted is not None
+            or self._unsent_bytes > _MAX_UNSENT_BYTES
+        ):
             self._waiting.append(bytearray(frame))
             self._held_bytes += len(frame)
             self.server.hold(len(frame))
@@ -226,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         waiting = self._waiting
         while (
             waiting
-            and not (self._busy or self._closing or self._paused_writing)
+            and not (self._busy or self._closing or self._paused_writing or self._muted is not None)
             and self._unsent_bytes <= _MAX_UNSENT_BYTES
         ):
             frame = waiting.popleft()
@@ -246,6 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             or len(self._waiting) > limits.MAX_PARKED_REQUESTS_PER_CONNECTION
             or len(self.slots) > limits.MAX_PARKED_REQUESTS_PER_CONNECTION
             or self._paused_writing
+            or self._muted is not None
             or self._unsent_bytes > _MAX_UNSENT_BYTES
             or (self._held_bytes > 0 and self.server.over_budget)
         )
@@ -255,6 +265,23 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
+
+    def mute(self, milliseconds: int) -> None:
+        """KIP-219: over its quota. The answer leaves at once and says how long; until then no request is heard."""
+        if self._closing:
+            return
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + milliseconds / 1000
+        if self._muted is not None:
+            if self._muted.when() >= until_s:
+                return
+            self._muted.cancel()
+        self._muted = loop.call_at(until_s, self._unmute)
+        self._throttle_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._drain()
 
     # -- responses -------------------------------------------------------------------------------------------
 

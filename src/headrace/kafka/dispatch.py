@@ -18,6 +18,7 @@ from headrace.kafka import handlers as handler_package
 from headrace.kafka.call import Call
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.handlers import k18_api_versions
+from headrace.kafka.throttle import TimedRequest
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode
 from headrace.wire.framing import RequestHeader, decode_request_header, encode_response
@@ -75,8 +76,16 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> bool:
         """Execute one request; True when it is still deciding and the next request must wait for it."""
+        if self._broker.quotas.active:
+            with TimedRequest(self._broker, connection) as timed:
+                return self._handle(connection, frame, timed)
+        return self._handle(connection, frame)
+
+    def _handle(self, connection: Connection, frame: memoryview, timed: TimedRequest | None = None) -> bool:
         try:
             header, position = decode_request_header(frame)
+            if timed is not None:
+                timed.client_id = header.client_id or ""
             entry = TABLE.get(header.api_key)
             if entry is None:
                 connection.fail(f"API key {header.api_key} is not served")

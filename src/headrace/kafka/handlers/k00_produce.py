@@ -12,6 +12,7 @@ from headrace.broker.produce import Taken, take
 from headrace.core.errors import ErrorKind
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
+from headrace.kafka.throttle import throttle_produce
 from headrace.kafka.txn_verification import (
     NOT_ASKED,
     Unverified,
@@ -55,6 +56,8 @@ def handle_frame(
             broker.runtime.spawn(work, "verify a transaction")
             return True
     if request.acks == 0:
+        if broker.quotas.active:
+            throttle_produce(broker, connection, header, request)
         if not _fire_and_forget(broker, request, header.api_version):
             connection.close()
         return False
@@ -84,6 +87,8 @@ def _append_and_answer(
     broker: Broker, slot: Slot, header: RequestHeader, request: ProduceRequest, verdicts: Verdicts
 ) -> None:
     answer = _Answer(broker, slot, header)
+    if broker.quotas.active:
+        answer.throttle_ms = throttle_produce(broker, slot.connection, header, request)
     deadline_ms = broker.runtime.clock.now_ms() + max(request.timeout_ms, 0)
     for topic in request.topics:
         rows: list[ProducePartitionResponse] = []
@@ -157,7 +162,7 @@ def _fire_and_forget(broker: Broker, request: ProduceRequest, version: int) -> b
 class _Answer:
     """A response that leaves when the last of its partitions is settled."""
 
-    __slots__ = ("_broker", "_header", "_open", "_slot", "topics")
+    __slots__ = ("_broker", "_header", "_open", "_slot", "throttle_ms", "topics")
 
     def __init__(self, broker: Broker, slot: Slot, header: RequestHeader) -> None:
         self.topics: list[ProduceTopicResponse] = []
@@ -165,6 +170,7 @@ class _Answer:
         self._slot = slot
         self._header = header
         self._open = 1
+        self.throttle_ms = 0
 
     def wait_for(
         self,
@@ -192,6 +198,8 @@ class _Answer:
             hints = [
                 row.current_leader for topic in self.topics for row in topic.partitions if row.error_code
             ]
-            response = ProduceResponse(self.topics, 0, endpoints_for(self._broker, hints) if hints else ())
+            response = ProduceResponse(
+                self.topics, self.throttle_ms, endpoints_for(self._broker, hints) if hints else ()
+            )
             body = encode_produce_response(response, version)
             self._slot.send((encode_response(key, version, correlation_id, body),))

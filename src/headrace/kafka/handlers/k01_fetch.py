@@ -14,6 +14,7 @@ from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_FETCH_BYTES
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
+from headrace.kafka.throttle import throttle_fetch
 from headrace.replication.events import Diverging, FollowerFetch, RefuseFetch
 from headrace.wire import fetch as wire
 from headrace.wire.fetch_response import (
@@ -58,7 +59,8 @@ def handle_frame(
     asked = FetchRequest(
         targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
     )
-    parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results))
+    counted = broker.quotas.active and not reader.is_replica
+    parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results, counted))
     if parked is not None:
         connection.park(slot, parked.cancel)
     return False
@@ -139,7 +141,9 @@ def _go_there(partition: Partition, near: int) -> Got:
     )
 
 
-def _answer(broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, results: list[Got]) -> None:
+def _answer(
+    broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, results: list[Got], counted: bool
+) -> None:
     topics: dict[str | bytes, FetchTopicResponse] = {}
     hints = []
     with_data: list[Key] = []
@@ -173,7 +177,8 @@ def _answer(broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, r
     if opened.session is not None:
         FetchSessions.answered(opened.session, with_data)
     endpoints = endpoints_for(broker, hints)
-    _send(slot, header, FetchResponse(list(topics.values()), 0, opened.session_id, 0, endpoints))
+    throttle_ms = throttle_fetch(broker, slot.connection, header, results) if counted else 0
+    _send(slot, header, FetchResponse(list(topics.values()), 0, opened.session_id, throttle_ms, endpoints))
 
 
 def _send(slot: Slot, header: RequestHeader, response: FetchResponse) -> None:

@@ -1,0 +1,72 @@
+"""Door: what a request costs its client, when there are quotas: bytes in, bytes out, and our time (KIP-13, KIP-124, KIP-219).
+
+Over a quota nothing is refused: the answer says how long to wait, and the connection is not heard until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from headrace.broker.fetch import Got
+from headrace.broker.quota_admin import ANONYMOUS
+from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS
+from headrace.kafka.connection import Connection
+from headrace.wire.framing import RequestHeader
+from headrace.wire.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+
+def throttle_produce(
+    broker: Broker, connection: Connection, header: RequestHeader, request: ProduceRequest
+) -> int:
+    size = sum(
+        len(records) for topic in request.topics for _, records in topic.partitions if records is not None
+    )
+    return _charge(broker, connection, PRODUCED, header.client_id or "", size)
+
+
+def throttle_fetch(broker: Broker, connection: Connection, header: RequestHeader, results: list[Got]) -> int:
+    size = sum(len(got.data) for got in results if got.data)
+    return _charge(broker, connection, CONSUMED, header.client_id or "", size)
+
+
+def _charge(broker: Broker, connection: Connection, key: str, client_id: str, amount: float) -> int:
+    if _is_peer(broker, client_id):
+        return 0
+    now_ms = broker.runtime.clock.now_ms()
+    throttle_ms = broker.quotas.take(key, ANONYMOUS, client_id, amount, now_ms)
+    if throttle_ms:
+        connection.mute(throttle_ms)
+    return throttle_ms
+
+
+def _is_peer(broker: Broker, client_id: str) -> bool:
+    """Brokers do the cluster's work among themselves; a quota for everybody is not meant for them."""
+    name, _, number = client_id.partition("-")
+    return name == "broker" and number.isdecimal() and broker.image.broker(int(number)) is not None
+
+
+class TimedRequest:
+    """Counts the time between here and the end of the block: what one request kept us from doing for others."""
+
+    __slots__ = ("_broker", "_connection", "_started_s", "client_id")
+
+    def __init__(self, broker: Broker, connection: Connection) -> None:
+        self._broker = broker
+        self._connection = connection
+        self._started_s = 0.0
+        self.client_id = ""
+
+    def __enter__(self) -> TimedRequest:
+        self._started_s = asyncio.get_running_loop().time()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        spent_ms = (asyncio.get_running_loop().time() - self._started_s) * 1000
+        _charge(self._broker, self._connection, REQUESTS, self.client_id, spent_ms)
