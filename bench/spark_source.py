@@ -3,13 +3,15 @@
     .venv/bin/python bench/spark_source.py [--millions 4] [--json results.json] [--only source,archive,…]
 
 One run, one machine: broker, JVM and Python workers share its cores. Each figure is the best of three after a warm-up
-(the median for latencies). Rows are 8-byte keys with 100 B or 1 KB values, in 4 partitions.
+(the median for latencies). Rows are 8-byte keys with 100 B or 1 KB values, in 4 partitions. CPU is that of everything together,
+broker and JVM too, so it holds on a busy machine; rates do not. "2 cores" is what that CPU allows when two cores are free.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import tempfile
@@ -70,6 +72,29 @@ def fill(client: SyncClient, topic: str, records: int, size: int) -> None:
     producer.flush()
 
 
+def timed(work: Callable[[], Any]) -> tuple[float, float]:
+    started, cpu = time.perf_counter(), used_cpu()
+    work()
+    return time.perf_counter() - started, used_cpu() - cpu
+
+
+def used_cpu() -> float:
+    """CPU seconds of this process and everything below it, those that have ended included."""
+    rows: dict[int, tuple[int, float]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            rows[int(entry.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"))
+    total, wanted = 0.0, {os.getpid()}
+    while wanted:
+        total += sum(rows[pid][1] for pid in wanted if pid in rows)
+        wanted = {pid for pid, (parent, _) in rows.items() if parent in wanted}
+    return total
+
+
 class Bench:
     def __init__(self, millions: float, only: set[str]) -> None:
         self.records = {100: int(millions * 1e6), 1000: int(millions * 1e6 / 5)}
@@ -78,19 +103,25 @@ class Bench:
         self.results: list[dict[str, Any]] = []
         self.turn = 0
 
-    def note(self, what: str, size: int, seconds: float, records: int | None = None) -> None:
-        count = self.records[size] if records is None else records
+    def note(self, what: str, size: int, runs: list[tuple[float, float]]) -> None:
+        """`runs`: seconds and CPU seconds of each."""
+        count = self.records[size]
+        seconds, cpu = min(run[0] for run in runs), min(run[1] for run in runs)
         row = {
             "what": what,
             "value_bytes": size,
             "records_per_s": round(count / seconds),
             "mb_per_s": round(count * (size + 8) / seconds / 1e6, 1),
             "seconds": round(seconds, 3),
+            "cpu_us_per_record": round(cpu / count * 1e6, 3),
+            "two_core_records_per_s": round(2 * count / cpu),
         }
         self.results.append(row)
         goal = GOALS.get((what, size), "")
         print(
-            f"{what:34} {size:5} B  {row['records_per_s'] / 1e6:6.2f} M/s  {row['mb_per_s']:7.1f} MB/s   {goal}",
+            f"{what:32} {size:5} B {row['records_per_s'] / 1e6:6.2f} M/s {row['mb_per_s']:7.1f} MB/s  "
+            f"{row['cpu_us_per_record']:6.2f} us CPU, 2 cores: {2 * count / cpu / 1e6:5.2f} M/s "
+            f"{2 * count * (size + 8) / cpu / 1e6:6.0f} MB/s   {goal}",
             flush=True,
         )
 
@@ -98,24 +129,17 @@ class Bench:
         if self.only and not any(what.startswith(name) for name in self.only):
             return
         work()
-        times = []
-        for _ in range(rounds):
-            started = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - started)
-        self.note(what, size, min(times))
+        self.note(what, size, [timed(work) for _ in range(rounds)])
 
     def once_each(self, what: str, size: int, work: Callable[[int], Any], rounds: int = 3) -> None:
         """For work that leaves something behind, so that each time is a new one."""
         if self.only and not any(what.startswith(name) for name in self.only):
             return
-        times = []
+        runs = []
         for _ in range(rounds + 1):
             self.turn += 1
-            started = time.perf_counter()
-            work(self.turn)
-            times.append(time.perf_counter() - started)
-        self.note(what, size, min(times[1:]))
+            runs.append(timed(lambda: work(self.turn)))
+        self.note(what, size, runs[1:])
 
     def read(self, spark: Any, bootstrap: str, topic: str, **options: str) -> Any:
         reader = spark.read.format("headrace").option("bootstrap", bootstrap).option("subscribe", topic)
@@ -182,17 +206,15 @@ class Bench:
             with BrokerProcess() as other:
                 text = f'kind="mirror"\nname="bench-{turn}"\ntopics=["bench-{size}"]\n'
                 definition = parse(text + f'bootstrap="{boot}"\ntarget_bootstrap="{other.bootstrap}"')
-                started = time.perf_counter()
-                run(definition, once=True, spark=spark)
-                times.append(time.perf_counter() - started)
+                runs.append(timed(lambda: run(definition, once=True, spark=spark)))
 
         if self.only and "mirror" not in self.only:
             return
-        times: list[float] = []
-        for turn in range(3):
+        runs: list[tuple[float, float]] = []
+        for _ in range(3):
             self.turn += 1
-            copy(self.turn + turn)
-        self.note("mirror", size, min(times[1:]))
+            copy(self.turn)
+        self.note("mirror", size, runs[1:])
 
     def latency(self, spark: Any, client: SyncClient, boot: str) -> None:
         """A few rows for every micro-batch, from topic to topic: how long a trigger takes."""

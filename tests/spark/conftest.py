@@ -23,7 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(here):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(240))
+            if item.get_closest_marker("timeout") is None:
+                # Generous: a JVM on a busy machine is slow, and a test that hangs is still found.
+                item.add_marker(pytest.mark.timeout(400))
             # One session for the folder: with xdist its tests stay in one worker.
             item.add_marker(pytest.mark.xdist_group("spark"))
 

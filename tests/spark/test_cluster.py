@@ -18,7 +18,7 @@ import pytest
 from headrace.spark.pipelines.archive_log import ArchiveLog
 from headrace.testing.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("java")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("java"), pytest.mark.timeout(900)]
 
 DRIVER = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
 
@@ -70,7 +70,7 @@ def master(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
                 "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
                 "--webui-port", "0", "--work-dir", str(work / f"worker-{number}"), url,
             )  # fmt: skip
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         while (work / "log").read_bytes().count(b"Successfully registered with master") < 2:
             assert time.monotonic() < deadline, (work / "log").read_text()[-2000:]
             assert all(process.poll() is None for process in processes)
@@ -87,7 +87,7 @@ def master(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 def _headrace(*arguments: str) -> Any:
     ran = subprocess.run(
         [sys.executable, "-m", "headrace", *arguments, "--json"],
-        capture_output=True, text=True, timeout=200, check=False, env=_environment(),
+        capture_output=True, text=True, timeout=400, check=False, env=_environment(),
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout)
@@ -124,7 +124,7 @@ def test_spark_submit_streams_on_a_cluster(
     ran = subprocess.run(
         [str(submit), "--master", master, "--conf", "spark.executor.memory=512m", *DRIVER, str(app),
          broker.bootstrap, topic, target, str(tmp_path / "checkpoint")],
-        capture_output=True, text=True, timeout=200, check=False, env=_environment(),
+        capture_output=True, text=True, timeout=400, check=False, env=_environment(),
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert sum(ends(target).values()) >= 1000

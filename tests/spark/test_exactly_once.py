@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("java")
 def test_the_driver_killed_between_write_and_commit() -> None:
     from kill_driver import kill_many

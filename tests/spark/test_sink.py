@@ -112,5 +112,5 @@ def test_a_stream_into_a_topic(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert sorted(int(bytes(row.value)) for row in rows_of(target)) == list(range(1000))

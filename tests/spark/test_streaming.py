@@ -45,7 +45,7 @@ class Job:
     def run(self, **extra: Any) -> None:
         query = self.start(**extra)
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(300)
         finally:
             query.stop()
 
@@ -103,7 +103,7 @@ def test_latest_is_resolved_once(job: Any, topic: str, publish: Any, client: Syn
         _until(lambda: len(client.committed_offsets(group)) == 4)
         publish(topic, range(50, 80))
         with pytest.raises(Exception, match="the sink is down"):
-            query.awaitTermination(60)
+            query.awaitTermination(180)
     finally:
         query.stop()
     publish(topic, range(80, 120))
@@ -214,7 +214,7 @@ def _delete_records(bootstrap: str, topic: str, before: dict[int, int]) -> None:
         future.result(20)
 
 
-def _until(done: Callable[[], bool], seconds: float = 60.0) -> None:
+def _until(done: Callable[[], bool], seconds: float = 180.0) -> None:
     import time
 
     deadline = time.monotonic() + seconds
