@@ -38,6 +38,7 @@ class RealBroker(BrokerProcess):
                 "HEADRACE_COORDINATOR": coordinator,
                 "HEADRACE_LOG_LEVEL": "info",
                 "HEADRACE_DEFAULT_REPLICATION_FACTOR": "3",
+                "HEADRACE_RACK": f"rack{number}",
             },
             start_seconds=40.0,
             prefix=tuple(prefix),

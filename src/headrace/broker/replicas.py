@@ -226,8 +226,9 @@ class Replicas:
         ):
             return
         partition.become_leader(self._new_leader(partition, topic, number, state))
+        # All of them, not only today's replicas: a move may add any, and who is not known to live can't join (R14, R35).
         for node in self._image.brokers.values():
-            if node.id in state.replicas and node.id != me:
+            if node.id != me:
                 partition.tell_leader(BrokerChanged(node.id, node.epoch, node.live, node.rack))
         for callback in self.on_lead:
             callback(partition)
