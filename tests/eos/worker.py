@@ -90,7 +90,7 @@ def kafka_python(job: Job) -> None:
         heartbeat_interval_ms=300, reconnect_backoff_max_ms=200, fetch_max_wait_ms=50,
     )  # fmt: skip
     while True:
-        found = consumer.poll(timeout_ms=100, max_records=ROUND)
+        found = consumer.poll(timeout_ms=1_000, max_records=ROUND)
         if not found:
             continue
         aborts = job.aborts()

@@ -75,6 +75,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest session timeout a group member may ask for."""
     group_max_session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 1_800_000
     """The longest session timeout a group member may ask for."""
+    group_consumer_session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 45_000
+    """With the consumer protocol (KIP-848): how long a member may be silent. The broker decides, not the client."""
+    group_consumer_heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 5_000
+    """With the consumer protocol (KIP-848): how often members report, and so how quickly a rebalance gets around."""
     sqs_strict: bool = False
     """Refuse what AWS would refuse: delays over 15 minutes, batches over ten."""
     sqs_account: str = "000000000000"
