@@ -27,6 +27,7 @@ from headrace.records.read import read_control, read_records
 log = logging.getLogger(__name__)
 
 LOAD_CHUNK_BYTES = 1024 * 1024
+LOAD_WAIT_MS = 60_000
 
 
 class ShardState(Enum):
@@ -91,6 +92,8 @@ class Shard:
         self._undecided.clear()
         position = self.partition.log.start_offset
         end = self.partition.log.end_offset
+        # After a reload our own last writes may still be on their way: they will count, so they must be seen.
+        await self._wait_committed(end)
         while position < end and self.state is ShardState.LOADING:
             data = self.partition.read_all(position, LOAD_CHUNK_BYTES)
             if not data:
@@ -105,6 +108,15 @@ class Shard:
         self.state = ShardState.READY
         self.on_ready()
         self._execute(self.machine.loaded(self._runtime.clock.now_ms()))
+
+    async def _wait_committed(self, end: int) -> None:
+        while self.partition.high_watermark < end:
+            settled: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
+            deadline_ms = self._runtime.clock.now_ms() + LOAD_WAIT_MS
+            self.partition.when_committed(end, deadline_ms, settled.set_result)
+            kind = await settled
+            if kind not in (ErrorKind.NONE, ErrorKind.REQUEST_TIMED_OUT):
+                raise HeadraceError(kind, "the journal was not committed")
 
     def _replay_batch(self, data: Buffer, at: int) -> None:
         header = read_header(data, at)

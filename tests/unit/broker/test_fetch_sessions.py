@@ -36,7 +36,9 @@ def begin(sessions: FetchSessions, *wanted: Wanted, new_id: int = 7, now_ms: int
     return opened
 
 
-def go_on(sessions: FetchSessions, epoch: int, *wanted: Wanted, forget: tuple[int, ...] = (), now_ms: int = 0) -> Opened:
+def go_on(
+    sessions: FetchSessions, epoch: int, *wanted: Wanted, forget: tuple[int, ...] = (), now_ms: int = 0
+) -> Opened:
     opened = sessions.open(7, epoch, False, list(wanted), [("t", number) for number in forget], 99, now_ms)
     assert isinstance(opened, Opened), opened
     return opened
@@ -83,7 +85,11 @@ def test_the_final_epoch_ends_the_session_and_still_answers() -> None:
     sessions = FetchSessions()
     begin(sessions, want(0))
     ended = sessions.open(7, FINAL_EPOCH, False, [want(3)], [], 99, 0)
-    assert isinstance(ended, Opened) and ended.session_id == 0 and [entry.partition for entry in ended.wanted] == [3]
+    assert (
+        isinstance(ended, Opened)
+        and ended.session_id == 0
+        and [entry.partition for entry in ended.wanted] == [3]
+    )
     assert len(sessions) == 0
 
 
@@ -112,7 +118,9 @@ def test_sessions_are_bounded_and_the_one_unused_for_longest_goes_first() -> Non
     sessions = FetchSessions(limit=2)
     begin(sessions, want(0), new_id=7, now_ms=0)
     begin(sessions, want(0), new_id=8, now_ms=10)
-    assert begin(sessions, want(0), new_id=9, now_ms=20).session_id == 0, "nobody is old enough: answered without one"
+    assert begin(sessions, want(0), new_id=9, now_ms=20).session_id == 0, (
+        "nobody is old enough: answered without one"
+    )
     late_ms = MIN_EVICTION_AGE_MS + 5
     assert begin(sessions, want(0), new_id=9, now_ms=late_ms).session_id == 9
     assert sessions.open(7, 1, False, [], [], 1, late_ms) is ErrorKind.FETCH_SESSION_ID_NOT_FOUND

@@ -1,0 +1,267 @@
+"""The shard runtime: replies wait for their facts (the gate), a failed journal write means load again, timers fire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from headrace.broker.shards import Shard, ShardState
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import JournalRecord, Plan, Reply
+from headrace.records.batch import read_header, scan, stamp
+from headrace.testing.simulation import Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    number: int
+    durable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    durable: ClassVar[bool] = False
+
+
+class Sum:
+    """A machine: adds numbers. Commands are (waiter, number); 0 asks for the sum, 13 can't be encoded."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.seen = 0
+        self.deadline: int | None = None
+        self.fired: list[int] = []
+
+    def decide(self, command: tuple[int, int], now_ms: int) -> Plan:
+        waiter, number = command
+        if number == 0:
+            return Plan((Seen(),), (Reply(waiter, self.total),))
+        return Plan((Added(number),), (Reply(waiter, self.total + number),), (f"added {number}",))
+
+    def apply(self, fact: Any, now_ms: int) -> None:
+        if isinstance(fact, Added):
+            self.total += fact.number
+            if fact.number == 99:
+                self.deadline = now_ms + 5_000
+        else:
+            self.seen += 1
+
+    def encode(self, fact: Added) -> list[JournalRecord]:
+        if fact.number == 13:
+            raise OverflowError("unlucky")
+        return [JournalRecord(b"add", str(fact.number).encode())]
+
+    def replay(self, record: JournalRecord, now_ms: int) -> None:
+        self.total += int(record.value or b"0")
+
+    def loaded(self, now_ms: int) -> Plan:
+        return Plan()
+
+    def next_deadline(self) -> int | None:
+        return self.deadline
+
+    def expire(self, now_ms: int) -> Plan:
+        self.fired.append(now_ms)
+        self.deadline = None
+        return Plan()
+
+
+class Partition:
+    """A journal whose commits are said by the test."""
+
+    tp = "journal-0"
+    leader_epoch = 3
+    is_leader = True
+    failed = False
+
+    def __init__(self) -> None:
+        self.batches = b""
+        self.high_watermark = 0
+        self.end_offset = 0
+        self.start_offset = 0
+        self.log = self
+        self.on_commit: list[Callable[[int], None]] = []
+        self.waiting: list[tuple[int, Callable[[ErrorKind], None]]] = []
+        self.refusal: ErrorKind | None = None
+
+    async def wait_leader_ready(self) -> None:
+        pass
+
+    def read_all(self, offset: int, max_bytes: int) -> bytes:
+        found = b""
+        for at, header in scan(self.batches):
+            if header.base_offset >= offset and header.next_offset <= self.high_watermark:
+                found += self.batches[at : at + header.size]
+        return found
+
+    def append_internal(self, batch: bytes, *, urgent: bool) -> int:
+        assert urgent, "somebody waits for it"
+        if self.refusal is not None:
+            raise HeadraceError(self.refusal, "no")
+        written = bytearray(batch)
+        stamp(written, 0, self.end_offset, self.leader_epoch)
+        self.batches += bytes(written)
+        self.end_offset += read_header(written).record_count
+        return self.end_offset - 1
+
+    def when_committed(self, offset: int, deadline_ms: int, callback: Callable[[ErrorKind], None]) -> None:
+        self.waiting.append((offset, callback))
+
+    def commit(self) -> None:
+        self.high_watermark = self.end_offset
+        for callback in tuple(self.on_commit):
+            callback(self.high_watermark)
+        waiting, self.waiting = self.waiting, []
+        for _, callback in waiting:
+            callback(ErrorKind.NONE)
+
+
+class Runtime:
+    def __init__(self) -> None:
+        self.clock = self
+
+    def now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    def wall_ms(self) -> int:
+        return 1_750_000_000_000
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.partition = Partition()
+        self.performed: list[str] = []
+        self.shard = Shard(
+            Runtime(), self.partition, Sum, lambda shard, effect: self.performed.append(effect)  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    async def ready(self) -> Bench:
+        await self.shard.load()
+        assert self.shard.state is ShardState.READY
+        return self
+
+    def ask(self, number: int) -> asyncio.Future[int]:
+        return self.shard.submit(lambda waiter: (waiter, number))
+
+
+def simulate(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def run(_: Any) -> None:
+        await scenario()
+
+    Simulation(1).run(run, limit_s=600.0)
+
+
+def test_replies_and_effects_wait_for_their_facts() -> None:
+    """R42, R53: also a reply that only read waits for every fact before it."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        first, second, reader = bench.ask(1), bench.ask(2), bench.ask(0)
+        await asyncio.sleep(1)
+        assert not (first.done() or second.done() or reader.done() or bench.performed)
+        bench.partition.commit()
+        assert (await first, await second, await reader) == (1, 3, 3)
+        assert bench.performed == ["added 1", "added 2"]
+        assert await bench.ask(0) == 3, "nothing is pending: answered at once"
+
+    simulate(scenario)
+
+
+def test_replay_makes_the_same_state() -> None:
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        for number in (5, 6, 7):
+            bench.ask(number)
+        bench.partition.commit()
+        again = Bench()
+        again.partition.batches, again.partition.end_offset = bench.partition.batches, 3
+        again.partition.high_watermark = 3
+        await again.ready()
+        assert await again.ask(0) == 18
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("trouble", ["refused", "unencodable"])
+def test_a_fact_that_is_not_journaled_never_was(trouble: str) -> None:
+    """Memory is ahead of the log: throw it away, tell everybody who waits that it failed, load again."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        waiting = bench.ask(1)
+        if trouble == "refused":
+            bench.partition.refusal = ErrorKind.KAFKA_STORAGE_ERROR
+        failed = bench.ask(13 if trouble == "unencodable" else 2)
+        for future in (waiting, failed):
+            with pytest.raises(HeadraceError):
+                await future
+        bench.partition.refusal = None
+        early = bench.ask(0)
+        with pytest.raises(HeadraceError) as refused:
+            await early
+        assert refused.value.kind is ErrorKind.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(1)
+        assert bench.shard.state is ShardState.LOADING, (
+            "the write of 1 is under way and will count: it is waited for"
+        )
+        bench.partition.commit()
+        await asyncio.sleep(0.1)
+        assert await bench.ask(0) == 1, "what was written is there, what was not is gone"
+
+    simulate(scenario)
+
+
+def test_losing_the_leadership_fails_everybody_who_waits() -> None:
+    """R18."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        waiting = bench.ask(1)
+        bench.shard.close()
+        with pytest.raises(HeadraceError) as lost:
+            await waiting
+        assert lost.value.kind is ErrorKind.NOT_COORDINATOR
+        bench.partition.commit()
+        assert not bench.performed
+        with pytest.raises(HeadraceError):
+            await bench.ask(0)
+
+    simulate(scenario)
+
+
+def test_timers_fire_on_time_and_once() -> None:
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        bench.ask(99)
+        bench.partition.commit()
+        started = asyncio.get_running_loop().time()
+        await asyncio.sleep(4.9)
+        machine: Any = bench.shard.machine
+        assert machine.fired == []
+        await asyncio.sleep(60)
+        assert [round(ms / 1000 - started, 2) for ms in machine.fired] == [5.0]
+
+    simulate(scenario)
+
+
+def test_timers_are_armed_again_after_a_reload() -> None:
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        bench.ask(99)
+        bench.partition.commit()
+        before: Any = bench.shard.machine
+        deadline = before.deadline
+        bench.shard.reload(ErrorKind.UNKNOWN_SERVER_ERROR)
+        after: Any = bench.shard.machine
+        after.deadline = deadline
+        await asyncio.sleep(60)
+        assert after.fired and not before.fired
+
+    simulate(scenario)
