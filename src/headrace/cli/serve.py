@@ -182,7 +182,7 @@ def banner(row: ServeRow) -> str:
         [
             f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s",
             f"  Kafka     {row.kafka}",
-            f"  HTTP      {row.http}   (SQS with any access key; /metrics, /readyz)",
+            f"  HTTP      {row.http}   (SQS with any access key, REST, /metrics)",
             f"  Data      {data}",
             f"Try:  headrace topic produce hello{elsewhere}     Stop: Ctrl+C",
         ]

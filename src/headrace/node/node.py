@@ -74,6 +74,9 @@ class Node:
         self.broker = Broker(self.runtime, self.metadata, self._options())
         self._make_doors()
         record = await self._previous_record()
+        # Ports are bound first: the registration names them, and a taken port must cost nothing, not even the marker.
+        self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
+        _, self.http_port = await self.http.start(settings.host, settings.http_port)
         # R33: the marker is taken away before any log is opened.
         clean_epoch = self._directory.take_clean_marker()
         previous = None
@@ -83,9 +86,6 @@ class Node:
             )
             self._used_epoch = record.broker_epoch
         self.broker.replicas.quarantine_unknown()
-        # Ports are bound first, because the registration names them; requests are answered once we are ready.
-        self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
-        _, self.http_port = await self.http.start(settings.host, settings.http_port)
         await self._join(previous)
         await self._become_ready()
         self.ready = True
