@@ -23,7 +23,13 @@ from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from headrace.wire.fetch_response import FetchPartitionResponse, decode_fetch_response
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from headrace.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headrace.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
@@ -102,6 +108,15 @@ class ClusterClient:
             if answer.topics[0].error_code in (ErrorKind.NONE, ErrorKind.TOPIC_ALREADY_EXISTS):
                 return
             await asyncio.sleep(RETRY_S)
+
+    async def move(self, partition: int, replicas: list[int]) -> None:
+        entry = ReassignableTopic(self._topic, [ReassignablePartition(partition, replicas)])
+        request = AlterPartitionReassignmentsRequest(topics=[entry])
+        await self.ask_anyone(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
+
+    async def elect_preferred(self, partition: int) -> None:
+        request = ElectLeadersRequest(0, [TopicPartitions(self._topic, [partition])])
+        await self.ask_anyone(ApiKey.ELECT_LEADERS, 2, request)
 
     async def produce(
         self, partition: int, batch: bytes, deadline: float, transactional_id: str | None = None

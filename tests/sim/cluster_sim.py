@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster_client import ClusterClient, Consumer, Producer, TransactionalProducer
+from cluster_client import ClusterClient, Consumer, Gone, Producer, TransactionalProducer
 
 from headrace.cluster import keys
 from headrace.cluster.state import PartitionState, TopicState, decode
@@ -60,6 +60,7 @@ class Shape:
     hostile: bool = True
     disk_faults: bool = True
     outages: bool = True
+    moves: bool = False
 
 
 @dataclass
@@ -181,6 +182,20 @@ class SimCluster:
                 node.disk.arm(DiskFault.SYNC_ERROR, "/data/topics", skip=dice.between(0, 20))
                 self._faults += 1
 
+    async def _move(self, client: ClusterClient, enough: asyncio.Event) -> None:
+        """An administrator who moves partitions and leaderships about (R32, R35)."""
+        dice = self.dice.fork("moves")
+        while not enough.is_set():
+            await asyncio.sleep(dice.exponential(2 * self.shape.period_s))
+            number = dice.between(0, self.shape.partitions - 1)
+            try:
+                if dice.chance(0.5):
+                    await client.elect_preferred(number)
+                else:
+                    await client.move(number, dice.sample(sorted(self.nodes), dice.pick((1, 2, 3, 3))))
+            except Gone:
+                continue
+
     # -- the run -------------------------------------------------------------------------------------------------
 
     def run(self) -> Result:
@@ -239,6 +254,8 @@ class SimCluster:
                 tasks.create_task(sender.run(enough.is_set, shape.pause_s))
             for consumer in consumers:
                 tasks.create_task(consumer.run(enough.is_set))
+            if shape.moves:
+                tasks.create_task(self._move(client("mover"), enough))
             trouble = tasks.create_task(self._trouble())
             nemesis = Nemesis(simulation)
             await nemesis.carry_out(plan)
@@ -289,9 +306,9 @@ class SimCluster:
         if not all(self._is_live(number) for number in self.nodes) or not states:
             return False
         for number, state in states.items():
-            if state.leader < 0 or len(state.isr) < BROKERS:
+            if state.leader < 0 or len(state.isr) < len(state.replicas) or state.reassigning:
                 return False
-            replicas = [self._replica(node, number) for node in self.nodes.values()]
+            replicas = [self._replica(self.nodes[member], number) for member in state.replicas]
             if any(replica is None for replica in replicas):
                 return False
             if len({replica.log.end_offset for replica in replicas}) > 1:
@@ -382,7 +399,8 @@ class SimCluster:
     def _logs_match(self) -> None:
         for number in range(self.shape.partitions):
             contents = {}
-            for node in self.nodes.values():
+            for member in self._partition_states()[number].replicas:
+                node = self.nodes[member]
                 replica = self._replica(node, number)
                 if replica is None:
                     continue
@@ -417,14 +435,15 @@ def draw_shape(seed: int) -> Shape:
         pause_s=dice.pick((0.3, 1.0, 2.0, 4.0)),
         period_s=dice.pick((3.0, 6.0, 12.0, 20.0)),
         hostile=dice.chance(0.7),
+        moves=dice.chance(0.3),
     )
 
 
-def find(seeds: range, make: Callable[[int], Shape] = draw_shape) -> tuple[int, AssertionError] | None:
+def find(seeds: range, make: Callable[[int], Shape] = draw_shape) -> tuple[int, Exception] | None:
     """The first seed whose run breaks something, and what."""
     for seed in seeds:
         try:
             run(seed, make(seed))
-        except AssertionError as problem:
+        except (AssertionError, ExceptionGroup) as problem:
             return seed, problem
     return None
