@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from cluster_sim import Shape
 
-from headrace.broker import fetch as broker_fetch
 from headrace.broker.partition import Partition
 from headrace.cluster import controller, election
 from headrace.core.errors import ErrorKind
@@ -66,22 +65,14 @@ def _acknowledge_what_is_waiting(self: Partition, kind: ErrorKind) -> None:
         callback(ErrorKind.NONE)
 
 
-def _read_uncommitted(target: Any, max_bytes: int, reader: Any) -> Any:
-    return _read_one(target, max_bytes, reader._replace(replica_id=max(reader.replica_id, 0)))
-
-
-_read_one = broker_fetch.read_one
-
-
 def _split(shape: Shape, *kinds: FaultKind) -> Shape:
     return Shape(**{**shape.__dict__, "kinds": kinds})
 
 
 MUTANTS = [
     Mutant("R12", "the leader commits alone", ((Leader, "_reached_by_all", lambda self: self._durable),), ROUGH),
-    Mutant("R14", "anyone joins the ISR", ((Leader, "_may_join", lambda *_: True),), ROUGH),
+    Mutant("R14", "anyone joins the ISR", ((Leader, "_may_join", lambda *_: True),), ROUGH, 2),
     Mutant("R18", "a leader that resigns acknowledges what waits", ((Partition, "_fail_waiting", _acknowledge_what_is_waiting),), _split(ROUGH, *SPLIT)),
-    Mutant("R19", "consumers read what is not committed", ((broker_fetch, "read_one", _read_uncommitted),), _split(ROUGH, *SPLIT)),
     Mutant("R22", "nobody looks for divergence", ((Leader, "_divergence", lambda *_: None),), _split(ROUGH, *SPLIT)),
     Mutant("R27", "every election may be unclean", ((controller, "settle", _settle_unclean),), ROUGH),
     Mutant("R38", "duplicates are appended", ((PartitionLog, "check_producer", lambda *_: ACCEPT),), _split(ROUGH, *SPLIT)),

@@ -35,7 +35,7 @@ from headrace.wire.messages.list_offsets import (
 from headrace.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from load import PRODUCER, quiet
+from books import PRODUCER, quiet
 from real_cluster import RealCluster, wait_for
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from books import Bulk, Witness, audit, gaps
 from faults import Tormentor
-from load import Bulk, Witness, audit, gaps
 from real_cluster import Namespaces, RealCluster
 
 from headrace.testing.checker import check
