@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from broker_world import Complaints, World
 from raw_client import RawClient
 
 from headrace.records.build import Record, build_batch
@@ -20,7 +21,6 @@ from headrace.testing.broker_process import BrokerProcess
 
 sys.path.insert(0, str(Path(__file__).parent))
 from frames import Frames
-from world import Complaints, World
 
 FRAMES = int(os.environ.get("HEADRACE_FUZZ_FRAMES", "20000"))
 SEED = int(os.environ.get("HEADRACE_FUZZ_SEED", "1"))

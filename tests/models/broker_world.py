@@ -78,11 +78,11 @@ class World:
         self._waiting: list[Connection] = []
         self.node = Node(settings, self._runtime)
         await self.node.start()
-        self.connection, self.sink = self._connect()
+        self.connection, self.sink = self.connect()
         await self._create_topics()
         return self
 
-    def _connect(self) -> tuple[Connection, Sink]:
+    def connect(self) -> tuple[Connection, Sink]:
         sink = Sink()
         connection = Connection(self.node.kafka, 10**6)
         connection.connection_made(sink)
@@ -103,15 +103,18 @@ class World:
         """Bytes arrive. A connection that the broker closed is replaced, as a client would."""
         if self.sink.aborted:
             self.connection.connection_lost(None)
-            self.connection, self.sink = self._connect()
+            self.connection, self.sink = self.connect()
         elif self.connection._busy or len(self.connection.slots) > 20:
             # A group join or a long poll may take its time; others do not wait for it, and neither does the fuzz.
             self._waiting.append(self.connection)
             if len(self._waiting) > 30:
                 self._waiting.pop(0).connection_lost(None)
-            self.connection, self.sink = self._connect()
-        connection = self.connection
-        while data and not self.sink.aborted:
+            self.connection, self.sink = self.connect()
+        self.feed_to(self.connection, self.sink, data)
+
+    @staticmethod
+    def feed_to(connection: Connection, sink: Sink, data: bytes) -> None:
+        while data and not sink.aborted:
             room = connection.get_buffer(-1)
             count = min(len(room), len(data))
             if count == 0:
@@ -127,7 +130,7 @@ class World:
 
     async def is_healthy(self) -> bool:
         """A well-behaved client gets through, right now."""
-        connection, sink = self._connect()
+        connection, sink = self.connect()
         self.connection, kept = connection, (self.connection, self.sink)
         self.sink = sink
         batch = bytearray(build_batch([Record(b"k", b"healthy")], wall_ms=self._runtime.clock.wall_ms()))

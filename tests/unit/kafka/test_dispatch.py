@@ -1,0 +1,144 @@
+"""From a frame to its handler: unknown keys and versions, KIP-511, broken frames, failing handlers (X16)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from broker_world import World
+
+from headrace.core.errors import ErrorKind
+from headrace.kafka import dispatch
+from headrace.kafka.dispatch import TABLE, Entry
+from headrace.wire.api import API, ApiKey
+from headrace.wire.codec import decode, encode, versions
+from headrace.wire.framing import RequestHeader, decode_response_header, encode_request
+from headrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A whole broker in memory: whatever stands before a handler stands here too."""
+    started = await World().start()
+    yield started
+    await started.stop()
+
+
+def frame(key: int, version: int, body: bytes = b"", correlation_id: int = 77) -> bytes:
+    if key in API:
+        return encode_request(RequestHeader(key, version, correlation_id, "c"), body)
+    header = struct.pack(">hhih", key, version, correlation_id, -1)
+    return struct.pack(">i", len(header + body)) + header + body
+
+
+def is_refused(world: World, request: bytes) -> bool:
+    """The connection ends and nothing is answered; the next one is fine."""
+    connection, sink = world.connect()
+    world.feed_to(connection, sink, request)
+    refused = sink.aborted and not sink.answers
+    connection.connection_lost(None)
+    return refused
+
+
+async def answer(world: World, request: bytes) -> bytes:
+    connection, sink = world.connect()
+    world.feed_to(connection, sink, request)
+    async with asyncio.timeout(5):
+        await sink.answered.wait()
+    connection.connection_lost(None)
+    return sink.last[4:]
+
+
+async def test_an_unknown_key_ends_the_connection(world: World) -> None:
+    for key in (-1, 4, 999, 32767):
+        assert is_refused(world, frame(key, 0))
+
+
+async def test_an_unknown_version_ends_the_connection(world: World) -> None:
+    for entry in TABLE.values():
+        if entry.key == ApiKey.API_VERSIONS:
+            continue
+        assert is_refused(world, frame(entry.key, entry.max_version + 1)), entry
+        if entry.min_version:
+            assert is_refused(world, frame(entry.key, entry.min_version - 1)), entry
+
+
+async def test_api_versions_of_the_future_is_answered_in_version_0(world: World) -> None:
+    """KIP-511, trap 10: error 35, all keys, response header without tags."""
+    for version in (5, 99, 32767):
+        sent = await answer(world, frame(ApiKey.API_VERSIONS, version))
+        correlation_id, position = decode_response_header(sent, ApiKey.API_VERSIONS, 0)
+        response = decode(ApiVersionsResponse, 0, sent, position)
+        assert correlation_id == 77 and response.error_code == ErrorKind.UNSUPPORTED_VERSION
+        rows = {row.api_key: row.max_version for row in response.api_keys}
+        assert rows[ApiKey.API_VERSIONS] == TABLE[ApiKey.API_VERSIONS].max_version and len(rows) > 25
+
+
+async def test_what_is_advertised_is_served(world: World) -> None:
+    for version in range(5):
+        sent = await answer(
+            world, frame(ApiKey.API_VERSIONS, version, encode(ApiVersionsRequest("client", "1.0"), version))
+        )
+        _, position = decode_response_header(sent, ApiKey.API_VERSIONS, version)
+        response = decode(ApiVersionsResponse, version, sent, position)
+        assert response.error_code == 0
+        for row in response.api_keys:
+            entry = TABLE[row.api_key]
+            assert row.max_version <= entry.max_version
+            # Trap 1: Produce alone is advertised below what it serves.
+            assert row.min_version == entry.min_version or row.api_key == ApiKey.PRODUCE
+
+
+@pytest.mark.parametrize("entry", TABLE.values(), ids=lambda entry: str(entry.key))
+def test_every_handler_declares_versions_that_its_codec_speaks(entry: Entry) -> None:
+    known = versions(API[entry.key].request)
+    assert entry.min_version in known and entry.max_version in known
+    assert (entry.handle is None) != (entry.handle_frame is None)
+
+
+async def test_a_broken_frame_ends_the_connection_with_one_line(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X16."""
+    with caplog.at_level(logging.WARNING):
+        assert is_refused(world, frame(ApiKey.METADATA, 9, b"\xff\xff\xff\xff\x0f"))
+        assert is_refused(world, b"\x00\x00\x00\x01\x00")
+    lines = [record.getMessage() for record in caplog.records if "malformed" in record.getMessage()]
+    assert len(lines) == 2
+
+
+async def test_bytes_too_many_are_let_pass(world: World) -> None:
+    """librdkafka 2.16 sends three when it asks for all topics (Metadata v9 and up)."""
+    sent = await answer(
+        world, frame(ApiKey.METADATA, 12, encode(MetadataRequest(None), 12) + b"\x01\x00\x00")
+    )
+    _, position = decode_response_header(sent, ApiKey.METADATA, 12)
+    names = {topic.name for topic in decode(MetadataResponse, 12, sent, position).topics}
+    assert "fuzz-plain" in names
+
+
+async def test_a_handler_that_fails_ends_its_connection_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(call: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    def broken_at_once(call: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    request = frame(ApiKey.METADATA, 1, encode(MetadataRequest([]), 1))
+    for handler in (broken, broken_at_once):
+        caplog.clear()
+        with monkeypatch.context() as patched, caplog.at_level(logging.ERROR):
+            patched.setitem(dispatch.TABLE, 3, TABLE[3]._replace(handle=handler))
+            connection, sink = world.connect()
+            world.feed_to(connection, sink, request)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert sink.aborted and not sink.answers and "a bug" in caplog.text
+        assert await world.is_healthy()
