@@ -77,7 +77,8 @@ class Load:
             status = refusal.response["ResponseMetadata"]["HTTPStatusCode"]
             self._end(operation, Outcome.FAIL if status < 500 else Outcome.INFO)
         except BotoCoreError:
-            threading.Event().wait(0.02)  # the outcome is unknown, and the broker is away
+            pass  # the outcome is unknown
+        threading.Event().wait(0.05)  # the broker is away, or not ready yet
         return None
 
     def _send(self, client: Any, turn: int) -> None:

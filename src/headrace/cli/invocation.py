@@ -16,6 +16,7 @@ from headrace.cli.failure import Exit, Failure
 
 if TYPE_CHECKING:
     from headrace.cli.broker_link import BrokerLink
+    from headrace.cli.http_link import HttpLink
     from headrace.cli.output import Output
     from headrace.cli.profile import Profile
 
@@ -49,6 +50,12 @@ class Invocation:
         from headrace.cli.broker_link import BrokerLink
 
         return BrokerLink(self.profile, verbose=self.verbosity > 0)
+
+    @cached_property
+    def http(self) -> HttpLink:
+        from headrace.cli.http_link import HttpLink
+
+        return HttpLink(self.profile)
 
     def colours(self, stream: Any) -> bool:
         """https://no-color.org, then FORCE_COLOR, then CLICOLOR, then whether somebody looks."""

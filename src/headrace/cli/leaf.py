@@ -31,11 +31,12 @@ def leaf(
     shape: Shape,
     *,
     broker: bool = False,
+    http: bool = False,
     confirms: bool = False,
     dry_run: bool = False,
     short_output: bool = True,
 ) -> Callable[[Callable[..., Any]], Leaf]:
-    """`broker`: it talks to one. `confirms`: it destroys, so there is --yes. `short_output`: -o is not taken."""
+    """`broker`: it talks to one; `http`: over HTTP. `confirms`: it destroys, so there is --yes. `short_output`: -o is not taken."""
 
     def decorate(function: Callable[..., Any]) -> Leaf:
         make = click.command(
@@ -46,19 +47,26 @@ def leaf(
             made.params.append(
                 click.Option(["--dry-run"], is_flag=True, help="Show what would be done, and do nothing.")
             )
-        made.params += _standard_options(broker, confirms, short_output)
+        made.params += _standard_options(broker, confirms, short_output, http=http)
         return made
 
     return decorate
 
 
-def _standard_options(broker: bool, confirms: bool, short_output: bool) -> list[click.Parameter]:
+def _standard_options(
+    broker: bool, confirms: bool, short_output: bool, *, http: bool = False
+) -> list[click.Parameter]:
     options: list[click.Parameter] = []
     if confirms:
         options.append(_stored(["-y", "--yes"], "assume_yes", is_flag=True, help="Do not ask."))
     if broker:
         options += [
             _flag(["-b", "--bootstrap"], "bootstrap", metavar="HOST:PORT", help="Kafka address of the broker."),
+            _flag(["--timeout"], "timeout_ms", type=Duration(), help="How long to wait for an answer, as in 5s."),
+        ]  # fmt: skip
+    if http:
+        options += [
+            _flag(["--url"], "url", metavar="URL", help="HTTP address of the broker."),
             _flag(["--timeout"], "timeout_ms", type=Duration(), help="How long to wait for an answer, as in 5s."),
         ]  # fmt: skip
     return [

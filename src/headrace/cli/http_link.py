@@ -1,0 +1,87 @@
+"""Command: asking a broker over HTTP: JSON in and out, refusals as failures with the broker's own words."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from headrace.cli.failure import Exit, Failure, exit_of
+from headrace.cli.profile import Profile
+from headrace.core.errors import ErrorKind
+
+_BY_STATUS = {401: Exit.DENIED, 403: Exit.DENIED, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 504: Exit.TIMEOUT}
+
+
+class HttpLink:
+    def __init__(self, profile: Profile) -> None:
+        self._url = profile.url.rstrip("/")
+        self._timeout_s = profile.timeout_ms / 1000
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: dict[str, str] | None = None,
+        wait_ms: int = 0,
+    ) -> Any:
+        """`path` is made of quoted parts (`part`). `wait_ms` is how long the broker itself may take."""
+        address = urlsplit(self._url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise Failure(Exit.USAGE, f"{self._url} is not an HTTP address", "--url http://localhost:9324")
+        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+        connection = kind(address.hostname, address.port, timeout=self._timeout_s + wait_ms / 1000)
+        target = address.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            headers = {} if data is None else {"Content-Type": "application/json"}
+            connection.request(method, target, data, headers)
+            response = connection.getresponse()
+            content = response.read()
+        except TimeoutError:
+            raise Failure(Exit.TIMEOUT, f"{self._url} did not answer in time") from None
+        except (OSError, http.client.HTTPException) as problem:
+            raise Failure(
+                Exit.UNREACHABLE,
+                f"no broker answers at {self._url}: {problem}",
+                "start one with: headrace serve",
+            ) from None
+        finally:
+            connection.close()
+        if response.status >= 400:
+            raise _refusal(response.status, content)
+        return json.loads(content) if content else None
+
+    def all_items(self, path: str, query: dict[str, str] | None = None, limit: int = 10_000) -> list[Any]:
+        """Every page of a list, up to `limit` items."""
+        items: list[Any] = []
+        cursor = ""
+        while len(items) < limit:
+            asked = {**(query or {}), **({"cursor": cursor} if cursor else {})}
+            page = self.ask("GET", path, query=asked)
+            items += page["items"]
+            cursor = page.get("next_cursor") or ""
+            if not cursor:
+                break
+        return items[:limit]
+
+
+def part(text: str) -> str:
+    """A name as one part of a path."""
+    return quote(text, safe="")
+
+
+def _refusal(status: int, content: bytes) -> Failure:
+    try:
+        problem = json.loads(content)
+        detail, hint, code = problem["detail"], problem.get("hint", ""), problem["code"]
+    except (ValueError, KeyError, TypeError):
+        return Failure(Exit.FAILED, f"the broker answered with status {status}")
+    kind = getattr(ErrorKind, code, None)
+    exit_code = exit_of(kind) if isinstance(kind, ErrorKind) else Exit.FAILED
+    if exit_code is Exit.FAILED:
+        exit_code = _BY_STATUS.get(status, Exit.FAILED)
+    return Failure(exit_code, detail, hint, code=code)

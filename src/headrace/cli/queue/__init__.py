@@ -1,0 +1,16 @@
+"""The commands around queues."""
+
+HELP = "Create queues; send, receive, look at and acknowledge messages."
+VERBS = {
+    "create": "Create a queue.",
+    "list": "List the queues.",
+    "describe": "Show a queue with its settings.",
+    "set": "Change the settings of a queue; pause and resume it.",
+    "send": "Send messages to a queue.",
+    "receive": "Take messages out of a queue.",
+    "peek": "Look at messages without taking them.",
+    "ack": "Say that messages are done.",
+    "extend": "Keep a message for longer, or give it back.",
+    "purge": "Throw away every message of a queue.",
+    "delete": "Delete queues and what is in them.",
+}

@@ -1,0 +1,23 @@
+"""Command: `headrace queue peek`."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.http_link import part
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Shape
+from headrace.cli.queue_view import MESSAGE_COLUMNS, MessageRow, message_row
+
+
+@leaf(MessageRow, Shape.ITEMS, http=True)
+@click.argument("name")
+@click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=10, show_default=True)
+def command(run: Invocation, name: str, count: int) -> None:
+    """Look at messages without taking them. Nothing changes, and nothing is counted."""
+    found = run.http.ask("GET", f"/queues/{part(name)}/messages", query={"peek": "1", "max": str(count)})
+    rows = [message_row(item) for item in found["items"]]
+    if not rows:
+        run.note("Nothing is ready.")
+    run.output.items(MessageRow, rows, MESSAGE_COLUMNS)

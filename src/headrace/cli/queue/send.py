@@ -1,0 +1,65 @@
+"""Command: `headrace queue send`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+import click
+
+from headrace.cli.http_link import part
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Row, Shape, column, counted
+from headrace.cli.parameters import Header
+
+
+class SentRow(Row):
+    SCHEMA: ClassVar[str] = "headrace.queue.send/v1"
+    NAME: ClassVar[str] = "message_id"
+    message_id: str
+    partition: int
+    offset: int
+
+
+@leaf(SentRow, Shape.ITEMS, http=True)
+@click.argument("name")
+@click.argument("values", nargs=-1)
+@click.option("-k", "--key", help="The key of every message.")
+@click.option("-H", "--header", "headers", type=Header(), multiple=True, help="A header of every message.")
+@click.option("--delay", help="Not before this long from now, as in 90s or 3d.")
+@click.option("--at", "deliver_at", help="Not before this time, as in 2026-12-24T18:00:00Z.")
+@click.option("--group", help="The message group of a FIFO queue.")
+@click.option("--priority", type=click.IntRange(0, 9), help="0 to 9; the default is 4.")
+@click.option("--ttl", help="Forget it when nobody took it for this long.")
+def command(
+    run: Invocation,
+    name: str,
+    values: tuple[str, ...],
+    key: str | None,
+    headers: tuple[tuple[str, bytes], ...],
+    delay: str | None,
+    deliver_at: str | None,
+    group: str | None,
+    priority: int | None,
+    ttl: str | None,
+) -> None:
+    """Send messages to a queue: the VALUES given, or one per line of stdin."""
+    fixed: dict[str, Any] = {
+        "key": key,
+        "delay": delay,
+        "deliver_at": deliver_at,
+        "group": group,
+        "priority": priority,
+        "ttl": ttl,
+        "headers": {header: value.decode(errors="replace") for header, value in headers} or None,
+    }
+    fixed = {field: value for field, value in fixed.items() if value is not None}
+    if not values and sys.stdin.isatty():
+        run.note("One message per line; Ctrl+D ends.")
+    bodies = values or (line.rstrip("\n") for line in sys.stdin)
+    path = f"/queues/{part(name)}/messages"
+    rows = [SentRow(**run.http.ask("POST", path, {"value": body, **fixed})) for body in bodies]
+    columns = [column("ID", "message_id"), column("PARTITION", "partition", right=True), column("OFFSET", "offset", right=True)]  # fmt: skip
+    run.output.items(SentRow, rows, columns)
+    run.done(f"Sent {counted(len(rows), 'message')} to {name}")

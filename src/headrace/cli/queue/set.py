@@ -1,0 +1,56 @@
+"""Command: `headrace queue set`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace.cli.failure import Exit, Failure
+from headrace.cli.http_link import part
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Shape
+from headrace.cli.parameters import Duration
+from headrace.cli.queue_view import QueueRow, queue_row
+
+
+@leaf(QueueRow, Shape.ONE, http=True)
+@click.argument("name")
+@click.option("--dlq", "dead_letter", metavar="QUEUE", help="Where messages go that failed too often.")
+@click.option("--max-receives", type=click.IntRange(0), help="So many deliveries; 0 is no limit.")
+@click.option("--delay", "delay_ms", type=Duration(), help="Every new message rests this long first.")
+@click.option(
+    "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."
+)
+@click.option("--filter", "filter_text", help="Only messages that match; empty takes the filter away.")
+@click.option("--pause/--resume", "paused", default=None, help="Hand out nothing more, or again.")
+def command(
+    run: Invocation,
+    name: str,
+    dead_letter: str | None,
+    max_receives: int | None,
+    delay_ms: int | None,
+    visibility_ms: int | None,
+    filter_text: str | None,
+    paused: bool | None,
+) -> None:
+    """Change the settings of a queue; pause and resume it."""
+    given = {
+        "dead_letter": dead_letter,
+        "max_deliveries": max_receives,
+        "default_delay_ms": delay_ms,
+        "visibility_ms": visibility_ms,
+        "filter": filter_text,
+    }
+    body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if not body and paused is None:
+        raise Failure(
+            Exit.USAGE, "nothing to change was given", "headrace queue set --help lists what can be"
+        )
+    path = f"/api/v1/queues/{part(name)}"
+    if paused is not None:
+        run.http.ask("POST", f"{path}/{'pause' if paused else 'resume'}")
+    row = queue_row(run.http.ask("PATCH", path, body) if body else run.http.ask("GET", path))
+    run.output.one(row, lambda: "")
+    run.done(f"Changed the queue {name}")
