@@ -6,9 +6,10 @@ SEEDS ?= 200
 FRAMES ?= 1000000
 KILLS ?= 200
 SCHEDULES ?= 20000
+UPDATES ?= 1000000
 MINUTES ?= 10
 
-.PHONY: demo test lint unit clients sim fuzz eos eos-sim torture torture-single bench docs clean help
+.PHONY: demo test lint unit clients sim fuzz eos eos-sim compaction torture torture-single bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +50,9 @@ torture-single: env  ## kill -9 one broker over and over in mid-load: make tortu
 
 eos: env  ## kill consume-transform-produce loops and their broker: make eos KILLS=200
 	@$(BIN)/python scripts/exactly-once-torture --kills $(KILLS)
+
+compaction: env  ## a thousand keys updated over and over while they are read: make compaction UPDATES=1000000
+	@HEADRACE_UPDATES=$(UPDATES) $(BIN)/python -m pytest -q -s tests/client/test_compaction.py -k thousand
 
 eos-sim: env  ## schedules of late and repeated requests against transactions: make eos-sim SCHEDULES=20000
 	@$(BIN)/python scripts/late-request-schedules --schedules $(SCHEDULES)
