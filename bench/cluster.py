@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests" / "torture")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "torture"))
+sys.path.insert(0, str(Path(__file__).parent))
 from load import Used, produce
 from real_cluster import RealCluster
 

@@ -8,7 +8,7 @@ and are the replicas' logs the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,7 +75,7 @@ class Result:
 
 
 class SimCluster:
-    def __init__(self, seed: int, shape: Shape, plan: list[Fault] | None = None) -> None:
+    def __init__(self, seed: int, shape: Shape, plan: Sequence[Fault] | None = None) -> None:
         self.simulation = Simulation(seed)
         self.shape = shape
         self.dice = self.simulation.dice.fork("cluster")
@@ -371,6 +371,7 @@ class SimCluster:
                 if replica is not None and replica.following._machine.offline:
                     raise Broken(f"R24: {node.name} found its log at odds with its leader's, {self._state()}")
             self._complete(number, state)
+            self._waits_for_enough(number, state)
             if len(state.isr) >= min(self.shape.min_isr, len(state.replicas)) and state.elr:
                 raise Broken(f"R28: ISR {state.isr} is large enough, yet ELR {state.elr}")
 
@@ -384,6 +385,19 @@ class SimCluster:
                     raise Broken(
                         f"R9: epoch {replica.leader_epoch} of {number} is led by {held} and {node.name}"
                     )
+
+    def _waits_for_enough(self, number: int, state: PartitionState) -> None:
+        """ReplicationQuorumSuperset: a leader waits for everybody whom the coordinator has in the ISR (R13)."""
+        if state.leader < 0:
+            return
+        replica = self._replica(self.nodes[state.leader], number)
+        if replica is None or not replica.is_leader or replica.leader_epoch != state.leader_epoch:
+            return
+        waits_for = replica._leader._maximal_isr()
+        if not waits_for.issuperset(state.isr):
+            raise Broken(
+                f"R13: the leader of {number} waits for {sorted(waits_for)}, but the ISR is {state.isr}"
+            )
 
     def _complete(self, number: int, state: PartitionState) -> None:
         """LeaderCandidateCompleteness: whoever may be elected holds everything that was ever committed."""
@@ -439,11 +453,11 @@ def draw_shape(seed: int) -> Shape:
     )
 
 
-def find(seeds: range, make: Callable[[int], Shape] = draw_shape) -> tuple[int, Exception] | None:
+def find(seeds: range, make: Callable[[int], SimCluster]) -> tuple[int, Exception] | None:
     """The first seed whose run breaks something, and what."""
     for seed in seeds:
         try:
-            run(seed, make(seed))
+            make(seed).run()
         except (AssertionError, ExceptionGroup) as problem:
             return seed, problem
     return None

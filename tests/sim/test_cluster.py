@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cluster_mutants import MUTANTS, Mutant
-from cluster_sim import Shape, find, run
+from cluster_sim import Shape, SimCluster, find, run
 
 SHORT = Shape(seconds=30.0, pause_s=0.4, period_s=4.0)
 SEEDS = 12
@@ -33,4 +33,10 @@ def test_a_seed_is_a_run() -> None:
 def test_a_broken_rule_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     for target, name, replacement in mutant.patches:
         monkeypatch.setattr(target, name, replacement)
-    assert find(range(mutant.seed, mutant.seed + SEEDS), lambda seed: mutant.shape) is not None
+    seeds = range(mutant.seed, mutant.seed + SEEDS)
+    assert find(seeds, lambda seed: SimCluster(seed, mutant.shape, mutant.plan)) is not None
+
+
+@pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.plan], ids=str)
+def test_the_real_code_survives_the_same_faults(mutant: Mutant) -> None:
+    SimCluster(mutant.seed, mutant.shape, mutant.plan).run()
