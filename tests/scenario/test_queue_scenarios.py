@@ -35,6 +35,11 @@ from headrace.queues import commands as c
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue, share_group
 
 SCENARIOS = sorted((Path(__file__).parent / "queues").glob("*.txt"))
+_KINDS: dict[str, Callable[..., QueueConfig]] = {
+    "fifo": fifo_queue,
+    "share": share_group,
+    "standard": QueueConfig,
+}
 _MESSAGE = re.compile(r"(\w+)(?:\[(.*)\])?")
 
 
@@ -120,9 +125,7 @@ class Stage(Desk):
     # --- verbs -----------------------------------------------------------------------------------------------------
 
     def do_queue(self, kinds: list[str], options: dict[str, str]) -> None:
-        make = {"fifo": fifo_queue, "share": share_group, "standard": QueueConfig}[
-            kinds[0] if kinds else "standard"
-        ]
+        make = _KINDS[kinds[0] if kinds else "standard"]
         values: dict[str, Any] = {}
         for key, text in options.items():
             if key == "backoff":

@@ -138,8 +138,8 @@ def test_a_lease_of_many_messages_expires_within_the_same_bound() -> None:
 # --- TTL ---------------------------------------------------------------------------------------------------------
 
 
-def expiring(after_ms: int, **fields: int) -> Message:
-    return Message(0, expires_ms=EPOCH_MS + after_ms, **fields)
+def expiring(after_ms: int, due_ms: int = 0) -> Message:
+    return Message(0, due_ms=due_ms, expires_ms=EPOCH_MS + after_ms)
 
 
 def test_expired_is_never_delivered() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from queue_desk import EPOCH_MS, SOURCE, Desk
 
+from headrace.core.errors import ErrorKind
 from headrace.core.plan import JournalRecord
 from headrace.queues import draft as draft_module
 from headrace.queues.commands import Ack, Extend, Message, MessageState, Receive, Release
@@ -71,6 +72,19 @@ def test_delivery_counts_survive_a_failover_except_of_what_was_in_flight() -> No
     desk.receive()
     desk.crash()
     assert desk.receive()[0].delivery == 4, "the fourth was in flight and is not known"
+
+
+def test_r56_a_receipt_of_a_delivery_that_ended_before_the_failover_is_void() -> None:
+    """It would count as the latest (ack.py), but the journal need not know the latest."""
+    for journaled in (False, True):
+        desk = Desk(QueueConfig(visibility_ms=100, journaled_leases=journaled))
+        desk.send_plain(1)
+        (handle,) = desk.receive()
+        desk.advance(100)
+        desk.crash()
+        (result,) = desk.ask(Ack(SOURCE, (handle,)))
+        assert result.kind is ErrorKind.RECEIPT_HANDLE_IS_INVALID
+        assert desk.status(0).state is MessageState.AVAILABLE
 
 
 @pytest.mark.usefixtures("small_checkpoints")
@@ -138,6 +152,25 @@ def test_a_checkpoint_cut_in_the_middle_costs_nothing(cut: int) -> None:
     assert desk.status(at).state is MessageState.AVAILABLE, "it was never confirmed"
     assert all(desk.status(done).state is MessageState.DONE for done in range(1, at, 2))
     assert all(desk.status(left).state is MessageState.AVAILABLE for left in range(0, at, 2))
+
+
+def test_a_delta_from_a_longer_interval_is_not_applied_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slot is not overwritten for a long time; its number says that the checkpoint has it."""
+    monkeypatch.setattr(draft_module, "CHECKPOINT_DELTAS", 10)
+    monkeypatch.setattr(draft_module, "_CHECKPOINT_BYTES_PER_DELTA", 1_000_000)
+    desk = Desk(QueueConfig())
+    desk.send_plain(40)
+    (returned,) = desk.receive(1)
+    for _ in range(8):
+        desk.ask(Ack(SOURCE, tuple(desk.receive(1))))
+    desk.ask(Release(SOURCE, (returned,), 0))
+    monkeypatch.setattr(draft_module, "CHECKPOINT_DELTAS", 3)
+    for _ in range(12):
+        desk.ask(Ack(SOURCE, tuple(desk.receive(1))))
+    desk.crash(compact_to=len(desk.journal))
+    assert any(record.key.endswith(b"\0\0\0\x09") for record in desk.journal), "it is still there"
+    assert desk.status(0).state is MessageState.DONE
+    assert desk.shard.done_offset(SOURCE) == 20
 
 
 def test_a_large_state_is_not_rewritten_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from headrace.queues.commands import (
 from headrace.queues.config import DEDUP_WINDOW_MS, QueueConfig, fifo_queue
 
 
-def grouped(groups: str, **fields: int) -> list[Message]:
-    return [Message(0, group=group.encode(), **fields) for group in groups]
+def grouped(groups: str) -> list[Message]:
+    return [Message(0, group=group.encode()) for group in groups]
 
 
 def test_r59_one_outstanding_batch_per_group() -> None:
@@ -85,6 +85,16 @@ def test_r59_a_delayed_message_delays_those_behind_it_in_its_group() -> None:
     assert desk.offsets() == [2, 3, 4]
     assert desk.ask(MoveSchedule(SOURCE, 0, EPOCH_MS)).kind is ErrorKind.UNSUPPORTED_OPERATION
     desk.advance(500)
+    assert desk.offsets() == [0, 1]
+
+
+def test_r59_nobody_overtakes_one_that_is_due_and_was_not_let_go_yet() -> None:
+    desk = Desk(fifo_queue(delays=True))
+    desk.send(Message(0, group=b"a", due_ms=EPOCH_MS + 10))
+    desk.now_ms = 10  # and expire was not called yet
+    desk.send(Message(0, group=b"a"))
+    assert desk.receive() == []
+    desk.advance(0)
     assert desk.offsets() == [0, 1]
 
 
@@ -177,6 +187,7 @@ def test_reading_again_does_not_forget_what_was_seen_later() -> None:
     handles = desk.receive()
     desk.ask(Ack(SOURCE, (handles[1],)))
     desk.crash()
+    assert desk.status(0).state is MessageState.ACQUIRED, "and it is no duplicate of the later one"
     desk.send(stamped(b"x", DEDUP_WINDOW_MS + 1))
     desk.ask(Ack(SOURCE, (Handle(0, 1, handles[0].epoch),)))
     assert desk.receive() == []
