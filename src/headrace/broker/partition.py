@@ -220,12 +220,15 @@ class Partition:
         appended = self._write(batch, header)
         if isinstance(appended, Rejected):
             return appended
+        size = header.size
         self.messages_in += header.record_count
-        self.bytes_in += header.size
-        self.request_flush(header.size, urgent=urgent)
+        self.bytes_in += size
+        self.request_flush(size, urgent=urgent)
         leader = self._leader
         assert leader is not None
-        self._carry_out(leader.step(LocalAppended(appended.last_offset + 1), self._runtime.clock.now_ms()))
+        effects = leader.step(LocalAppended(appended.last_offset + 1), self._runtime.clock.now_ms())
+        if effects:
+            self._carry_out(effects)
         if self.replica_waiters:
             _wake(self.replica_waiters)
         return appended
