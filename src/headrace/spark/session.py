@@ -89,11 +89,14 @@ def local_session(
     if not os.environ["SPARK_LOCAL_IP"]:
         del os.environ["SPARK_LOCAL_IP"]
     builder = SparkSession.builder.appName(name)
+    chosen = {**SETTINGS, **(settings or {})}
     if master is not None and master.startswith("sc://"):
         builder = builder.remote(master)
+        # Whoever started the server has settled everything else.
+        chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}
     elif master is not None:
         builder = builder.master(master)
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session

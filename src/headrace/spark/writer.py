@@ -214,9 +214,10 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-        if batch is None or (query is None and self._options.sink_id is None):
+        sink_id = self._options.sink_id or query
+        if self._options.exactly_once and (batch is None or sink_id is None):
             raise OptionError("Spark does not tell the query and the batch; exactly-once needs both")
-        return write_task(self._options, iterator, self._options.sink_id or str(query), int(batch))
+        return write_task(self._options, iterator, sink_id or "", int(batch or 0))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The tasks have committed already."""
