@@ -22,6 +22,7 @@ from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import Coordinator, CoordinatorError
 from headrace.core.errors import HeadraceError
 from headrace.groups.config import GroupConfig
+from headrace.http.forwarding import Forwarder, ForwardingRouter
 from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.rest.admin_queues import AdminQueueDoor
@@ -158,11 +159,13 @@ class Node:
         HealthDoor(ready={"broker": self._not_ready, "log": self._disk_trouble}).mount(router)
         MetricsDoor(registry).mount(router)
         sqs = self._sqs_settings()
-        SqsDoor(self.broker, sqs).mount(router)
+        self._forwarder = Forwarder(self.broker, self._receipt_key)
+        forwarding = ForwardingRouter(router, self._forwarder)
+        SqsDoor(self.broker, sqs, self._forwarder).mount(router)
         TopicDoor(self.broker).mount(router)
-        QueueDoor(self.broker, sqs.receipt_key).mount(router)
-        AdminQueueDoor(self.broker).mount(router)
-        ScheduleDoor(self.broker).mount(router)
+        QueueDoor(self.broker, sqs.receipt_key).mount(forwarding)
+        AdminQueueDoor(self.broker).mount(forwarding)
+        ScheduleDoor(self.broker).mount(forwarding)
         self.http = HttpServer(
             router, self.runtime.clock, request_id_prefix=self.runtime.random_bytes(4).hex()
         )
@@ -286,6 +289,7 @@ class Node:
         await self._hand_over_leaderships()
         await self.kafka.close()
         await self.http.stop(grace_ms=500)
+        await self._forwarder.close()
         for task in self._background:
             task.cancel()
         await self.broker.flusher.flush_now()

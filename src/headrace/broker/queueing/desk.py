@@ -14,6 +14,7 @@ import msgspec
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.dead_letters import DeadLetters
+from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.hosting import Hosted, QueueShards
 from headrace.broker.queueing.move_tasks import MoveTasks
 from headrace.broker.queueing.sender import Sender
@@ -223,8 +224,14 @@ class QueueDesk:
     def hosted(self, source: Source) -> Hosted:
         hosted = self.shards.hosted.get(TopicPartition(source.topic, source.partition))
         if hosted is None:
-            raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"{source} lives on broker {self.home_of(source)}")
+            raise Elsewhere(self.home_of(source), str(source))
         return hosted
+
+    def require_local(self, spec: QueueSpec) -> None:
+        """Raises Elsewhere when none of the queue's partitions is led here."""
+        sources = self.sources(spec)
+        if sources and not self.local_sources(spec):
+            raise Elsewhere(self.home_of(sources[0]), spec.name)
 
     def local_sources(self, spec: QueueSpec) -> list[Source]:
         held = self.shards.hosted
@@ -242,13 +249,18 @@ class QueueDesk:
         count = len(known.partitions)
         if group is not None:
             return shard_for(group, count)
-        turn = self._turn[topic] = (self._turn.get(topic, -1) + 1) % count
-        return turn
+        held = self._broker.partitions
+        near = [number for number in range(count) if _is_led(held.get((topic, number)))] or range(count)
+        turn = self._turn[topic] = (self._turn.get(topic, -1) + 1) % len(near)
+        return near[turn]
 
     async def send(self, topic: str, number: int, record: Record) -> Sent:
         partition, missing = self._broker.find_partition(topic, number)
-        if partition is None:
-            raise HeadraceError(missing)
+        if partition is None or not partition.is_leader:
+            leader = self._image.leader(topic, number)
+            if leader is not None and leader.id != self._broker.node_id:
+                raise Elsewhere(leader.id, f"{topic}-{number}")
+            raise HeadraceError(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
         offset = await self._sender(partition).send(record)
         return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
 
@@ -302,6 +314,7 @@ class QueueDesk:
             arrival = self.shards.arrival(spec.name)
             local = list(self.local_sources(spec) if sources is None else sources)
             if not local:
+                self.require_local(spec)
                 raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"no partition of {spec.name} is led here")
             found = await self._receive_now(spec, local, max_messages, visibility_ms, owner)
             left_ms = deadline_ms - clock.now_ms()
@@ -401,6 +414,7 @@ class QueueDesk:
         return answer
 
     async def purge(self, spec: QueueSpec, *, min_interval_ms: int = 0) -> None:
+        self.require_local(spec)
         for source in self.local_sources(spec):
             await self.submit(
                 source,
@@ -411,6 +425,7 @@ class QueueDesk:
 
     async def peek(self, spec: QueueSpec, limit: int = 10) -> list[tuple[Source, Record]]:
         """Messages a receive could hand out; nothing changes, nothing is counted."""
+        self.require_local(spec)
         found: list[tuple[Source, Record]] = []
         for source in self.local_sources(spec):
             left = limit - len(found)
@@ -445,3 +460,7 @@ class QueueDesk:
                 for record in records.values():
                     oldest_ms = min(oldest_ms, record.timestamp)
         return wall_ms - oldest_ms
+
+
+def _is_led(partition: Partition | None) -> bool:
+    return partition is not None and partition.is_leader

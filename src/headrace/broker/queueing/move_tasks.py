@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from headrace.broker.queueing import names
+from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.cluster import keys
@@ -101,6 +102,7 @@ class MoveTasks:
         spec = self._desk.spec(task.source)
         if task.destination:
             self._desk.spec(task.destination)
+        self._desk.require_local(spec)
         accepts = _compiled(task.filter)
         if any(known.status in ("RUNNING", "CANCELLING") for known in self.tasks(task.source)):
             raise HeadraceError(
@@ -123,6 +125,9 @@ class MoveTasks:
         task = self.find(task_id)
         if task is None:
             raise HeadraceError(ErrorKind.RESOURCE_NOT_FOUND, "The task handle does not name a task.")
+        for node in self._broker.image.live_brokers():
+            if node.registration.incarnation == task.runner and node.id != self._broker.node_id:
+                raise Elsewhere(node.id, f"the move of {task.source}")
         running = self._running.get(task.source)
         if running is None or running.id != task_id or running.status != "RUNNING":
             raise HeadraceError(

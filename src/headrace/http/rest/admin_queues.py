@@ -67,6 +67,7 @@ class AdminQueueDoor:
         )  # fmt: skip
 
     async def _describe(self, request: Request) -> Answer:
+        self._desk.require_local(self._spec(request))
         return answer(self._shown(self._spec(request)))
 
     def _shown(self, spec: QueueSpec) -> dict[str, Any]:
@@ -203,6 +204,7 @@ class AdminQueueDoor:
 
     async def _set_paused(self, request: Request, paused: bool) -> Answer:
         spec = self._spec(request)
+        self._desk.require_local(spec)
         for source in self._desk.local_sources(spec):
             await self._desk.submit(source, lambda waiter: engine.Pause(spec.name, paused, waiter=waiter))
         if not paused:

@@ -50,6 +50,7 @@ class ScheduleDoor:
     async def _waiting(self, request: Request) -> Answer:
         desk = self._broker.queues
         spec = self._spec(request)
+        desk.require_local(spec)
         limit = number(request, "limit", 100, 1, MAX_LISTED)
         sources = desk.local_sources(spec)
         first, offset = _cursor(request.query.get("cursor", ""))

@@ -135,6 +135,8 @@ def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]:
         if name != "All" and name not in SETTABLE and name not in COMPUTED:
             raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
     values = {**DEFAULTS, **{name: value for name, value in spec.attributes.items() if value}}
+    if everything or any(name.startswith("Approximate") for name in names):
+        call.desk.require_local(spec)
     counts = [count for _, count in call.desk.counts(spec)]
     values |= {
         "ApproximateNumberOfMessages": str(sum(count.visible for count in counts)),

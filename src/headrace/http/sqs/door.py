@@ -13,7 +13,10 @@ from typing import Any
 import msgspec
 
 from headrace.broker.broker import Broker
+from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.forwarding import HOST as FORWARDED_HOST
+from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request, Response
 from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
@@ -61,8 +64,9 @@ _PASSED_ON = (400, 403, 404, 413, 503, 504)
 
 
 class SqsDoor:
-    def __init__(self, broker: Broker, settings: SqsSettings) -> None:
+    def __init__(self, broker: Broker, settings: SqsSettings, forwarder: Forwarder) -> None:
         self._broker = broker
+        self._forwarder = forwarder
         self._settings = settings
         self._verifier = SignatureVerifier(settings.access_keys) if settings.access_keys else None
         self.requests: dict[str, int] = {}
@@ -89,12 +93,17 @@ class SqsDoor:
             self.requests[name] = self.requests.get(name, 0) + 1
             answer = await action(self._call(request, parameters, region))
             return _answered(name, answer, request.request_id, is_query=is_query)
+        except Elsewhere as elsewhere:
+            try:
+                return await self._forwarder.forward(request, elsewhere)
+            except HeadraceError as problem:
+                return error_response(problem, request.request_id, is_query=is_query)
         except HeadraceError as problem:
             return error_response(problem, request.request_id, is_query=is_query)
 
     def _signed(self, request: Request) -> str:
         """The region a caller claims; when keys are configured it must have signed the claim (X19)."""
-        if self._verifier is not None:
+        if self._verifier is not None and not self._forwarder.is_from_peer(request):
             try:
                 credential = self._verifier.verify(
                     request.method,
@@ -115,6 +124,8 @@ class SqsDoor:
 
     def _call(self, request: Request, parameters: dict[str, Any], region: str) -> Call:
         host = request.header(b"host") or "localhost"
+        if self._forwarder.is_from_peer(request):
+            host = request.header(FORWARDED_HOST) or host
         scheme = "https" if request.peer.is_tls else "http"
         return Call(self._broker, self._settings, parameters, f"{scheme}://{host}", region)
 
