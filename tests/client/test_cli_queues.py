@@ -154,3 +154,33 @@ def test_subscriptions_fan_out(ask: Ask, name: str) -> None:
     assert {f"{name}-all", f"{name}-some"} <= {row["name"] for row in ask("subscription", "list")}
     ask("subscription", "delete", f"{name}-all", f"{name}-some", "--yes")
     assert topics[0] in [row["name"] for row in ask("topic", "list")]
+
+
+def test_what_every_subscription_has_acknowledged_is_dropped(
+    fresh_broker: Callable[..., BrokerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q9: retention=delivered."""
+    broker = fresh_broker(environment={"HEADRACE_RETENTION_CHECK_INTERVAL_MS": "200"})
+    monkeypatch.setenv("HEADRACE_BOOTSTRAP", broker.bootstrap)
+    monkeypatch.setenv("HEADRACE_URL", broker.url)
+
+    def ask(*arguments: str) -> Any:
+        result = CliRunner().invoke(main, [*arguments, "--json"], prog_name="headrace")
+        assert result.exit_code == 0, (arguments, result.output, result.stderr)
+        document = json.loads(result.stdout)
+        return document.get("items", document)
+
+    ask("topic", "create", "t", "-c", "headrace.retention=delivered")
+    for subscription in ("s1", "s2"):
+        ask("subscription", "create", subscription, "t", "--from", "earliest")
+    ask("topic", "produce", "t", "a", "b", "c")
+
+    def messages() -> int:
+        (row,) = [row for row in ask("topic", "list") if row["name"] == "t"]
+        count: int = row["messages"]
+        return count
+
+    assert len(ask("queue", "receive", "s1", "-n", "10", "--wait", "5s", "--ack")) == 3
+    assert messages() == 3, "the other one still needs them"
+    assert len(ask("queue", "receive", "s2", "-n", "2", "--wait", "5s", "--ack")) == 2
+    until(lambda: messages() == 1)

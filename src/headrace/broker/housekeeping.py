@@ -100,6 +100,7 @@ class Housekeeping:
     async def _clean(self, partition: Partition) -> None:
         clock = self._runtime.clock
         now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+        self._drop_delivered(partition)
         report = partition.log.apply_retention(wall_ms, now_ms, partition.high_watermark)
         if report.deleted_segments:
             log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
@@ -108,6 +109,15 @@ class Housekeeping:
         self._scrub(partition)
         if partition.config.is_compacted:
             await self._compact(partition)
+
+    def _drop_delivered(self, partition: Partition) -> None:
+        """`retention=delivered`: what every subscription has acknowledged is not needed any more (Q9)."""
+        topic = self._broker.image.topic(partition.tp.topic)
+        if topic is None or topic.config.retention != "delivered" or not partition.is_leader:
+            return
+        done = self._broker.queues.delivered_to(partition.tp)
+        if done is not None and done > partition.log.start_offset:
+            partition.delete_records(min(done, partition.high_watermark))
 
     def _scrub(self, partition: Partition) -> None:
         """S22: read what is old, a little each time, so that rot is found while another replica still has it right."""

@@ -159,6 +159,12 @@ class Shard:
             if not future.done():
                 future.set_exception(HeadraceError(kind))
 
+    @property
+    def is_settled(self) -> bool:
+        """Everything memory says is committed in the journal, and nothing waits for a transaction's end."""
+        journal = self.partition
+        return self._gate_offset <= journal.high_watermark and journal.log.first_unstable_offset is None
+
     # -- commands --------------------------------------------------------------------------------------------
 
     def submit(self, make_command: Callable[[int], Any]) -> asyncio.Future[Any]:

@@ -448,6 +448,19 @@ class QueueDesk:
                 found.append((source, counts))
         return found
 
+    def delivered_to(self, tp: TopicPartition) -> int | None:
+        """Everything before this is done for every queue and share group that reads the partition
+        (`retention=delivered`). None when that is not known here, or nobody reads it."""
+        hosted = self.shards.hosted.get(tp)
+        if hosted is None or not hosted.ready or not hosted.shard.is_settled:
+            return None  # what only memory knows could come back after a crash
+        machine = hosted.machine
+        sources = machine.sources()
+        if not sources or set(self._over.get(tp.topic, ())) - {one.queue for one in sources}:
+            return None
+        done = [machine.done_offset(source) for source in sources]
+        return min((offset for offset in done if offset is not None), default=None)
+
     def oldest_age_ms(self, spec: QueueSpec) -> int:
         """How long the oldest message that is not done has been there; 0 when there is none."""
         oldest_ms = wall_ms = self._broker.runtime.clock.wall_ms()
