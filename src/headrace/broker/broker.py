@@ -44,6 +44,7 @@ from headrace.transactions.connections import Leaderships, MarkerSenders, Newest
 log = logging.getLogger(__name__)
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+DOUBT_MS = 300
 
 
 class BrokerOptions(NamedTuple):
@@ -105,9 +106,15 @@ class Broker:
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.api_versions: list[tuple[int, int, int]] = []
-        self.feature_levels: dict[str, int] = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+        self.feature_levels: dict[str, int] = {
+            "group.version": 1,
+            "share.version": 1,
+            "transaction.version": 2,
+        }
         self.failed_produces = self.failed_fetches = 0
         self._topics_moved = False
+        self._doubts: dict[int, int] = {}
+        self.replicator.on_doubt = self._doubt
         metadata.listeners.append(self.replicas.heard)
         metadata.listeners.append(self._heard)
         self.replicas.on_open.append(self._opened)
@@ -196,6 +203,30 @@ class Broker:
                 log.warning("broker %d refuses connections: fenced", broker_id)
         except HeadraceError as problem:
             log.warning("broker %d refuses connections but can't be fenced: %s", broker_id, problem.detail)
+
+    def _doubt(self, broker_id: int, doubted: bool) -> None:
+        if doubted:
+            self._doubts[broker_id] = self.runtime.clock.now_ms() + DOUBT_MS
+        else:
+            self._doubts.pop(broker_id, None)
+
+    async def leaders_settled(self) -> None:
+        """Clients ask for a new leader the moment the old one dies, some milliseconds before there is one. Told of the old
+        one again, librdkafka waits a second before it asks the next time; so we wait those milliseconds for it.
+        """
+        now_ms = self.runtime.clock.now_ms()
+        doubts = {broker: until_ms for broker, until_ms in self._doubts.items() if until_ms > now_ms}
+        self._doubts = doubts
+        if not doubts:
+            return
+        seconds = (max(doubts.values()) - now_ms) / 1000
+        try:
+            await self.metadata.wait_until(
+                lambda: not any(state.leader in self._doubts for _, _, state in self.image.all_partitions()),
+                seconds,
+            )
+        except HeadraceError:
+            pass  # it was only the network, or the election takes longer
 
     def replica_connected(self, connection_id: int, replica_id: int) -> None:
         """A follower fetches over this connection: should it break, we look whether the follower is still there."""
@@ -345,4 +376,5 @@ class Broker:
         self.share_groups.connection_closed(connection_id)
         replica_id = self._replica_connections.pop(connection_id, None)
         if replica_id is not None and not self.is_stopping:
+            self._doubt(replica_id, True)
             self.runtime.spawn(self._probe(replica_id), f"probe broker {replica_id}")

@@ -46,6 +46,8 @@ class Replicator:
         self._runtime = runtime
         self._image = image
         self._suspect = suspect
+        self.on_doubt: Callable[[int, bool], None] = lambda broker_id, doubted: None
+        """Told when the connection to a leader broke, and when there is a new one."""
         self._following: dict[int, dict[Partition, None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed: dict[int, asyncio.Event] = {}
@@ -76,6 +78,7 @@ class Replicator:
                 try:
                     if connection is None:
                         connection = await self._connect(leader)
+                        self.on_doubt(leader, False)
                     await self._round(connection, list(partitions))
                 except PeerLost as problem:
                     log.info("replicating from broker %d: %s", leader, problem.detail)
@@ -83,6 +86,7 @@ class Replicator:
                         connection.close()
                         connection = None
                         # The process may be gone: only a refused connection says so for certain.
+                        self.on_doubt(leader, True)
                         continue
                     await asyncio.sleep(PAUSE_S)
                 except ProtocolError as problem:

@@ -25,6 +25,7 @@ VERSIONS = (0, 13)
 
 async def handle(call: Call) -> MetadataResponse:
     request: MetadataRequest = call.request
+    await call.broker.leaders_settled()
     image = call.broker.image
     every = request.topics is None or (call.version == 0 and not request.topics)
     if every:
