@@ -1,0 +1,272 @@
+"""Queues: SQS messages/s and CPU per message against moto's server in the same run; share groups; delays; memory.
+
+python bench/queues.py [--messages 2000] [--only sqs,share,delay,backlog] [--delays 10000] [--backlog 1000000] [--json]
+
+The clients are plain sockets that send prepared requests, because boto3 costs far more than the servers it asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from typing import Any
+
+import confluent_kafka as ck
+from load import Used, produce
+
+from headrace.testing.broker_process import BrokerProcess
+
+BODY = b64encode(os.urandom(192)).decode()
+BATCH = 10
+
+
+class Sqs:
+    """One keep-alive connection that speaks the JSON protocol."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask(self, action: str, **parameters: Any) -> dict[str, Any]:
+        headers = {
+            "X-Amz-Target": f"AmazonSQS.{action}",
+            "Content-Type": "application/x-amz-json-1.0",
+            "Authorization": "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0",
+        }
+        self._connection.request("POST", "/", json.dumps(parameters), headers)
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status != 200:
+            raise RuntimeError(f"{action}: {response.status} {content[:200]!r}")
+        return json.loads(content) if content else {}
+
+
+def timed(pid: int, workers: int, count: int, work: Callable[[int], int]) -> dict[str, float]:
+    """`work(share)` in so many threads; messages/s and the server's CPU for each message."""
+    done = [0] * workers
+    before, began = Used.by(pid).cpu_s, time.perf_counter()
+
+    def run(place: int) -> None:
+        done[place] = work(count // workers)
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - began
+    total = sum(done)
+    return {
+        "messages": total,
+        "per_s": round(total / seconds),
+        "cpu_us": round((Used.by(pid).cpu_s - before) / max(1, total) * 1e6, 1),
+    }
+
+
+def sqs_round(port: int, pid: int, count: int, workers: int = 8) -> dict[str, Any]:
+    url = Sqs(port).ask("CreateQueue", QueueName="bench")["QueueUrl"]
+
+    def send(share: int) -> int:
+        client = Sqs(port)
+        for _ in range(share):
+            client.ask("SendMessage", QueueUrl=url, MessageBody=BODY)
+        return share
+
+    def send_batches(share: int) -> int:
+        client = Sqs(port)
+        entries = [{"Id": str(number), "MessageBody": BODY} for number in range(BATCH)]
+        for _ in range(share // BATCH):
+            client.ask("SendMessageBatch", QueueUrl=url, Entries=entries)
+        return share // BATCH * BATCH
+
+    def take(share: int) -> int:
+        client, taken = Sqs(port), 0
+        while taken < share:
+            messages = client.ask("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=BATCH).get(
+                "Messages", []
+            )
+            if not messages:
+                return taken
+            entries = [{"Id": str(n), "ReceiptHandle": m["ReceiptHandle"]} for n, m in enumerate(messages)]
+            client.ask("DeleteMessageBatch", QueueUrl=url, Entries=entries)
+            taken += len(messages)
+        return taken
+
+    return {
+        "send": timed(pid, workers, count, send),
+        "send in tens": timed(pid, workers, count, send_batches),
+        "receive and delete in tens": timed(pid, workers, count * 2, take),
+    }
+
+
+@contextmanager
+def moto() -> Iterator[tuple[int, int]]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                Sqs(port).ask("ListQueues")
+                break
+            except (OSError, RuntimeError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+        yield port, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def bench_sqs(count: int) -> dict[str, Any]:
+    with BrokerProcess() as broker:
+        ours = sqs_round(broker.http_port, broker.pid, count)
+    with moto() as (port, pid):
+        theirs = sqs_round(port, pid, min(count, 160))
+    return {"headrace": ours, "moto": theirs}
+
+
+def bench_share(count: int) -> dict[str, Any]:
+    with BrokerProcess() as broker:
+        from confluent_kafka.admin import (
+            AdminClient,
+            AlterConfigOpType,
+            ConfigEntry,
+            ConfigResource,
+            NewTopic,
+            ResourceType,
+        )  # fmt: skip
+
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for future in admin.create_topics([NewTopic("share", 1, 1)]).values():
+            future.result()
+        reset = ConfigEntry(
+            "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+        )
+        group = ConfigResource(ResourceType.GROUP, "bench", incremental_configs=[reset])
+        for future in admin.incremental_alter_configs([group]).values():
+            future.result()
+        produce(broker.bootstrap, "share", count, 256)
+        seen = 0
+        lock = threading.Lock()
+
+        def work(share: int) -> int:
+            nonlocal seen
+            consumer = ck.ShareConsumer(
+                {"bootstrap.servers": broker.bootstrap, "group.id": "bench", "log_level": 0}
+            )
+            consumer.subscribe(["share"])
+            mine = 0
+            while seen < count:
+                got = sum(1 for message in consumer.poll(timeout=0.5) or () if message.error() is None)
+                mine += got
+                with lock:
+                    seen += got
+            consumer.commit_sync(10)
+            consumer.close()
+            return mine
+
+        return {"share group x 4 on one partition": timed(broker.pid, 4, count, work)}
+
+
+def bench_delay(pending: int) -> dict[str, Any]:
+    """How late messages are, each with its own time, while so many wait."""
+    with BrokerProcess() as broker:
+        client = Sqs(broker.http_port)
+        client.ask("CreateQueue", QueueName="delay")
+        idle = Used.by(broker.pid).rss_bytes
+        producer = ck.Producer(
+            {"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000}
+        )
+        far = str(int(time.time() * 1000) + 3_600_000).encode()
+        probes = 2_000
+        for number in range(max(0, pending - probes)):
+            producer.produce("delay", b"far", headers=[("headrace-deliver-at", far)])
+            if number % 100_000 == 0:
+                producer.poll(0)
+        producer.flush()
+        start = int(time.time() * 1000) + 5_000
+        for number in range(probes):
+            due = start + number * 5
+            producer.produce("delay", str(due).encode(), headers=[("headrace-deliver-at", str(due).encode())])
+        producer.flush()
+        late: list[int] = []
+        while len(late) < probes:
+            answer = client.ask(
+                "ReceiveMessage", QueueUrl="delay", MaxNumberOfMessages=10, WaitTimeSeconds=10
+            )
+            now = int(time.time() * 1000)
+            late += [now - int(message["Body"]) for message in answer.get("Messages", [])]
+            if not answer:
+                break
+        late.sort()
+        return {
+            f"delay with {pending} pending": {
+                "probes": len(late),
+                "early": sum(1 for error in late if error < 0),
+                "p50_ms": statistics.median(late),
+                "p99_ms": late[int(len(late) * 0.99)],
+                "bytes_per_pending": round((Used.by(broker.pid).rss_bytes - idle) / pending),
+            }
+        }
+
+
+def bench_backlog(count: int) -> dict[str, Any]:
+    """Memory with so many messages waiting to be received: in proportion to what is in flight, not to the backlog."""
+    with BrokerProcess() as broker:
+        client = Sqs(broker.http_port)
+        client.ask("CreateQueue", QueueName="backlog")
+        before = Used.by(broker.pid).rss_bytes
+        produce(broker.bootstrap, "backlog", count, 100)
+        for _ in range(100):
+            client.ask("ReceiveMessage", QueueUrl="backlog", MaxNumberOfMessages=10)
+        shown = client.ask("GetQueueAttributes", QueueUrl="backlog", AttributeNames=["All"])["Attributes"]
+        after = Used.by(broker.pid).rss_bytes
+        return {
+            f"backlog of {count}": {
+                "ready": int(shown["ApproximateNumberOfMessages"]),
+                "in_flight": int(shown["ApproximateNumberOfMessagesNotVisible"]),
+                "rss_mb": round(after / 1e6),
+                "grown_mb": round((after - before) / 1e6),
+            }
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--messages", type=int, default=4_000)
+    parser.add_argument("--delays", type=int, default=10_000)
+    parser.add_argument("--backlog", type=int, default=1_000_000)
+    parser.add_argument("--only", default="sqs,share,delay,backlog")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "sqs": lambda: bench_sqs(given.messages),
+        "share": lambda: bench_share(given.messages * 25),
+        "delay": lambda: bench_delay(given.delays),
+        "backlog": lambda: bench_backlog(given.backlog),
+    }
+    found: dict[str, Any] = {}
+    for name in given.only.split(","):
+        found |= parts[name]()
+    print(json.dumps(found, indent=None if given.json else 2))
+
+
+if __name__ == "__main__":
+    main()
