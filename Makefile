@@ -9,7 +9,7 @@ SCHEDULES ?= 20000
 UPDATES ?= 1000000
 MINUTES ?= 10
 
-.PHONY: demo test lint unit clients sim fuzz eos eos-sim compaction torture torture-single bench docs clean help
+.PHONY: demo demo-delivery test lint unit clients sim fuzz eos eos-sim compaction torture torture-single bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,10 @@ env:
 demo:  ## start a broker, publish and consume through it, show the result, ask it with Spark, stop
 	@scripts/setup spark
 	@$(BIN)/python examples/demo.py
+
+demo-delivery:  ## kill workers under each delivery guarantee and count what is lost and repeated
+	@scripts/setup
+	@$(BIN)/python examples/delivery.py
 
 test: env lint  ## everything that decides whether a change lands
 	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm openjdk-17-jre-headless=java

@@ -405,6 +405,25 @@ def test_a_late_produce_does_not_join_the_next_transaction(broker: BrokerProcess
     assert read_all(broker.bootstrap, topic) == [b"second"]
 
 
+def test_the_defence_can_be_switched_off(fresh_broker: Callable[..., BrokerProcess]) -> None:
+    """R47: off, an older connection is heard as in Kafka; its sequence is all that is left to tell that it is late."""
+    broker = fresh_broker(environment={"HEADRACE_TRANSACTION_CONNECTION_FENCING": "false"})
+    with RawClient(broker.kafka_port) as old, RawClient(broker.kafka_port) as new:
+        new.create_topic("t")
+        producer = RawProducer(new, "x")
+        producer.init()
+        producer.add("t")
+        late = producer.produce_request("t", b"late")
+        producer.end(commit=False)
+        producer.add("t")
+        producer.produce("t", b"second")
+        old.send(ApiKey.PRODUCE, 9, late)
+        row = old.answer(ApiKey.PRODUCE, 9).topics[0].partitions[0]
+        assert (row.error_code, row.base_offset) == (0, 0), "taken for a repetition"
+        producer.end(commit=True)
+    assert read_all(broker.bootstrap, "t") == [b"second"]
+
+
 def test_a_produce_outside_of_any_transaction_is_refused(broker: BrokerProcess, topic: str) -> None:
     """R45: nobody can leave a transaction hanging on a partition that its coordinator does not know about."""
     with RawClient(broker.kafka_port) as raw:

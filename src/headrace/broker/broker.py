@@ -55,6 +55,7 @@ class BrokerOptions(NamedTuple):
     offsets_partitions: int = 8
     internal_replication_factor: int = 1
     groups: GroupConfig = GroupConfig()
+    connection_fencing: bool = True
 
 
 class Endpoint(NamedTuple):
@@ -92,6 +93,7 @@ class Broker:
         self.groups = Groups(runtime, options.groups, lambda: self._partition_count(OFFSETS_TOPIC))
         self.newest_connection_id = 0
         """Connection ids rise with every connection this broker accepts (R47)."""
+        self.connection_fencing = options.connection_fencing
         self.newest_connections = NewestConnections()
         self.marker_senders = MarkerSenders()
         self.leaderships = Leaderships()

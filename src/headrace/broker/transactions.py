@@ -53,7 +53,10 @@ class Transactions(ShardSet):
 
     def _new_machine(self, partition: Partition) -> TransactionShard:
         clock = self._broker.runtime.clock
-        config = TransactionConfig(offsets_partitions=self._broker.offsets_partition_count())
+        config = TransactionConfig(
+            offsets_partitions=self._broker.offsets_partition_count(),
+            connection_fencing=self._broker.connection_fencing,
+        )
         return TransactionShard(
             config,
             coordinator_epoch=partition.leader_epoch,

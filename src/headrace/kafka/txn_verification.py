@@ -33,7 +33,7 @@ NOT_ASKED = Verdict(ErrorKind.NONE)
 def spoken_over(broker: Broker, request: ProduceRequest, version: int, connection_id: int) -> bool:
     """R47: a newer connection writes for the same old producer, or somebody else led the partition since this one was
     opened: what it carries comes from the past."""
-    if version >= IMPLICIT_ADD_SINCE_PRODUCE:
+    if version >= IMPLICIT_ADD_SINCE_PRODUCE or not broker.connection_fencing:
         return False
     for topic in request.topics:
         for index, records in topic.partitions:

@@ -142,6 +142,7 @@ class Node:
             auto_create_topics=settings.auto_create_topics,
             offsets_partitions=settings.offsets_partitions,
             internal_replication_factor=max(3, settings.default_replication_factor),
+            connection_fencing=settings.transaction_connection_fencing,
             groups=GroupConfig(
                 min_session_timeout_ms=settings.group_min_session_timeout_ms,
                 max_session_timeout_ms=settings.group_max_session_timeout_ms,

@@ -79,6 +79,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """With the consumer protocol (KIP-848): how long a member may be silent. The broker decides, not the client."""
     group_consumer_heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 5_000
     """With the consumer protocol (KIP-848): how often members report, and so how quickly a rebalance gets around."""
+    transaction_connection_fencing: bool = True
+    """Old clients' transactions: once a newer connection speaks for a producer, older ones are not heard (R47). Off: as Kafka."""
     sqs_strict: bool = False
     """Refuse what AWS would refuse: delays over 15 minutes, batches over ten."""
     sqs_account: str = "000000000000"
