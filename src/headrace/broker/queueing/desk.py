@@ -289,7 +289,7 @@ class QueueDesk:
                 return Sent(names.encode_message_id(hosted.data.topic_id, number, first), number, first, True)
             sent = await self.send(topic, number, record)
             # The engine must have seen it before the next one with this id may ask.
-            self.shards.feed_source(hosted, source)
+            self.shards.feed_source(hosted, source, whole=True)
             return sent
         finally:
             del self._deduplicating[source, dedup_id]

@@ -168,8 +168,11 @@ class QueueShards:
             for source in hosted.machine.sources():
                 self.feed_source(hosted, source)
 
-    def feed_source(self, hosted: Hosted, source: Source) -> None:
-        """Tell one queue how far the log goes and, if it wants to know, what is special about what is new."""
+    def feed_source(self, hosted: Hosted, source: Source, *, whole: bool = False) -> None:
+        """Tell one queue how far the log goes and, if it wants to know, what is special about what is new.
+
+        A long backlog is looked through piece by piece, so that others have their turn in between; `whole`: at once.
+        """
         data, machine = hosted.data, hosted.machine
         end, start = data.last_stable_offset, data.log.start_offset
         spec = self._spec_of(source.queue)
@@ -178,10 +181,17 @@ class QueueShards:
             hosted.shard.tell(DataAvailable(source, end, start))
             return
         hosted.shard.tell(DataAvailable(source, end, start, indexed_to=None))
-        wanted = machine.wanted(source)
-        if wanted is not None and wanted.first < wanted.end:
+        while (wanted := machine.wanted(source)) is not None and wanted.first < min(wanted.end, end):
             seen = look(data, wanted, config, self._filter(spec), spec.default_delay_ms)
+            if seen.indexed_to <= wanted.first:
+                return
             hosted.shard.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
+            if not hosted.ready or hosted.machine is not machine:
+                return
+            if not whole:
+                if seen.indexed_to < min(wanted.end, end):
+                    asyncio.get_running_loop().call_soon(self._read_ahead, hosted, source)
+                return
 
     def _filter(self, spec: QueueSpec) -> Filter | None:
         if not spec.filter:

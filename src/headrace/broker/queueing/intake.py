@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
+from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
 from headrace.queues.commands import Message, Wanted
 from headrace.queues.config import DEFAULT_PRIORITY, MAX_PRIORITY, QueueConfig
@@ -17,7 +17,8 @@ from headrace.records.build import Headers, Record
 from headrace.records.filters import Filter, FilterInput
 from headrace.records.read import read_records
 
-READ_BYTES = 1 * MIB
+READ_BYTES = 256 * KIB
+"""Of one look: opening records costs time, and others wait for their turn of the loop."""
 
 
 class Seen(NamedTuple):
@@ -31,15 +32,16 @@ class Seen(NamedTuple):
 def look(
     partition: Partition, wanted: Wanted, config: QueueConfig, accepts: Filter | None, default_delay_ms: int
 ) -> Seen:
-    """Read on from where the engine stopped: what is special, and what is none of the queue's business."""
+    """Read on from where the engine stopped, one bounded piece: what is special, and what is none of the queue's
+    business. The caller looks again while there is more."""
     messages: list[Message] = []
     skipped: list[Range] = []
     position = wanted.first
     end = min(wanted.end, partition.last_stable_offset)
-    while position < end and len(messages) < wanted.limit:
+    if position < end and len(messages) < wanted.limit:
         data = partition.read(position, READ_BYTES, partition.last_stable_offset)
-        if isinstance(data, Rejected) or not data:
-            break
+        if isinstance(data, Rejected):
+            return Seen(position, messages, skipped)
         for at, header in scan(data):
             first = max(position, header.base_offset)
             if first > position:

@@ -93,7 +93,9 @@ class QueueDoor:
             name=name, id=self._broker.new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms
         )
         try:
-            return await self._broker.queues.create(with_config(fresh, QueueConfig(delays=True, fair=True)))
+            return await self._broker.queues.create(
+                with_config(fresh, QueueConfig(delays=True, fair=True, journaled_leases=True))
+            )
         except HeadraceError as problem:
             if problem.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
                 raise
