@@ -27,7 +27,9 @@ from headrace.wire.primitives import ProtocolError
 log = logging.getLogger(__name__)
 
 VERSION = 17
-MAX_WAIT_MS = 500
+MAX_WAIT_MS = 150
+"""A partition whose leader has just changed joins the next poll, so this is part of every write gap after a failover."""
+
 PARTITION_BYTES = 4 * MIB
 FETCH_BYTES = 16 * MIB
 CALL_S = 10.0
