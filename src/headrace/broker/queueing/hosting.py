@@ -46,6 +46,8 @@ class Hosted:
         self.payloads = Payloads(data)
         self.feeding = False
         """A look at the log is already on its way."""
+        self.reading: set[Source] = set()
+        """Sources whose backlog is being looked through; the next piece is on its way."""
 
     @property
     def machine(self) -> QueueShard:
@@ -181,6 +183,8 @@ class QueueShards:
             hosted.shard.tell(DataAvailable(source, end, start))
             return
         hosted.shard.tell(DataAvailable(source, end, start, indexed_to=None))
+        if source in hosted.reading and not whole:
+            return
         while (wanted := machine.wanted(source)) is not None and wanted.first < min(wanted.end, end):
             seen = look(data, wanted, config, self._filter(spec), spec.default_delay_ms)
             if seen.indexed_to <= wanted.first:
@@ -190,7 +194,8 @@ class QueueShards:
                 return
             if not whole:
                 if seen.indexed_to < min(wanted.end, end):
-                    asyncio.get_running_loop().call_soon(self._read_ahead, hosted, source)
+                    hosted.reading.add(source)
+                    asyncio.get_running_loop().call_soon(self._read_on, hosted, source)
                 return
 
     def _filter(self, spec: QueueSpec) -> Filter | None:
@@ -226,6 +231,10 @@ class QueueShards:
         tp = shard.partition.tp
         hosted = self.hosted.get(TopicPartition(names.data_topic(tp.topic) or "", tp.partition))
         return hosted if hosted is not None and hosted.shard is shard else None
+
+    def _read_on(self, hosted: Hosted, source: Source) -> None:
+        hosted.reading.discard(source)
+        self._read_ahead(hosted, source)
 
     def _read_ahead(self, hosted: Hosted, source: Source) -> None:
         if hosted.ready:
