@@ -37,7 +37,7 @@ def run(bootstrap: str, topic: str = "orders") -> bool:
 
     logging.getLogger("py4j").setLevel(logging.ERROR)
     began = time.perf_counter()
-    spark = local_session("headrace demo", master="local[2]", settings={"spark.log.level": "OFF"})
+    spark = local_session("headrace demo", master="local[2]", settings={"spark.log.level": "OFF"}, quiet=True)
     register(spark)
     console.print(f"  Spark is up in {time.perf_counter() - began:.1f} s, on this machine, without a jar")
     work = Path(tempfile.mkdtemp(prefix="headrace-demo-"))

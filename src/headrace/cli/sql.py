@@ -52,7 +52,7 @@ def command(run: Invocation, query: str, archives: tuple[str, ...], master: str,
     topics = {view_name(topic): topic for topic in run.link.topics(internal=False)}
     wanted = [topics[word] for word in dict.fromkeys(re.findall(r"\w+", query)) if word in topics]
     run.note(f"starting Spark on {master} …")
-    spark = local_session("headrace sql", master=master)
+    spark = local_session("headrace sql", master=master, quiet=run.verbosity == 0)
     register(spark)
     try:
         for topic in wanted:

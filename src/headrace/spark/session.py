@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,9 +77,11 @@ def java_version(java: str) -> int | None:
 
 
 def local_session(
-    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, quiet: bool = False
 ) -> SparkSession:
-    """A session with our settings under the caller's. `master` may be local[…] or spark://… or sc://… (Connect)."""
+    """A session with our settings under the caller's. `master` may be local[…] or spark://… or sc://… (Connect).
+
+    `quiet`: what the JVM and its workers print is thrown away; failures still come as exceptions."""
     require_spark()
     from pyspark.sql import SparkSession
 
@@ -98,5 +101,21 @@ def local_session(
         builder = builder.master(master)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    with _stderr_closed() if quiet else contextlib.nullcontext():
+        session: SparkSession = builder.getOrCreate()
     return session
+
+
+@contextlib.contextmanager
+def _stderr_closed() -> Iterator[None]:
+    """The JVM inherits the stderr it is born with, and tells of its own start at length."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
