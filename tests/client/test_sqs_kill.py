@@ -154,4 +154,4 @@ def test_kills_with_messages_in_flight(fresh_broker: Callable[..., BrokerProcess
     load.drain()
     report = check_queue(load.history.operations)
     assert report.is_valid, report.describe()
-    assert load.acked > KILLS * 40
+    assert load.acked >= KILLS * 40
