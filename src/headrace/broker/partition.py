@@ -182,6 +182,11 @@ class Partition:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
+    @property
+    def is_trusted_alone(self) -> bool:
+        """Whether our own word that we lead is enough, without asking the followers (R7)."""
+        return self._leader is not None and self._lease_held()
+
     def refusal(self, acks: int) -> ErrorKind | None:
         """Why a produce can't be taken at all, before its batch is looked at."""
         leader = self._leader

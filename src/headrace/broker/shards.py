@@ -26,6 +26,11 @@ from headrace.records.read import read_control, read_records
 
 log = logging.getLogger(__name__)
 
+BARRIER = JournalRecord(b"\xff\xffbarrier", b"")
+"""Journaled before an answer that changes nothing, when only the followers can tell whether we still lead (R7): a
+coordinator that was replaced without noticing would otherwise answer from the past, for example that a transaction is
+committed because the one before it was. No machine knows the key, so it is skipped at load; compaction keeps one."""
+
 LOAD_CHUNK_BYTES = 1024 * 1024
 LOAD_WAIT_MS = 60_000
 
@@ -205,6 +210,8 @@ class Shard:
                     producer = of_all or getattr(fact, "producer", None)
                     target = journal if producer is None else transactional.setdefault(producer, [])
                     target.extend(machine.encode(fact))
+            if plan.replies and not (journal or transactional) and not self.partition.is_trusted_alone:
+                journal.append(BARRIER)
             if journal:
                 self._append(journal, None)
             for producer, records in transactional.items():

@@ -37,7 +37,18 @@ TOPICS = "topics/"
 PARTITIONS = "partitions/"
 BROKER_CONFIGS = "configs/broker/"
 
-OPAQUE_SPACES = ("queues", "subscriptions", "views", "quotas", "users", "acls", "schedules", "moves", "secrets", "groups")
+OPAQUE_SPACES = (
+    "queues",
+    "subscriptions",
+    "views",
+    "quotas",
+    "users",
+    "acls",
+    "schedules",
+    "moves",
+    "secrets",
+    "groups",
+)
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _TOPIC_ID = re.compile(r"[0-9a-f]{32}")

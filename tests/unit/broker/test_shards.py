@@ -56,6 +56,8 @@ class Sum:
         return [JournalRecord(b"add", str(fact.number).encode())]
 
     def replay(self, record: JournalRecord, now_ms: int) -> None:
+        if record.key != b"add":
+            return
         self.total += int(record.value or b"0")
 
     def loaded(self, now_ms: int) -> Plan:
@@ -76,6 +78,7 @@ class Partition:
     tp = "journal-0"
     leader_epoch = 3
     is_leader = True
+    is_trusted_alone = True
     failed = False
 
     def __init__(self) -> None:
@@ -170,6 +173,23 @@ def test_replies_and_effects_wait_for_their_facts() -> None:
         assert (await first, await second, await reader) == (1, 3, 3)
         assert bench.performed == ["added 1", "added 2"]
         assert await bench.ask(0) == 3, "nothing is pending: answered at once"
+
+    simulate(scenario)
+
+
+def test_without_the_lease_an_answer_waits_for_the_followers() -> None:
+    """R7, R42: a coordinator that was replaced unnoticed must not answer from the past, not even what changes nothing."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        bench.ask(4)
+        bench.partition.commit()
+        bench.partition.is_trusted_alone = False
+        reader = bench.ask(0)
+        await asyncio.sleep(1)
+        assert not reader.done(), "nobody has confirmed that we still lead"
+        bench.partition.commit()
+        assert await reader == 4
 
     simulate(scenario)
 
