@@ -32,7 +32,7 @@ from headrace.wire.messages.txn_offset_commit import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "eos"))
-from torture import CLIENTS, ENVIRONMENT, Torture
+from eos_torture import CLIENTS, ENVIRONMENT, Torture
 
 pytestmark = pytest.mark.client
 
