@@ -21,6 +21,7 @@ from pathlib import Path
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
+from stall_report import stall_report
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -136,10 +137,11 @@ class Torture:
                 deadline, count = time.monotonic() + STALL_S, self._count()
             if time.monotonic() >= deadline:
                 self._ask_what_they_do()
-            assert time.monotonic() < deadline, (
-                f"{self._name}: no progress: {what}, after {self._history}; {self._count()} of {self._total()} came\n"
-                f"{self._tail()}\n{self._broker.log()[-3000:]}"
-            )
+                raise AssertionError(
+                    f"{self._name}: no progress: {what}, after {self._history}; {self._count()} of {self._total()} came\n"
+                    f"{self._tail()}\n{self._broker.log()[-3000:]}\n"
+                    f"{stall_report(self._broker.kafka_port, self._name, self._sink, PARTITIONS)}"
+                )
 
     # -- the deaths ----------------------------------------------------------------------------------------------
 
@@ -216,7 +218,7 @@ class Torture:
         time.sleep(1)
 
     def _tail(self) -> str:
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 6000))
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 12_000))
         return self._log.read().decode(errors="replace")
 
     # -- the verdict ---------------------------------------------------------------------------------------------
