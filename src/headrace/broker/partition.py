@@ -17,7 +17,7 @@ from headrace.broker.following import Following
 from headrace.broker.runtime import Runtime
 from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.ids import TopicPartition
+from headrace.core.ids import TopicPartition, is_internal
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, FileSystem
 from headrace.log.config import LogConfig
@@ -75,6 +75,7 @@ class Partition:
         """
         self.tp = tp
         self.topic_id = topic_id
+        self.is_internal = is_internal(tp.topic)
         self.log = partition_log
         self.config = config
         self.fs = fs
@@ -85,6 +86,7 @@ class Partition:
         self.on_commit: list[Callable[[int], None]] = []
         self.fetch_waiters: dict[FetchWaiter, None] = {}
         self._runtime = runtime
+        self._clock = runtime.clock
         self._flusher = flusher
         self._delegate = delegate
         self._lease_held = lease_held
@@ -187,6 +189,11 @@ class Partition:
         """Whether our own word that we lead is enough, without asking the followers (R7)."""
         return self._leader is not None and self._lease_held()
 
+    @property
+    def has_rivals(self) -> bool:
+        """Whether somebody else could be leading instead of us."""
+        return self._leader is not None and len(self._leader.replicas) > 1
+
     def refusal(self, acks: int) -> ErrorKind | None:
         """Why a produce can't be taken at all, before its batch is looked at."""
         leader = self._leader
@@ -231,7 +238,7 @@ class Partition:
         self.request_flush(size, urgent=urgent)
         leader = self._leader
         assert leader is not None
-        effects = leader.step(LocalAppended(appended.last_offset + 1), self._runtime.clock.now_ms())
+        effects = leader.step(LocalAppended(appended.last_offset + 1), self._clock.now_ms())
         if effects:
             self._carry_out(effects)
         if self.replica_waiters:
@@ -249,7 +256,7 @@ class Partition:
         return result.last_offset
 
     def _write(self, batch: memoryview, header: BatchHeader) -> Appended | Rejected:
-        result = self.log.append(batch, header, self.leader_epoch, self._runtime.clock.wall_ms())
+        result = self.log.append(batch, header, self.leader_epoch, self._clock.wall_ms())
         if isinstance(result, Rejected) and self.log.failed is not None:
             log.critical("%s: %s", self.tp, self.log.failed)
             self.mark_failed()

@@ -11,13 +11,15 @@ from headrace.coordinator.port import Lease
 
 
 class LeaseTerm:
-    __slots__ = ("_margin_ms", "_sent_ms", "lease_id", "lost", "ttl_ms")
+    __slots__ = ("_margin_ms", "_sent_ms", "deadline_ms", "lease_id", "lost", "ttl_ms")
 
     def __init__(self, lease: Lease, sent_ms: int, *, margin_ms: int | None = None) -> None:
         self.lease_id = lease.id
         self.ttl_ms = lease.ttl_ms
         self._margin_ms = lease.ttl_ms // 10 if margin_ms is None else margin_ms
         self._sent_ms = sent_ms
+        self.deadline_ms = sent_ms + self.ttl_ms - self._margin_ms
+        """Kept, not computed: it is asked on every produce."""
         self.lost = False
         """The coordinator said that the lease is gone; this term never holds again."""
 
@@ -27,10 +29,7 @@ class LeaseTerm:
             self.lost = True
         else:
             self._sent_ms = max(self._sent_ms, sent_ms)
-
-    @property
-    def deadline_ms(self) -> int:
-        return self._sent_ms + self.ttl_ms - self._margin_ms
+            self.deadline_ms = self._sent_ms + self.ttl_ms - self._margin_ms
 
     def holds(self, now_ms: int) -> bool:
         return not self.lost and now_ms < self.deadline_ms

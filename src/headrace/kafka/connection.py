@@ -57,7 +57,7 @@ class Slot:
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer", "_busy", "_closing", "_corked", "_draining", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_muted", "_parked",
-        "_paused_writing", "_reading_paused", "_received", "_stalled_since_ms", "_starved", "_unsent_bytes", "_view",
+        "_paused_writing", "_reading_paused", "_ready", "_received", "_stalled_since_ms", "_starved", "_unsent_bytes", "_view",
         "_waiting", "client_id", "host", "id", "server", "slots", "transport",
     )  # fmt: skip
 
@@ -68,6 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id = ""
         self.transport: asyncio.Transport | None = None
         self.slots: deque[Slot] = deque()
+        self._ready: list[Buffer] = []
+        """Responses that come before those of all slots."""
         self._buffer = bytearray(_INITIAL_BUFFER)
         self._view = memoryview(self._buffer)
         self._received = 0
@@ -106,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._received = 0
         self._waiting.clear()
         self.slots.clear()
+        self._ready.clear()
         if self._muted is not None:
             self._muted.cancel()
         for cancel in self._parked.values():
@@ -142,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         view = self._view
         received = self._received
         limit = self.server.max_frame_bytes
+        handle = self.server.handle
         self._corked = True
         while received - position >= 4 and not self._closing:
             (size,) = _frame_size(view, position)
@@ -151,12 +155,22 @@ class Connection(asyncio.BufferedProtocol):
             end = position + 4 + size
             if received < end:
                 break
-            self._accept(view[position + 4 : end])
+            frame = view[position + 4 : end]
             position = end
+            if (
+                self._busy
+                or self._waiting
+                or self._paused_writing
+                or self._muted is not None
+                or self._unsent_bytes > _MAX_UNSENT_BYTES
+            ):
+                self._keep_for_later(frame)
+            else:
+                self._busy = handle(self, frame)
         self._corked = False
         if self._closing:
             return
-        if self.slots:
+        if self._unsent_bytes:
             self.send_ready()
         self._keep_rest(position)
 
@@ -204,24 +218,12 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = buffer
         self._view = memoryview(buffer)
 
-    def _accept(self, frame: memoryview) -> None:
-        if (
-            self._busy
-            or self._waiting
-            or self._paused_writing
-            or self._muted is not None
-            or self._unsent_bytes > _MAX_UNSENT_BYTES
-        ):
-            self._waiting.append(bytearray(frame))
-            self._held_bytes += len(frame)
-            self.server.hold(len(frame))
-            self._throttle_reading()
-        else:
-            self._execute(frame)
-
-    def _execute(self, frame: memoryview) -> None:
-        """Handle one request. `_busy` means that it is still deciding and the next one must wait its turn."""
-        self._busy = self.server.handle(self, frame)
+    def _keep_for_later(self, frame: memoryview) -> None:
+        """An earlier request is still deciding (`_busy`) or waiting, or the client does not take its answers (X13)."""
+        self._waiting.append(bytearray(frame))
+        self._held_bytes += len(frame)
+        self.server.hold(len(frame))
+        self._throttle_reading()
 
     def request_done(self) -> None:
         """The deciding request has answered: go on with those that wait."""
@@ -241,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
             frame = waiting.popleft()
             self._held_bytes -= len(frame)
             self.server.hold(-len(frame))
-            self._execute(memoryview(frame))
+            self._busy = self.server.handle(self, memoryview(frame))
         self._draining = False
         self._throttle_reading()
 
@@ -295,6 +297,14 @@ class Connection(asyncio.BufferedProtocol):
         self.slots.append(slot)
         return slot
 
+    def answer(self, frame: bytes) -> None:
+        """Send the response to the request that is being handled right now. Costs no slot when nothing is before it."""
+        if self.slots:
+            self.open_slot().send((frame,))
+        else:
+            self._ready.append(frame)
+            self.slot_filled(len(frame))
+
     def slot_filled(self, size: int) -> None:
         self._unsent_bytes += size
         if not self._corked or self._unsent_bytes > _CORK_BYTES:
@@ -306,9 +316,9 @@ class Connection(asyncio.BufferedProtocol):
         transport = self.transport
         if transport is None:
             return
-        while slots and slots[0].filled and not self._paused_writing:
-            buffers: list[Buffer] = []
-            size = 0
+        while (self._ready or (slots and slots[0].filled)) and not self._paused_writing:
+            buffers, self._ready = self._ready, []
+            size = sum(map(len, buffers))
             while slots and slots[0].filled and size <= _CORK_BYTES:
                 slot = slots.popleft()
                 size += slot.size

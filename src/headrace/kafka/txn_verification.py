@@ -19,6 +19,8 @@ class Unverified(NamedTuple):
     producer_id: int
     producer_epoch: int
     ticket: int
+    heard: bool
+    """False: an abort has just been here, and the client has to say it again (R47)."""
 
 
 class Verdict(NamedTuple):
@@ -53,9 +55,12 @@ def spoken_over(broker: Broker, request: ProduceRequest, version: int, connectio
     return False
 
 
-def unverified_partitions(broker: Broker, request: ProduceRequest) -> list[Unverified]:
+def unverified_partitions(
+    broker: Broker, request: ProduceRequest, version: int, connection_id: int
+) -> list[Unverified]:
     """Which of the request's partitions the coordinator has to be asked about, each with its ticket."""
     found: list[Unverified] = []
+    connections_tell = version < IMPLICIT_ADD_SINCE_PRODUCE and broker.connection_fencing
     for topic in request.topics:
         for index, records in topic.partitions:
             partition, _ = broker.find_partition(topic.name, index)
@@ -65,14 +70,16 @@ def unverified_partitions(broker: Broker, request: ProduceRequest) -> list[Unver
                 header = read_header(records)
             except CorruptBatch:
                 continue
-            producer_id = header.producer_id
+            producer_id, epoch = header.producer_id, header.producer_epoch
             if header.is_transactional and not partition.log.producers.has_open_transaction(
-                producer_id, header.producer_epoch
+                producer_id, epoch
             ):
-                ticket = partition.verifications.begin(producer_id, header.producer_epoch)
-                found.append(
-                    Unverified(TopicPartition(topic.name, index), producer_id, header.producer_epoch, ticket)
+                heard = not connections_tell or partition.verifications.hearings.admits(
+                    producer_id, epoch, connection_id, header.base_sequence
                 )
+                ticket = partition.verifications.begin(producer_id, epoch)
+                tp = TopicPartition(topic.name, index)
+                found.append(Unverified(tp, producer_id, epoch, ticket, heard))
     return found
 
 
@@ -81,8 +88,12 @@ async def verify(
 ) -> Verdicts:
     by_producer: dict[tuple[int, int], list[Unverified]] = {}
     for entry in unverified:
-        by_producer.setdefault((entry.producer_id, entry.producer_epoch), []).append(entry)
+        if entry.heard:
+            by_producer.setdefault((entry.producer_id, entry.producer_epoch), []).append(entry)
     verdicts: Verdicts = {}
+    for entry in unverified:
+        if not entry.heard:
+            verdicts[entry.tp] = Verdict(ErrorKind.NOT_ENOUGH_REPLICAS)  # what producers of every age retry
     for (producer_id, epoch), entries in by_producer.items():
         error = await broker.transactions.confirm(
             transactional_id,

@@ -97,7 +97,9 @@ def validate_produced(
             return Rejected(ErrorKind.INVALID_RECORD, detail)
     elif attributes & TRANSACTIONAL_BIT:
         return Rejected(ErrorKind.INVALID_RECORD, "a transactional batch without a producer id")
-    if earliest_timestamp is not None or latest_timestamp is not None:
+    if (latest_timestamp is not None and not base_timestamp <= max_timestamp <= latest_timestamp) or (
+        earliest_timestamp is not None and not earliest_timestamp <= base_timestamp <= max_timestamp
+    ):
         problem = _timestamp_problem((base_timestamp, max_timestamp), earliest_timestamp, latest_timestamp)
         if problem is not None:
             return problem

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from headrace.core.ports import Buffer
-from headrace.wire.api import API, request_header_version, response_header_version
+from headrace.wire.api import API, ApiKey, request_header_version, response_header_version
 from headrace.wire.primitives import MALFORMED, ProtocolError, skip_tags
 
 _REQUEST = Struct(">hhih")
@@ -23,6 +23,10 @@ _RESPONSE_WITH_TAGS = Struct(">iix")
 _CORRELATION = Struct(">i")
 _FIRST_FLEXIBLE = {key: spec.flexible_from for key, spec in API.items()}
 _NEVER = 1 << 16
+_FIRST_TAGGED_RESPONSE = {
+    key: _NEVER if key == ApiKey.API_VERSIONS else spec.flexible_from for key, spec in API.items()
+}
+"""`response_header_version` as a table: this is asked for every answer."""
 _new: Any = tuple.__new__
 
 
@@ -75,7 +79,7 @@ def encode_request_frame(header: RequestHeader, body: Sequence[Buffer]) -> list[
 
 def encode_response(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
     """A whole response frame, its length in front."""
-    if response_header_version(key, version):
+    if version >= _FIRST_TAGGED_RESPONSE.get(key, _NEVER):
         return _RESPONSE_WITH_TAGS.pack(len(body) + 5, correlation_id) + body
     return _RESPONSE.pack(len(body) + 4, correlation_id) + body
 

@@ -253,7 +253,7 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
         out.append(uvarint(len(partitions) + 1))
         for partition in partitions:
             index, error, base, appended, start, record_errors, text, leader = partition
-            if not record_errors and text is None and leader == NO_LEADER:
+            if not record_errors and text is None and leader is NO_LEADER:
                 # One empty array, one null string, no tags.
                 out.append(_part_v9(index, error, base, appended, start, 1))
             else:

@@ -7,7 +7,11 @@ librdkafka believes that the broker can't do compression. v12: the partition joi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from headrace.broker.broker import Broker
+from headrace.broker.partition import Partition
 from headrace.broker.produce import Taken, take
 from headrace.core.errors import ErrorKind
 from headrace.kafka.connection import Connection, Slot
@@ -23,6 +27,7 @@ from headrace.kafka.txn_verification import (
 )
 from headrace.transactions.versions import error_for_version
 from headrace.wire.framing import RequestHeader, encode_response
+from headrace.wire.leader_hint import NO_LEADER
 from headrace.wire.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -32,6 +37,14 @@ from headrace.wire.produce import (
     decode_produce_request,
     encode_produce_response,
 )
+
+# The Python-level constructor of a NamedTuple costs more than the tuple itself.
+_new: Any = tuple.__new__
+
+_Uncommitted = tuple[Partition, int, str, list[ProducePartitionResponse], int]
+"""acks=all: the partition, what must be committed there, and where its row of the answer is."""
+
+_UNCONFIRMED = "the transaction coordinator did not confirm it"
 
 KEY = 0
 VERSIONS = (3, 12)
@@ -47,7 +60,7 @@ def handle_frame(
         if spoken_over(broker, request, header.api_version, connection.id):
             connection.close()
             return False
-        unverified = unverified_partitions(broker, request)
+        unverified = unverified_partitions(broker, request, header.api_version, connection.id)
         if unverified:
             # The coordinator may take a while, and the connection's buffer will be used again.
             kept = memoryview(bytearray(frame))
@@ -58,10 +71,10 @@ def handle_frame(
     if request.acks == 0:
         if broker.quotas.active:
             throttle_produce(broker, connection, header, request)
-        if not _fire_and_forget(broker, request, header.api_version):
+        if not _fire_and_forget(broker, request, header):
             connection.close()
         return False
-    _append_and_answer(broker, connection.open_slot(), header, request, {})
+    _append_and_answer(broker, connection, None, header, request, {})
     return False
 
 
@@ -79,127 +92,143 @@ async def _verify_and_answer(
         connection.close()
         return
     # R25: from here to the last append nothing is awaited, so a marker can't come in between.
-    _append_and_answer(broker, slot, header, request, verdicts)
+    _append_and_answer(broker, connection, slot, header, request, verdicts)
     connection.request_done()
 
 
 def _append_and_answer(
-    broker: Broker, slot: Slot, header: RequestHeader, request: ProduceRequest, verdicts: Verdicts
+    broker: Broker,
+    connection: Connection,
+    slot: Slot | None,
+    header: RequestHeader,
+    request: ProduceRequest,
+    verdicts: Verdicts,
 ) -> None:
-    answer = _Answer(broker, slot, header)
-    if broker.quotas.active:
-        answer.throttle_ms = throttle_produce(broker, slot.connection, header, request)
-    deadline_ms = broker.runtime.clock.now_ms() + max(request.timeout_ms, 0)
-    for topic in request.topics:
+    """`slot`: the place of the answer, where the request had to wait and has one already."""
+    throttle_ms = throttle_produce(broker, connection, header, request) if broker.quotas.active else 0
+    acks = request.acks
+    topics: list[ProduceTopicResponse] = []
+    uncommitted: list[_Uncommitted] = []
+    for name, topic_id, partitions in request.topics:
         rows: list[ProducePartitionResponse] = []
-        answer.topics.append(ProduceTopicResponse(topic.name, topic.topic_id, rows))
-        for index, records in topic.partitions:
-            verdict = verdicts.get((topic.name, index), NOT_ASKED)
-            if verdict.error is not ErrorKind.NONE:
-                taken, start = (
-                    Taken(verdict.error, message="the transaction coordinator did not confirm it"),
-                    -1,
-                )
+        topics.append(_new(ProduceTopicResponse, (name, topic_id, rows)))
+        for index, records in partitions:
+            verdict = verdicts.get((name, index), NOT_ASKED) if verdicts else NOT_ASKED
+            if verdict.error is ErrorKind.NONE:
+                taken, partition = _take(broker, name, index, records, acks, header, verdict.ticket)
             else:
-                taken, start = _take(
-                    broker, topic.name, index, records, request, header.api_version, verdict.ticket
-                )
-            rows.append(_row(broker, topic.name, index, taken, start))
-            if request.acks == -1 and taken.error is ErrorKind.NONE:
-                answer.wait_for(topic.name, rows, len(rows) - 1, taken.commit_offset, deadline_ms)
+                taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
+            rows.append(_row(broker, name, index, taken, partition))
+            if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
+                uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
+    if not uncommitted and slot is None:
+        connection.answer(_encode(broker, header, topics, throttle_ms))
+        return
+    answer = _Answer(broker, slot or connection.open_slot(), header, topics, throttle_ms)
+    if uncommitted:
+        answer.wait_for(uncommitted, broker.runtime.clock.now_ms() + max(request.timeout_ms, 0))
     answer.part_done()
 
 
 def _take(
-    broker: Broker,
-    topic: str,
-    index: int,
-    records: object,
-    request: ProduceRequest,
-    version: int,
-    ticket: int = 0,
-) -> tuple[Taken, int]:
-    if request.acks not in (-1, 0, 1):
-        return Taken(ErrorKind.INVALID_REQUIRED_ACKS), -1
-    refusal = broker.produce_refusal(topic)
-    if refusal is not None:
-        return Taken(refusal.kind, message=refusal.detail), -1
-    partition, missing = broker.find_partition(topic, index)
-    if partition is None:
-        return Taken(missing), -1
+    broker: Broker, topic: str, index: int, records: object, acks: int, header: RequestHeader, ticket: int
+) -> tuple[Taken, Partition | None]:
+    if acks not in (-1, 0, 1):
+        return Taken(ErrorKind.INVALID_REQUIRED_ACKS), None
+    partition = broker.partitions.get((topic, index))
+    if partition is None or partition.is_internal:
+        refusal = broker.produce_refusal(topic)
+        if refusal is not None:
+            return Taken(refusal.kind, message=refusal.detail), None
+        partition, missing = broker.find_partition(topic, index)
+        if partition is None:
+            return Taken(missing), None
     if not isinstance(records, memoryview):
-        return Taken(ErrorKind.INVALID_RECORD, message="no batch at all"), -1
+        return Taken(ErrorKind.INVALID_RECORD, message="no batch at all"), None
+    version = header.api_version
     wall_ms = broker.runtime.clock.wall_ms()
-    taken = take(partition, records, acks=request.acks, version=version, wall_ms=wall_ms, ticket=ticket)
+    taken = take(partition, records, acks=acks, version=version, wall_ms=wall_ms, ticket=ticket)
     if taken.error is not ErrorKind.NONE:
         broker.failed_produces += 1
         taken = taken._replace(error=error_for_version(KEY, version, taken.error))
-    return taken, partition.log.start_offset
+    return taken, partition
 
 
-def _row(broker: Broker, topic: str, index: int, taken: Taken, log_start: int) -> ProducePartitionResponse:
+def _row(
+    broker: Broker, topic: str, index: int, taken: Taken, partition: Partition | None
+) -> ProducePartitionResponse:
+    start = -1 if partition is None else partition.log.start_offset
     if taken.error is ErrorKind.NONE:
-        return ProducePartitionResponse(index, 0, taken.base_offset, taken.log_append_time, log_start)
+        row: ProducePartitionResponse = _new(
+            ProducePartitionResponse,
+            (index, 0, taken.base_offset, taken.log_append_time, start, (), None, NO_LEADER),
+        )
+        return row
     return ProducePartitionResponse(
         index,
         taken.error.kafka_code,
-        log_start_offset=log_start,
+        log_start_offset=start,
         record_errors=[RecordError(number, "the record has no key") for number in taken.keyless],
         error_message=taken.message,
         current_leader=hint_for(broker, topic, index, taken.error),
     )
 
 
-def _fire_and_forget(broker: Broker, request: ProduceRequest, version: int) -> bool:
+def _fire_and_forget(broker: Broker, request: ProduceRequest, header: RequestHeader) -> bool:
     fine = True
     for topic in request.topics:
         for index, records in topic.partitions:
-            taken, _ = _take(broker, topic.name, index, records, request, version)
+            taken, _ = _take(broker, topic.name, index, records, 0, header, 0)
             fine = fine and taken.error is ErrorKind.NONE
     return fine
+
+
+def _encode(
+    broker: Broker, header: RequestHeader, topics: list[ProduceTopicResponse], throttle_ms: int
+) -> bytes:
+    key, version, correlation_id, _ = header
+    hints = [row.current_leader for topic in topics for row in topic.partitions if row.error_code]
+    endpoints = endpoints_for(broker, hints) if hints else ()
+    body = encode_produce_response(_new(ProduceResponse, (topics, throttle_ms, endpoints)), version)
+    return encode_response(key, version, correlation_id, body)
 
 
 class _Answer:
     """A response that leaves when the last of its partitions is settled."""
 
-    __slots__ = ("_broker", "_header", "_open", "_slot", "throttle_ms", "topics")
+    __slots__ = ("_broker", "_header", "_open", "_slot", "_throttle_ms", "_topics")
 
-    def __init__(self, broker: Broker, slot: Slot, header: RequestHeader) -> None:
-        self.topics: list[ProduceTopicResponse] = []
+    def __init__(
+        self,
+        broker: Broker,
+        slot: Slot,
+        header: RequestHeader,
+        topics: list[ProduceTopicResponse],
+        throttle_ms: int,
+    ) -> None:
         self._broker = broker
         self._slot = slot
         self._header = header
+        self._topics = topics
+        self._throttle_ms = throttle_ms
         self._open = 1
-        self.throttle_ms = 0
 
-    def wait_for(
-        self,
-        topic: str,
-        rows: list[ProducePartitionResponse],
-        place: int,
-        commit_offset: int,
-        deadline_ms: int,
-    ) -> None:
-        partition, _ = self._broker.find_partition(topic, rows[place].partition)
-        assert partition is not None
+    def wait_for(self, uncommitted: list[_Uncommitted], deadline_ms: int) -> None:
+        self._open += len(uncommitted)
+        for partition, commit_offset, topic, rows, place in uncommitted:
+            partition.when_committed(commit_offset, deadline_ms, self._settler(topic, rows, place))
 
+    def _settler(
+        self, topic: str, rows: list[ProducePartitionResponse], place: int
+    ) -> Callable[[ErrorKind], None]:
         def settled(error: ErrorKind) -> None:
             if error is not ErrorKind.NONE:
-                rows[place] = _row(self._broker, topic, rows[place].partition, Taken(error), -1)
+                rows[place] = _row(self._broker, topic, rows[place].partition, Taken(error), None)
             self.part_done()
 
-        self._open += 1
-        partition.when_committed(commit_offset, deadline_ms, settled)
+        return settled
 
     def part_done(self) -> None:
         self._open -= 1
         if self._open == 0:
-            key, version, correlation_id, _ = self._header
-            hints = [
-                row.current_leader for topic in self.topics for row in topic.partitions if row.error_code
-            ]
-            response = ProduceResponse(
-                self.topics, self.throttle_ms, endpoints_for(self._broker, hints) if hints else ()
-            )
-            body = encode_produce_response(response, version)
-            self._slot.send((encode_response(key, version, correlation_id, body),))
+            self._slot.send((_encode(self._broker, self._header, self._topics, self._throttle_ms),))
