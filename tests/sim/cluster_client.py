@@ -34,6 +34,12 @@ from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headrace.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headrace.wire.produce import (
     ProducePartition,
     ProduceRequest,
@@ -46,8 +52,14 @@ Address = tuple[str, int]
 RETRY_S = 0.1
 CALL_S = 4.0
 GIVE_UP_S = 30.0
-FORGOTTEN = 100
+FENCED = (ErrorKind.PRODUCER_FENCED, ErrorKind.INVALID_PRODUCER_EPOCH)
+"""What a transactional producer may be told whose transaction took longer than its timeout (R51)."""
+
+ABORTED = (ErrorKind.INVALID_TXN_STATE, ErrorKind.TRANSACTION_ABORTABLE)
+"""... or that is the word of partitions for it (R45)."""
+
 PAUSE_S = 0.5
+GROUP = "g70"
 WALL_MS = 1_750_000_000_000
 
 
@@ -109,20 +121,49 @@ class ClusterClient:
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def move(self, partition: int, replicas: list[int]) -> None:
-        entry = ReassignableTopic(self._topic, [ReassignablePartition(partition, replicas)])
+    async def move(self, topic: str, partition: int, replicas: list[int]) -> None:
+        entry = ReassignableTopic(topic, [ReassignablePartition(partition, replicas)])
         request = AlterPartitionReassignmentsRequest(topics=[entry])
         await self.ask_anyone(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
 
-    async def elect_preferred(self, partition: int) -> None:
-        request = ElectLeadersRequest(0, [TopicPartitions(self._topic, [partition])])
+    async def elect_preferred(self, topic: str, partition: int) -> None:
+        request = ElectLeadersRequest(0, [TopicPartitions(topic, [partition])])
         await self.ask_anyone(ApiKey.ELECT_LEADERS, 2, request)
+
+    async def ask_coordinator(
+        self,
+        identifier: str,
+        kind: int,
+        key: int,
+        version: int,
+        request: object,
+        error_of: Callable[[Any], int],
+        deadline: float,
+    ) -> tuple[Any, ErrorKind]:
+        """Ask until the answer is yes or a final no; Gone when there is none in time."""
+        while _now() < deadline:
+            where = await self.ask_anyone(
+                ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(identifier, kind)
+            )
+            if where.error_code:
+                await asyncio.sleep(RETRY_S)
+                continue
+            try:
+                connection = await self.connection((where.host, where.port))
+                answer = await connection.call(key, version, request, CALL_S)
+            except PeerLost:
+                await asyncio.sleep(RETRY_S)
+                continue
+            error = ErrorKind(error_of(answer))
+            if error is ErrorKind.NONE or not error.info.retriable:
+                return answer, error
+            await asyncio.sleep(RETRY_S)
+        raise Gone
 
     async def produce(
         self, partition: int, batch: bytes, deadline: float, transactional_id: str | None = None
     ) -> int:
         """The offset that was acknowledged with acks=all, or Gone."""
-        forgotten, problem = 0, ""
         while _now() < deadline:
             request = ProduceRequest(
                 transactional_id,
@@ -142,15 +183,14 @@ class ClusterClient:
             row = decode_produce_response(frame, at, 9).topics[0].partitions[0]
             if row.error_code == 0:
                 return row.base_offset
-            kind, problem = ErrorKind(row.error_code), f"{row.error_code} {row.error_message}"
-            if transactional_id is not None and not kind.info.retriable:
+            kind = ErrorKind(row.error_code)
+            if transactional_id is not None and kind in (*FENCED, *ABORTED):
                 raise Gone
-            forgotten += kind in (ErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorKind.UNKNOWN_PRODUCER_ID)
+            if not kind.info.retriable:
+                # Such an answer ends a real producer, so no leader may give it in error, not even one just replaced.
+                raise Violation(f"partition {partition} answers {kind.name}: {row.error_message}")
             self.forget_leader(partition)
             await asyncio.sleep(RETRY_S)
-        if forgotten > FORGOTTEN:
-            # A leader that was just replaced may not know yet; the cluster as a whole has to.
-            raise Violation(f"partition {partition} has forgotten what it acknowledged: {problem}")
         raise Gone
 
     async def fetch(self, partition: int, offset: int, wait_ms: int = 500) -> FetchPartitionResponse | None:
@@ -256,27 +296,13 @@ class TransactionalProducer:
     async def _ask(
         self, key: int, version: int, request: object, error_of: Callable[[Any], int], deadline: float
     ) -> Any:
-        """Ask the coordinator until it says yes; Gone when it says no or nothing."""
-        while _now() < deadline:
-            where = await self._client.ask_anyone(
-                ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(self._id, 1)
-            )
-            if where.error_code:
-                await asyncio.sleep(RETRY_S)
-                continue
-            try:
-                answer = await (await self._client.connection((where.host, where.port))).call(
-                    key, version, request, CALL_S
-                )
-            except PeerLost:
-                await asyncio.sleep(RETRY_S)
-                continue
-            error = ErrorKind(error_of(answer))
-            if error is ErrorKind.NONE:
-                return answer
-            if not error.info.retriable:
-                raise Gone
-            await asyncio.sleep(RETRY_S)
+        answer, error = await self._client.ask_coordinator(
+            self._id, 1, key, version, request, error_of, deadline
+        )
+        if error is ErrorKind.NONE:
+            return answer
+        if error not in FENCED:
+            raise Violation(f"{self._id} is told {error.name} in answer to {request}")
         raise Gone
 
     async def _begin(self) -> None:
@@ -319,6 +345,57 @@ class TransactionalProducer:
             raise
         self.committed += commit
         self._history.complete(operation, Outcome.OK if commit else Outcome.FAIL, done, now_ms=_now_ms())
+
+
+class OffsetKeeper:
+    """Commits rising offsets for a group and asks for them again: they may never go back (R21, R53)."""
+
+    def __init__(self, client: ClusterClient, dice: Dice, partitions: int, topic: str) -> None:
+        self._client = client
+        self._dice = dice
+        self._partitions = partitions
+        self._topic = topic
+        self.acknowledged = dict.fromkeys(range(partitions), -1)
+        self._next = 0
+
+    async def run(self, until: Callable[[], bool], pause_s: float) -> None:
+        while not until():
+            partition = self._dice.between(0, self._partitions - 1)
+            try:
+                await self._commit(partition)
+                if self._dice.chance(0.5):
+                    await self._look(partition)
+            except Gone:
+                pass
+            await asyncio.sleep(self._dice.exponential(pause_s))
+
+    async def _commit(self, partition: int) -> None:
+        self._next += 1
+        rows = [OffsetCommitRequestPartition(partition, self._next, -1, "")]
+        request = OffsetCommitRequest(
+            GROUP, -1, "", None, -1, [OffsetCommitRequestTopic(self._topic, ZERO_UUID, rows)]
+        )
+        _, error = await self._client.ask_coordinator(
+            GROUP, 0, ApiKey.OFFSET_COMMIT, 7, request,
+            lambda got: got.topics[0].partitions[0].error_code, _now() + GIVE_UP_S,
+        )  # fmt: skip
+        if error is not ErrorKind.NONE:
+            raise Violation(f"a commit of offsets was answered with {error.name}")
+        self.acknowledged[partition] = self._next
+
+    async def _look(self, partition: int) -> None:
+        request = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(self._topic, [partition])], [], True)
+        answer, error = await self._client.ask_coordinator(
+            GROUP, 0, ApiKey.OFFSET_FETCH, 7, request,
+            lambda got: got.error_code or got.topics[0].partitions[0].error_code, _now() + GIVE_UP_S,
+        )  # fmt: skip
+        if error is not ErrorKind.NONE:
+            raise Violation(f"a question for offsets was answered with {error.name}")
+        found = answer.topics[0].partitions[0].committed_offset
+        if not self.acknowledged[partition] <= found <= self._next:
+            raise Violation(
+                f"R53: {self.acknowledged[partition]} was committed for {partition}, and {found} is there"
+            )
 
 
 class Consumer:

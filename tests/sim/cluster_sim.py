@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster_client import ClusterClient, Consumer, Gone, Producer, TransactionalProducer
+from cluster_client import ClusterClient, Consumer, Gone, OffsetKeeper, Producer, TransactionalProducer
+from cluster_invariants import Broken, Invariants, Place
 
 from headrace.cluster import keys
-from headrace.cluster.state import PartitionState, TopicState, decode
+from headrace.cluster.state import PartitionState
 from headrace.coordinator.memory import MemoryCoordinator
 from headrace.coordinator.port import CoordinatorError
 from headrace.coordinator.store import RevisionedStore
 from headrace.core.errors import HeadraceError
 from headrace.node.node import Node
 from headrace.node.settings import Settings
-from headrace.records.batch import scan
 from headrace.testing.checker import check
 from headrace.testing.dice import Dice
 from headrace.testing.history import History
@@ -35,14 +35,9 @@ from headrace.testing.simulation import Simulation
 TOPIC = "orders"
 BROKERS = 3
 PORT = 9092
-LOOK_EVERY_S = 0.02
 RESTART_S = 0.5
 HEAL_S = 240.0
 NO_ODDS = Odds(0, 0, 0, 0, 1.0, 0, 5.0, 0, 0, 0)
-
-
-class Broken(AssertionError):
-    """An invariant of section 3 does not hold."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +49,8 @@ class Shape:
     min_isr: int = 2
     producers: int = 2
     transactions: bool = True
+    groups: bool = True
+    """Somebody commits offsets and asks for them again."""
     pause_s: float = 0.15
     period_s: float = 6.0
     kinds: tuple[FaultKind, ...] = tuple(FaultKind)
@@ -75,6 +72,8 @@ class Result:
 
 
 class SimCluster:
+    topic = TOPIC
+
     def __init__(self, seed: int, shape: Shape, plan: Sequence[Fault] | None = None) -> None:
         self.simulation = Simulation(seed)
         self.shape = shape
@@ -89,13 +88,11 @@ class SimCluster:
         self._numbers = {node.name: number for number, node in self.nodes.items()}
         self._failed: set[str] = set()
         self._plan = plan
-        self._committed: dict[int, int] = {}
-        self._leaders: dict[tuple[int, int], str] = {}
-        self._looked_s = 0.0
         self._over = False
         self._begun_s = self.simulation.loop.time()
         self._faults = 0
-        self.simulation.invariant(self._look)
+        self.invariants = Invariants(self.store, self.nodes, self.simulation.loop.time)
+        self.simulation.invariant(self.invariants.look)
 
     # -- brokers -------------------------------------------------------------------------------------------------
 
@@ -187,12 +184,13 @@ class SimCluster:
         dice = self.dice.fork("moves")
         while not enough.is_set():
             await asyncio.sleep(dice.exponential(2 * self.shape.period_s))
-            number = dice.between(0, self.shape.partitions - 1)
+            place = dice.pick(sorted(self.invariants.states()))
             try:
                 if dice.chance(0.5):
-                    await client.elect_preferred(number)
+                    await client.elect_preferred(*place)
                 else:
-                    await client.move(number, dice.sample(sorted(self.nodes), dice.pick((1, 2, 3, 3))))
+                    counts = (2, 3, 3) if place.topic.startswith("__") else (1, 2, 3, 3)
+                    await client.move(*place, dice.sample(sorted(self.nodes), dice.pick(counts)))
             except Gone:
                 continue
 
@@ -213,7 +211,7 @@ class SimCluster:
             self.simulation.loop.time() - self._begun_s,
             self._faults,
             acked,
-            sum(self._committed.values()),
+            sum(book.end for book in self.invariants.books.values()),
             self.simulation.trace_hash,
             self.history,
         )
@@ -226,7 +224,7 @@ class SimCluster:
         supervisor = asyncio.get_running_loop().create_task(self._supervise())
 
         def client(name: str) -> ClusterClient:
-            return ClusterClient(addresses, TOPIC, self.dice.fork(f"client/{name}"))
+            return ClusterClient(addresses, self.topic, self.dice.fork(f"client/{name}"))
 
         await self._brokers_live()
         configs = {"min.insync.replicas": str(shape.min_isr), "retention.ms": "-1"}
@@ -249,6 +247,8 @@ class SimCluster:
                     client("t50"), self.history, self.dice.fork("t50"), 50, shape.partitions, TOPIC
                 )
             )
+        if shape.groups:
+            clients.append(OffsetKeeper(client("g70"), self.dice.fork("g70"), shape.partitions, self.topic))
         async with asyncio.TaskGroup() as tasks:
             for sender in clients:
                 tasks.create_task(sender.run(enough.is_set, shape.pause_s))
@@ -267,7 +267,8 @@ class SimCluster:
         last = Consumer(client("last"), self.history, 900, shape.partitions)
         async with asyncio.timeout(HEAL_S):
             await last.read_past(self._ends())
-        self._logs_match()
+        self.invariants.logs_match()
+        self.invariants.memory_is_what_the_journals_say()
         self._over = True
         await supervisor
 
@@ -302,18 +303,7 @@ class SimCluster:
             raise Broken(f"not whole {HEAL_S} s after the last fault: {self._state()}") from None
 
     def _is_whole(self) -> bool:
-        states = self._partition_states()
-        if not all(self._is_live(number) for number in self.nodes) or not states:
-            return False
-        for number, state in states.items():
-            if state.leader < 0 or len(state.isr) < len(state.replicas) or state.reassigning:
-                return False
-            replicas = [self._replica(self.nodes[member], number) for member in state.replicas]
-            if any(replica is None for replica in replicas):
-                return False
-            if len({replica.log.end_offset for replica in replicas}) > 1:
-                return False
-        return True
+        return self.invariants.is_whole(self._is_live)
 
     def _ends(self) -> dict[int, int]:
         return {
@@ -337,101 +327,18 @@ class SimCluster:
         }
         return f"{brokers} {self._partition_states()} {ends}"
 
-    # -- what must hold at every step --------------------------------------------------------------------------------
+    # -- what must hold at every step: cluster_invariants.py ---------------------------------------------------------
 
     def _partition_states(self) -> dict[int, PartitionState]:
-        found: dict[int, PartitionState] = {}
-        item = self.store.get(keys.topic(TOPIC))
-        if item is None:
-            return found
-        topic = decode(TopicState, item.value)
-        for number in range(self.shape.partitions):
-            entry = self.store.get(keys.partition(topic.topic_id, number))
-            if entry is not None:
-                found[number] = decode(PartitionState, entry.value)
-        return found
+        states = self.invariants.states()
+        return {
+            number: states[Place(self.topic, number)]
+            for number in range(self.shape.partitions)
+            if Place(self.topic, number) in states
+        }
 
-    @staticmethod
-    def _replica(node: SimNode, number: int) -> Any:
-        service = node.service
-        if service is None or not node.is_running or not hasattr(service, "broker"):
-            return None
-        return service.broker.partitions.get((TOPIC, number))
-
-    def _look(self) -> None:
-        now_s = self.simulation.loop.time()
-        if now_s - self._looked_s < LOOK_EVERY_S:
-            return
-        self._looked_s = now_s
-        states = self._partition_states()
-        for number, state in states.items():
-            self._one_leader_per_epoch(number)
-            for node in self.nodes.values():
-                replica = self._replica(node, number)
-                if replica is not None and replica.following._machine.offline:
-                    raise Broken(f"R24: {node.name} found its log at odds with its leader's, {self._state()}")
-            self._complete(number, state)
-            self._waits_for_enough(number, state)
-            if len(state.isr) >= min(self.shape.min_isr, len(state.replicas)) and state.elr:
-                raise Broken(f"R28: ISR {state.isr} is large enough, yet ELR {state.elr}")
-
-    def _one_leader_per_epoch(self, number: int) -> None:
-        for node in self.nodes.values():
-            replica = self._replica(node, number)
-            if replica is not None and replica.is_leader:
-                self._committed[number] = max(self._committed.get(number, 0), replica.high_watermark)
-                held = self._leaders.setdefault((number, replica.leader_epoch), f"{node.name}.{node.lives}")
-                if held != f"{node.name}.{node.lives}":
-                    raise Broken(
-                        f"R9: epoch {replica.leader_epoch} of {number} is led by {held} and {node.name}"
-                    )
-
-    def _waits_for_enough(self, number: int, state: PartitionState) -> None:
-        """ReplicationQuorumSuperset: a leader waits for everybody whom the coordinator has in the ISR (R13)."""
-        if state.leader < 0:
-            return
-        replica = self._replica(self.nodes[state.leader], number)
-        if replica is None or not replica.is_leader or replica.leader_epoch != state.leader_epoch:
-            return
-        waits_for = replica._leader._maximal_isr()
-        if not waits_for.issuperset(state.isr):
-            raise Broken(
-                f"R13: the leader of {number} waits for {sorted(waits_for)}, but the ISR is {state.isr}"
-            )
-
-    def _complete(self, number: int, state: PartitionState) -> None:
-        """LeaderCandidateCompleteness: whoever may be elected holds everything that was ever committed."""
-        committed = self._committed.get(number, 0)
-        for member in (*state.isr, *state.elr):
-            replica = self._replica(self.nodes[member], number)
-            if replica is not None and replica.log.end_offset < committed:
-                raise Broken(
-                    f"partition {number}: broker {member} may lead and ends at {replica.log.end_offset}, "
-                    f"but {committed} is committed; {state}"
-                )
-
-    def _logs_match(self) -> None:
-        for number in range(self.shape.partitions):
-            contents = {}
-            for member in self._partition_states()[number].replicas:
-                node = self.nodes[member]
-                replica = self._replica(node, number)
-                if replica is None:
-                    continue
-                contents[node.name] = (replica.log.end_offset, _everything(replica.log))
-            if len(set(contents.values())) > 1:
-                ends = {name: end for name, (end, _) in contents.items()}
-                raise Broken(f"LogMatching: the logs of partition {number} differ; they end at {ends}")
-
-
-def _everything(log: Any) -> bytes:
-    data, offset = b"", log.start_offset
-    while offset < log.end_offset:
-        piece = bytes(log.read(offset, 1 << 20, log.end_offset))
-        for _, header in scan(piece):
-            offset = header.next_offset
-        data += piece
-    return data
+    def _replica(self, node: SimNode, number: int) -> Any:
+        return self.invariants.replica(node, Place(self.topic, number))
 
 
 def run(seed: int, shape: Shape | None = None) -> Result:
@@ -446,6 +353,7 @@ def draw_shape(seed: int) -> Shape:
         min_isr=dice.pick((1, 2, 2, 3)),
         producers=dice.pick((1, 1, 2)),
         transactions=dice.chance(0.6),
+        groups=dice.chance(0.6),
         pause_s=dice.pick((0.3, 1.0, 2.0, 4.0)),
         period_s=dice.pick((3.0, 6.0, 12.0, 20.0)),
         hostile=dice.chance(0.7),

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headrace.broker.disk_room import AUTOMATIC
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.flusher import Flusher
 from headrace.broker.groups import OFFSETS_TOPIC, Groups
@@ -56,6 +57,7 @@ class BrokerOptions(NamedTuple):
     internal_replication_factor: int = 1
     groups: GroupConfig = GroupConfig()
     connection_fencing: bool = True
+    disk_reserve_bytes: int = AUTOMATIC
 
 
 class Endpoint(NamedTuple):
@@ -83,6 +85,7 @@ class Broker:
             self.replicator,
             ephemeral=options.ephemeral,
             repair=options.repair,
+            disk_reserve_bytes=options.disk_reserve_bytes,
         )
         self.partitions = self.replicas.partitions
         self.topics = TopicAdmin(runtime, metadata, self._serves)
@@ -343,6 +346,9 @@ class Broker:
         if self.image.topic(name) is None:
             factor = min(self._options.internal_replication_factor, len(self.image.live_brokers()))
             configs = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+            if name == TRANSACTIONS_TOPIC and factor > 2:
+                # As Kafka's transaction.state.log.min.isr: a decision that binds several partitions is never on one disk only.
+                configs["min.insync.replicas"] = "2"
             await self.topics.ensure(
                 CreateTopic(name, self._options.offsets_partitions, max(1, factor), configs=configs)
             )

@@ -9,7 +9,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
 from headrace.broker.shards import Shard
-from headrace.groups.commands import TopicDeleted, TxnMarker, WallClock
+from headrace.groups.commands import FetchOffsets, TopicDeleted, TxnMarker, WallClock
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
@@ -36,6 +36,10 @@ class Groups(ShardSet):
 
     def _new_machine(self, partition: Partition) -> GroupShard:
         return GroupShard(self._config, wall_minus_now_ms=self._clock.wall_ms() - self._clock.now_ms())
+
+    def confirms(self, command: Any, answer: Any) -> bool:
+        """R53: whoever asks where to go on must not be sent back to where it was under an earlier coordinator."""
+        return isinstance(command, FetchOffsets)
 
     def overview(self) -> list[GroupOverview]:
         """Every group with what it has committed, for metrics: a look, not a question, so nothing is journaled."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from headrace.broker.disk_room import DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.following import Following
 from headrace.broker.runtime import Runtime
@@ -80,6 +81,8 @@ class Partition:
         self.config = config
         self.fs = fs
         """Where the log lives: the disk, or memory (storage=memory)."""
+        self.room: DiskRoom | None = None
+        """Where clients' data is refused before the disk is full (S15)."""
         self.failed = False
         self.leader_epoch = -1
         self.high_watermark = partition_log.start_offset

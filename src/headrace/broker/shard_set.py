@@ -31,10 +31,16 @@ class ShardSet:
 
     def lead(self, partition: Partition) -> None:
         self.resign(partition)
-        shard = Shard(self._runtime, partition, lambda: self._make_machine(partition), self._perform)
+        shard = Shard(
+            self._runtime, partition, lambda: self._make_machine(partition), self._perform, self.confirms
+        )
         shard.on_ready = lambda: self.loaded(shard)
         self.shards[partition.tp.partition] = shard
         self._runtime.spawn(shard.load(), f"load {partition.tp}")
+
+    def confirms(self, command: Any, answer: Any) -> bool:
+        """See shards.Confirms."""
+        return False
 
     def loaded(self, shard: Shard) -> None:
         """A shard has its state again; what it has to know besides can be told now."""

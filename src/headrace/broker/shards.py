@@ -29,10 +29,17 @@ log = logging.getLogger(__name__)
 BARRIER = JournalRecord(b"\xff\xffbarrier", b"")
 """Journaled before an answer that changes nothing, when only the followers can tell whether we still lead (R7): a
 coordinator that was replaced without noticing would otherwise answer from the past, for example that a transaction is
-committed because the one before it was. No machine knows the key, so it is skipped at load; compaction keeps one."""
+committed because the one before it was. No machine knows the key, so it is skipped at load; compaction keeps one.
+
+The lease alone does not tell: leaderships are also moved while it lasts, and news of that may be late (R8). So answers
+that a client builds on (`Confirms`) always ask the followers, the others only once the lease is gone."""
 
 LOAD_CHUNK_BYTES = 1024 * 1024
 LOAD_WAIT_MS = 60_000
+
+
+Confirms = Callable[[Any, Any], bool]
+"""(command, answer) -> whether a client may come to harm if a coordinator that was just replaced answers so."""
 
 
 class ShardState(Enum):
@@ -59,6 +66,7 @@ class Shard:
         partition: Partition,
         make_machine: Callable[[], Machine],
         perform: Callable[[Shard, Any], None],
+        confirms: Confirms = lambda command, answer: False,
     ) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -67,6 +75,7 @@ class Shard:
         self._make_machine = make_machine
         self._runtime = runtime
         self._perform = perform
+        self._confirms = confirms
         self._waiters: dict[int, asyncio.Future[Any]] = {}
         self._next_waiter = 1
         self._gate: deque[tuple[int, Sequence[Reply], Sequence[Any]]] = deque()
@@ -189,19 +198,44 @@ class Shard:
         waiter = self._next_waiter
         self._next_waiter += 1
         self._waiters[waiter] = future
-        plan = self.machine.decide(make_command(waiter), self._runtime.clock.now_ms())
-        self._execute(plan, producer)
+        command = make_command(waiter)
+        plan = self.machine.decide(command, self._runtime.clock.now_ms())
+        if not self._must_ask_followers(plan, command) or self._append_barrier(plan):
+            self._execute(plan, producer)
         return future
+
+    def _must_ask_followers(self, plan: Plan, command: Any) -> bool:
+        """Whether we have to be sure that we still lead before this leaves (R7). Durable facts ask by themselves."""
+        if any(fact.durable for fact in plan.facts) or not any(
+            reply.waiter in self._waiters for reply in plan.replies
+        ):
+            return False
+        if not self.partition.is_trusted_alone:
+            return True
+        return self.partition.has_rivals and any(self._confirms(command, value) for _, value in plan.replies)
+
+    def _append_barrier(self, plan: Plan) -> bool:
+        """Shuts the gate until the followers have confirmed us. Where that can't be had, nobody is answered."""
+        try:
+            self._append([BARRIER], None)
+        except HeadraceError as problem:
+            for waiter, _ in plan.replies:
+                future = self._waiters.pop(waiter, None)
+                if future is not None and not future.done():
+                    future.set_exception(problem)
+            return False
+        return True
 
     def tell(self, command: Any) -> None:
         """A command nobody waits for."""
         if self.state is ShardState.READY:
-            self._execute(self.machine.decide(command, self._runtime.clock.now_ms()))
+            plan = self.machine.decide(command, self._runtime.clock.now_ms())
+            self._execute(plan, barrier=self._must_ask_followers(plan, command))
 
-    def _execute(self, plan: Plan, of_all: tuple[int, int] | None = None) -> None:
+    def _execute(self, plan: Plan, of_all: tuple[int, int] | None = None, *, barrier: bool = False) -> None:
         machine = self.machine
         now_ms = self._runtime.clock.now_ms()
-        journal: list[JournalRecord] = []
+        journal: list[JournalRecord] = [BARRIER] if barrier else []
         transactional: dict[tuple[int, int], list[JournalRecord]] = {}
         try:
             for fact in plan.facts:
@@ -210,8 +244,6 @@ class Shard:
                     producer = of_all or getattr(fact, "producer", None)
                     target = journal if producer is None else transactional.setdefault(producer, [])
                     target.extend(machine.encode(fact))
-            if plan.replies and not (journal or transactional) and not self.partition.is_trusted_alone:
-                journal.append(BARRIER)
             if journal:
                 self._append(journal, None)
             for producer, records in transactional.items():
@@ -287,7 +319,8 @@ class Shard:
         self._timer = None
         self._timer_at = None
         if self.state is ShardState.READY:
-            self._execute(self.machine.expire(self._runtime.clock.now_ms()))
+            plan = self.machine.expire(self._runtime.clock.now_ms())
+            self._execute(plan, barrier=self._must_ask_followers(plan, None))
 
 
 async def _settled() -> None:

@@ -13,8 +13,12 @@ from headrace.broker.shards import Shard
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.transactions.commands import (
+    AddOffsets,
     AddPartitions,
     CloseConnection,
+    EndTxn,
+    InitProducerId,
+    ProducerIdentity,
     SendMarkers,
     VerifyPartitions,
     WallClock,
@@ -63,6 +67,13 @@ class Transactions(ShardSet):
             connection_floor=self._broker.newest_connection_id,
             wall_minus_now_ms=clock.wall_ms() - clock.now_ms(),
         )
+
+    def confirms(self, command: Any, answer: Any) -> bool:
+        """R42, R44: "that has happened already" and "that can't happen" are said only by the coordinator there is now."""
+        if not isinstance(command, (EndTxn, AddPartitions, AddOffsets, InitProducerId)):
+            return False
+        error = answer.error if isinstance(answer, ProducerIdentity) else answer
+        return error is ErrorKind.NONE or not error.info.retriable
 
     def _carry_out(self, shard: Shard, effect: Any) -> None:
         if isinstance(effect, SendMarkers):

@@ -79,6 +79,7 @@ class Partition:
     leader_epoch = 3
     is_leader = True
     is_trusted_alone = True
+    has_rivals = True
     failed = False
 
     def __init__(self) -> None:
@@ -141,8 +142,10 @@ class Bench:
     def __init__(self) -> None:
         self.partition = Partition()
         self.performed: list[str] = []
+        self.careful = False
         self.shard = Shard(
-            Runtime(), self.partition, Sum, lambda shard, effect: self.performed.append(effect)  # type: ignore[arg-type]
+            Runtime(), self.partition, Sum, lambda shard, effect: self.performed.append(effect),  # type: ignore[arg-type]
+            lambda command, answer: self.careful,
         )  # fmt: skip
 
     async def ready(self) -> Bench:
@@ -190,6 +193,37 @@ def test_without_the_lease_an_answer_waits_for_the_followers() -> None:
         assert not reader.done(), "nobody has confirmed that we still lead"
         bench.partition.commit()
         assert await reader == 4
+
+    simulate(scenario)
+
+
+def test_an_answer_that_a_client_builds_on_waits_for_the_followers_even_under_the_lease() -> None:
+    """R7, R8, R42: leaderships are also moved while the lease lasts, and news of it may come late."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        bench.careful = True
+        reader = bench.ask(0)
+        await asyncio.sleep(1)
+        assert not reader.done()
+        bench.partition.commit()
+        assert await reader == 0
+        bench.partition.has_rivals = False
+        assert await bench.ask(0) == 0, "the only replica has nobody to ask"
+
+    simulate(scenario)
+
+
+def test_who_can_not_be_confirmed_answers_nobody_and_keeps_its_memory() -> None:
+    """R7: fewer in-sync replicas than it takes; nothing was changed, so there is no reason to load again."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        bench.careful, bench.partition.refusal = True, ErrorKind.NOT_ENOUGH_REPLICAS
+        with pytest.raises(HeadraceError) as refused:
+            await bench.ask(0)
+        assert refused.value.kind is ErrorKind.NOT_ENOUGH_REPLICAS
+        assert bench.shard.state is ShardState.READY
 
     simulate(scenario)
 
