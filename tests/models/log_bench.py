@@ -188,6 +188,9 @@ class CrashingFileSystem:
     def free_bytes(self, path: str) -> int:
         return self.inner.free_bytes(path)
 
+    def capacity_bytes(self, path: str) -> int:
+        return self.inner.capacity_bytes(path)
+
 
 class _CrashingFile:
     def __init__(self, inner: File, step: Callable[[str], None]) -> None:

@@ -46,6 +46,7 @@ class Housekeeping:
             if stalled:
                 log.warning("the event loop stood still for %d ms", now_ms - last_ms)
             last_ms = now_ms
+            self._broker.replicas.room.look()
             for partition in list(self._broker.partitions.values()):
                 partition.expire_waiting(now_ms)
             if stalled or self._is_due("leaders", LEADER_TICK_MS):

@@ -209,6 +209,10 @@ class OsFileSystem:
         usage = os.statvfs(path)
         return usage.f_bavail * usage.f_frsize
 
+    def capacity_bytes(self, path: str) -> int:
+        usage = os.statvfs(path)
+        return usage.f_blocks * usage.f_frsize
+
     def _sync_dir(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

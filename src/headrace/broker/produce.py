@@ -45,6 +45,9 @@ def take(
     refusal = partition.refusal(acks)
     if refusal is not None:
         return Taken(refusal)
+    room = partition.room
+    if room is not None and room.is_low:
+        return Taken(ErrorKind.KAFKA_STORAGE_ERROR, message=room.refusal)
     config = partition.config
     if config.is_log_append_time:
         earliest = latest = None

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from headrace.broker.disk_room import AUTOMATIC, DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.isr_writer import IsrWriter
 from headrace.broker.metadata import Metadata
@@ -94,6 +95,7 @@ class Replicas:
         *,
         ephemeral: bool = False,
         repair: bool = False,
+        disk_reserve_bytes: int = AUTOMATIC,
     ) -> None:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.on_open: list[Callable[[Partition], None]] = []
@@ -112,6 +114,7 @@ class Replicas:
         self.replicator = replicator
         self._flusher = flusher
         self._log_dir = log_dir
+        self.room = DiskRoom(runtime.fs, log_dir, disk_reserve_bytes)
         self._memory = MemoryFileSystem()
         self._caches: dict[int, SegmentCache] = {}
         """One for each file system, shared by its logs, so that open files stay bounded (S17)."""
@@ -383,6 +386,7 @@ class Replicas:
             lambda: self.lease_held(),
         )
         partition.on_failed = self._failed
+        partition.room = self.room if fs is self._runtime.fs else None
         self.offline.pop(tp, None)
         self.partitions[tp] = partition
         for callback in self.on_open:

@@ -154,6 +154,9 @@ class MemoryFileSystem:
     def free_bytes(self, path: str) -> int:
         return max(0, self._capacity_bytes - self._used_bytes)
 
+    def capacity_bytes(self, path: str) -> int:
+        return self._capacity_bytes
+
     def reserve(self, size: int, path: str) -> None:
         if self._used_bytes + size > self._capacity_bytes:
             raise _error(errno.ENOSPC, path)

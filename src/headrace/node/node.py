@@ -25,6 +25,7 @@ from headrace.groups.config import GroupConfig
 from headrace.http.forwarding import Forwarder, ForwardingRouter
 from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
+from headrace.http.peer_desks import PeerDeskDoor
 from headrace.http.rest.admin_queues import AdminQueueDoor
 from headrace.http.rest.queues import QueueDoor
 from headrace.http.rest.schedules import ScheduleDoor
@@ -139,6 +140,7 @@ class Node:
             log_dir=self._directory.topics,
             ephemeral=settings.ephemeral,
             repair=settings.repair,
+            disk_reserve_bytes=settings.disk_reserve_bytes,
             auto_create_topics=settings.auto_create_topics,
             offsets_partitions=settings.offsets_partitions,
             internal_replication_factor=max(3, settings.default_replication_factor),
@@ -162,6 +164,9 @@ class Node:
         sqs = self._sqs_settings()
         self._forwarder = Forwarder(self.broker, self._receipt_key)
         forwarding = ForwardingRouter(router, self._forwarder)
+        self._peer_desks = PeerDeskDoor(self.broker, self._receipt_key)
+        self._peer_desks.mount(router)
+        self.broker.queues.anywhere.peers = self._peer_desks
         SqsDoor(self.broker, sqs, self._forwarder).mount(router)
         TopicDoor(self.broker).mount(router)
         QueueDoor(self.broker, sqs.receipt_key).mount(forwarding)
@@ -291,6 +296,7 @@ class Node:
         await self.kafka.close()
         await self.http.stop(grace_ms=500)
         await self._forwarder.close()
+        await self._peer_desks.close()
         for task in self._background:
             task.cancel()
         await self.broker.flusher.flush_now()

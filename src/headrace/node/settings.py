@@ -51,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """commit: acks=all means on disk. interval: synced every flush_interval_ms. os: left to the kernel."""
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 1000
     """With flush=interval: how often data is synced."""
+    disk_reserve_bytes: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Refuse clients' writes when the disk has less than this left (S15); -1: 5 % of it, 1 GiB at most."""
     auto_create_topics: bool = True
     """Create topics on first use."""
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1

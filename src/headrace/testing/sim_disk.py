@@ -354,3 +354,6 @@ class SimFileSystem:
         if self.disk.find(path) is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return max(0, self.disk.capacity_bytes - self.disk.used_bytes)
+
+    def capacity_bytes(self, path: str) -> int:
+        return self.disk.capacity_bytes
