@@ -34,7 +34,7 @@ from headrace.transactions.verification import Verifications
 
 TIMED_OUT = object()
 TIMEOUT_MS = 60_000
-RETRY = (ErrorKind.CONCURRENT_TRANSACTIONS,)
+RETRY = (ErrorKind.CONCURRENT_TRANSACTIONS, ErrorKind.NOT_ENOUGH_REPLICAS)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ class Rules:
     """R45: a marker that arrives meanwhile invalidates the answer."""
     connection_floor: bool = True
     """R47: after a failover nobody is heard over a connection from before it."""
+    second_hearing: bool = True
+    """R47: the first words after an abort count once they are repeated, or over a newer connection."""
+    coordinator_epochs: bool = True
+    """R43: a partition takes no marker of a coordinator that was replaced."""
     marker_rounds: bool = True
     """Late answers to the markers of an earlier transaction count for nothing."""
     open_by_epoch: bool = True
@@ -112,6 +116,12 @@ class PartitionModel:
             reply(refused)
         elif self._is_open(request) or (not rules.version_2 and not rules.verification):
             self._append(request, reply)
+        elif (
+            not rules.version_2
+            and rules.second_hearing
+            and not self.verifications.hearings.admits(pid, epoch, connection, request.sequence)
+        ):
+            reply(ErrorKind.NOT_ENOUGH_REPLICAS)
         else:
             ticket = self.verifications.begin(pid, epoch)
             self.cluster.ask_coordinator(
@@ -163,14 +173,21 @@ class PartitionModel:
 
     def marker(self, sent: SendMarkers, decision: int) -> None:
         pid = sent.producer_id
-        if sent.coordinator_epoch < self.coordinator_epochs.get(pid, -1):
-            return  # R43
+        if self.cluster.rules.coordinator_epochs and sent.coordinator_epoch < self.coordinator_epochs.get(
+            pid, -1
+        ):
+            return
         self.coordinator_epochs[pid] = sent.coordinator_epoch
         if sent.producer_epoch > self.epochs.get(pid, -1):
             self.epochs[pid] = sent.producer_epoch
             self.sequences[pid] = -1
         self.open.discard(pid)
-        self.verifications.marker_written(pid)
+        self.verifications.marker_written(
+            pid,
+            sent.producer_epoch,
+            commit=sent.commit,
+            newest_connection_id=self.cluster.next_connection - 1,
+        )
         self.log.append(("marker", pid, (decision, sent.commit)))
 
 
@@ -417,7 +434,7 @@ class Client:
             self.attempts.append(attempt)
             if not (yield from self._write(who, number, attempt, sequences)):
                 return
-            if not attempt.values:
+            if not attempt.values or attempt.asked is not None:
                 continue
             attempt.asked = cluster.random.random() < 0.7
             answer = yield from self._end(who, attempt.asked)
@@ -444,9 +461,11 @@ class Client:
                 attempt.values.append(value)
                 request = Produce(*who[1:], sequences.get(tp, 0), value)
                 if cluster.random.random() < 0.03 and not cluster.rules.version_2:
-                    # Not every client waits for its batches before it aborts and goes away.
+                    # Not every client waits for its batches before it aborts and goes on, or away. It does not use that
+                    # sequence again: it can't know whether the batch was written.
+                    sequences[tp] = sequences.get(tp, 0) + 1
                     yield from self._leave_behind(who, tp, request, attempt)
-                    return False
+                    return attempt.confirmed and cluster.random.random() < 0.8
                 answer = yield from self._call(
                     tp, lambda c, reply, r=request, tp=tp: cluster.partitions[tp].produce(r, c, reply)
                 )
@@ -460,9 +479,13 @@ class Client:
     ) -> Generator[Request, Any, None]:
         cluster = self.cluster
         self._send(tp, lambda c, reply: cluster.partitions[tp].produce(request, c, lambda _: None))
-        self.targets.clear()
+        if cluster.random.random() < 0.5:
+            self.targets.clear()
+        elif cluster.random.random() < 0.8:
+            del self.targets[tp]  # only the request that was given up costs its connection
         attempt.asked = False
-        yield from self._end(who, False)
+        answer = yield from self._end(who, False)
+        attempt.confirmed = answer.error is ErrorKind.NONE
 
     def _end(self, who: Any, commit: bool) -> Generator[Request, Any, Any]:
         rules = self.cluster.rules

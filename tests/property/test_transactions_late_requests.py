@@ -44,6 +44,8 @@ def test_schedules_do_something() -> None:
 MUTANTS = {
     "R46 epoch bump": Rules(version_2=True, epoch_bump=False),
     "R47 newest connection": Rules(newest_connection=False),
+    "R43 coordinator epochs": Rules(coordinator_epochs=False),
+    "R47 a second hearing after an abort": Rules(second_hearing=False),
     "R45 verification": Rules(verification=False),
     "R45 marker invalidates": Rules(tickets=False),
     "R47 after a failover": Rules(connection_floor=False),

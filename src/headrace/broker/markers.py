@@ -60,8 +60,10 @@ def write_marker(
     except HeadraceError as problem:
         done(problem.kind)
         return
-    # R45: whatever was being verified for this producer belongs to the transaction that just ended.
-    partition.verifications.marker_written(producer_id)
+    # R45, R47: whatever comes now belongs to the next transaction, or to nobody.
+    partition.verifications.marker_written(
+        producer_id, producer_epoch, commit=commit, newest_connection_id=broker.newest_connection_id
+    )
 
     def committed(kind: ErrorKind) -> None:
         if kind is ErrorKind.NONE and partition.tp.topic == OFFSETS_TOPIC:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from headrace.transactions.hearings import Hearings
+
 MAX_TICKETS = 10_000
 
 
 class Verifications:
     """Of one partition. Kept only while there is no open transaction of that producer in the log."""
 
-    __slots__ = ("_limit", "_next_ticket", "_tickets")
+    __slots__ = ("_limit", "_next_ticket", "_tickets", "hearings")
 
     def __init__(self, limit: int = MAX_TICKETS) -> None:
         self._tickets: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._next_ticket = 1
         self._limit = limit
+        self.hearings = Hearings()
 
     def begin(self, producer_id: int, producer_epoch: int) -> int:
         """A ticket for the question to the coordinator; batches that ask at the same time share one."""
@@ -40,6 +43,12 @@ class Verifications:
     def appended(self, producer_id: int) -> None:
         """The batch is in the log, so the transaction is open there and no more verification is needed."""
         self._tickets.pop(producer_id, None)
+        self.hearings.spoke(producer_id)
 
-    def marker_written(self, producer_id: int) -> None:
+    def marker_written(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, newest_connection_id: int
+    ) -> None:
+        """What was being verified belongs to the transaction that just ended."""
         self._tickets.pop(producer_id, None)
+        if not commit:
+            self.hearings.aborted(producer_id, producer_epoch, newest_connection_id)

@@ -103,7 +103,7 @@ def test_r45_a_marker_tears_the_ticket_up() -> None:
     partition = Verifications()
     ticket = partition.begin(9, 0)
     assert partition.holds(9, 0, ticket)
-    partition.marker_written(9)
+    partition.marker_written(9, 0, commit=True, newest_connection_id=0)
     assert not partition.holds(9, 0, ticket)
     assert partition.begin(9, 0) != ticket
 
