@@ -95,6 +95,8 @@ class Housekeeping:
             await self._runtime.run_blocking(write)
         except OSError as problem:
             partition.log.checkpoint_failed(checkpoint, problem)
+            if partition.log.failed is not None:
+                partition.mark_failed()
             raise
         partition.log.checkpoint_done(checkpoint)
 

@@ -10,6 +10,8 @@ the one that should be there now, and all that is derived from it fits.
 
 from __future__ import annotations
 
+from errno import EIO
+
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
@@ -118,6 +120,8 @@ class PartitionLog(GrowingLog):
     def truncate(self, offset: int) -> int:
         """R23: remove every batch that reaches `offset` or beyond, with all that was derived from it. Returns the new
         end, which is lower than `offset` when that was in the middle of a batch. An OSError is final (S7)."""
+        if self._failure is not None:
+            raise OSError(EIO, self._failure)
         if offset >= self.end_offset:
             return self.end_offset
         if offset < self.start_offset:
@@ -150,6 +154,8 @@ class PartitionLog(GrowingLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """R26: forget everything and begin anew at `offset`, the leader's start."""
+        if self._failure is not None:
+            raise OSError(EIO, self._failure)
         try:
             # First that it restarts and where, then what is gone: a crash on the way ends with an empty log.
             state = self._files.state._replace(

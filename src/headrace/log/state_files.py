@@ -18,7 +18,7 @@ from headrace.log.results import Checkpoint, PendingFile
 
 
 class StateFiles:
-    __slots__ = ("_directory", "_epochs", "_fs", "_serial", "_under_way", "state")
+    __slots__ = ("_directory", "_epochs", "_fs", "_is_doubtful", "_serial", "_under_way", "state")
 
     def __init__(self, fs: FileSystem, directory: str, state: LogState, epochs: LeaderEpochs) -> None:
         self._fs = fs
@@ -28,9 +28,11 @@ class StateFiles:
         """What a restart would find."""
         self._serial = state.serial
         self._under_way: Checkpoint | None = None
+        self._is_doubtful = False
+        """A write failed, and may have happened all the same: only another one makes sure of what a restart finds."""
 
     def begin(self, state: LogState) -> Checkpoint | None:
-        if self._under_way is not None or not self._differs(state):
+        if self._under_way is not None or not (self._is_doubtful or self._differs(state)):
             return None
         state = self._numbered(state)
         file = PendingFile(f"{self._directory}/{STATE_FILE}", encode_state(state))
@@ -40,16 +42,19 @@ class StateFiles:
     def end(self, checkpoint: Checkpoint, written: bool) -> None:
         assert checkpoint is self._under_way, "one checkpoint at a time"
         self._under_way = None
-        if written and checkpoint.state.serial > self.state.serial:
-            self.state = checkpoint.state
+        if not written:
+            self._is_doubtful = True
+        elif checkpoint.state.serial > self.state.serial:
+            self.state, self._is_doubtful = checkpoint.state, False
 
     def write(self, state: LogState) -> None:
         """At once, and for good. Also when it only says again what an unfinished checkpoint is about to change."""
-        if self._under_way is not None or self._differs(state):
+        if self._under_way is not None or self._is_doubtful or self._differs(state):
             state = self._numbered(state)
             name = STATE_FILE if self._under_way is None else URGENT_STATE_FILE
+            self._is_doubtful = True
             self._fs.write_file(f"{self._directory}/{name}", encode_state(state))
-            self.state = state
+            self.state, self._is_doubtful = state, False
 
     def write_epochs(self) -> None:
         """Never part of a checkpoint: an epoch has to be on disk before the first batch that carries it."""

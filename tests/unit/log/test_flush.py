@@ -231,3 +231,28 @@ def test_a_failed_checkpoint_is_fatal_unless_the_disk_is_full() -> None:
     assert again is not None, "still to be written"
     log.checkpoint_failed(again, OSError(errno.EIO, "broken"))
     assert log.failed is not None
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_checkpoint_that_failed_may_have_been_written(error: int) -> None:
+    """R23, S6, simulation seed 500081: only the sync of the directory failed, so the state was there after all. A truncation
+    that then found nothing to lower left a log that ended below its recovery point, and stayed offline for ever."""
+    fs = MemoryFileSystem()
+    log = fresh_log(fs=fs)
+    fill(log, 4)
+    log.sync()
+    log.checkpoint()
+    fill(log, 6)
+    log.sync()
+    checkpoint = log.begin_checkpoint()
+    assert checkpoint is not None
+    for file in checkpoint.files:
+        fs.write_file(file.path, file.data)
+    log.checkpoint_failed(checkpoint, OSError(error, "the directory"))
+    if error == errno.ENOSPC:
+        assert log.truncate(10) == 10
+    else:
+        with pytest.raises(OSError, match="the directory"):
+            log.truncate(10)
+    again, report = open_log(fs)
+    assert again.end_offset == (10 if error == errno.ENOSPC else 20) and not report.quarantined
