@@ -204,8 +204,10 @@ def check_queue(
     remaining: Sequence[Message] = (),
     resurrection_window_ms: int = 0,
     dedup_window_ms: int = DEDUP_WINDOW_MS,
+    drained: bool = False,
 ) -> QueueReport:
-    """`remaining` are messages found in the queue at the end without receiving them."""
+    """`remaining` are messages found in the queue at the end without receiving them. `drained`: everything that was
+    there at the end was received and deleted, so whatever is gone must have been deleted by somebody who might."""
     view = _View(operations)
     report = QueueReport()
     _check_total(view, report, frozenset(remaining), dedup_window_ms)
@@ -218,6 +220,8 @@ def check_queue(
     )
     for search in searches:
         report.anomalies.extend(search())
+    if drained:
+        report.anomalies.extend(_vanished(view, frozenset(remaining)))
     return report
 
 
@@ -300,6 +304,34 @@ def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
                     detail = {"deleted_ms": delete.completed_ms, "received_ms": one.receive.invoked_ms}
                     yield QueueAnomaly("resurrection", message, detail)
                     break
+    for message, discards in view.discards.items():
+        gone = min(discard.ended or discard.begun for discard in discards)
+        for one in view.handed.get(message, ()):
+            if one.receive.begun > gone:
+                yield QueueAnomaly(
+                    "resurrection", message, {"left by": "another door", "at_ms": one.receive.invoked_ms}
+                )
+                break
+
+
+def _vanished(view: _View, remaining: frozenset[Message]) -> Iterator[QueueAnomaly]:
+    """Handed out, never deleted by a receipt that could have been the current one, and not there any more (R56)."""
+    for message, handed in view.handed.items():
+        if message in view.discards or message in remaining:
+            continue
+        deletes = [one for one in view.deletes.get(message, ()) if one.outcome is not Outcome.FAIL]
+        if all(_is_surely_stale(delete, handed) for delete in deletes):
+            receipts = [delete.receipt for delete in deletes]
+            yield QueueAnomaly("vanished", message, {"deliveries": len(handed), "stale_deletes": receipts})
+
+
+def _is_surely_stale(delete: Delete, handed: list[_Handed]) -> bool:
+    """A later delivery was in somebody's hands before this delete began."""
+    own = [one for one in handed if one.delivery.receipt == delete.receipt]
+    return bool(own) and any(
+        one.delivery.receipt != delete.receipt and own[-1].ended < one.receive.begun and one.ended < delete.begun
+        for one in handed
+    )
 
 
 def _fifo_violations(view: _View) -> Iterator[QueueAnomaly]:

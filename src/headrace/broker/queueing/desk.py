@@ -1,22 +1,25 @@
 """Driver: what the doors ask of queues: send, receive, acknowledge, look. Knows no SQS and no HTTP.
 
-Everything here works on the partitions whose journal this broker leads; `home_of` says who else to ask.
+Verbs that end in `_here` work on the partitions whose journal this broker leads; the others ask around (anywhere.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
+from headrace.broker.queueing.anywhere import Anywhere
 from headrace.broker.queueing.dead_letters import DeadLetters
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.hosting import Hosted, QueueShards
 from headrace.broker.queueing.move_tasks import MoveTasks
+from headrace.broker.queueing.questions import AskReceive, AskScheduled, AskSend, AskSettle, Delivery, Sent
 from headrace.broker.queueing.sender import Sender
 from headrace.broker.queueing.specs import QueueSpec, decode_spec, encode_spec
 from headrace.broker.queueing.transfers import Transfers
@@ -35,25 +38,10 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
 MAX_ATTEMPTS = 5
+SEND_S = 35.0
+"""A little longer than a send waits for its commit."""
 MAX_REMEMBERED = 10_000
 """Names of queues that were deleted."""
-
-
-class Delivery(NamedTuple):
-    """One message in the hands of one receiver."""
-
-    source: Source
-    record: Record
-    handle: Handle
-    first_received_ms: int
-    message_id: str
-
-
-class Sent(NamedTuple):
-    message_id: str
-    partition: int
-    offset: int
-    duplicate: bool = False
 
 
 class QueueDesk:
@@ -71,6 +59,7 @@ class QueueDesk:
         self.shards.on_dead = DeadLetters(broker, transfers).move
         self.shards.settle = transfers.settle
         self.moves = MoveTasks(broker, self, transfers)
+        self.anywhere = Anywhere(broker, self)
         self.load_specs()
 
     # -- specs -----------------------------------------------------------------------------------------------------
@@ -227,6 +216,9 @@ class QueueDesk:
             raise Elsewhere(self.home_of(source), str(source))
         return hosted
 
+    def is_hosted(self, source: Source) -> bool:
+        return TopicPartition(source.topic, source.partition) in self.shards.hosted
+
     def require_local(self, spec: QueueSpec) -> None:
         """Raises Elsewhere when none of the queue's partitions is led here."""
         sources = self.sources(spec)
@@ -255,11 +247,17 @@ class QueueDesk:
         return near[turn]
 
     async def send(self, topic: str, number: int, record: Record) -> Sent:
+        partition = self._broker.partitions.get((topic, number))
+        leader = self._image.leader(topic, number)
+        if _is_led(partition) or leader is None or leader.id == self._broker.node_id:
+            return await self.send_here(topic, number, record)
+        ask = AskSend(queue="", topic=topic, partition=number, record=record, dedup_id=b"")
+        sent: Sent = await self.anywhere.ask(leader.id, ask, SEND_S)
+        return sent
+
+    async def send_here(self, topic: str, number: int, record: Record) -> Sent:
         partition, missing = self._broker.find_partition(topic, number)
         if partition is None or not partition.is_leader:
-            leader = self._image.leader(topic, number)
-            if leader is not None and leader.id != self._broker.node_id:
-                raise Elsewhere(leader.id, f"{topic}-{number}")
             raise HeadraceError(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
         offset = await self._sender(partition).send(record)
         return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
@@ -274,6 +272,16 @@ class QueueDesk:
         self, spec: QueueSpec, topic: str, number: int, record: Record, dedup_id: bytes
     ) -> Sent:
         """R59: a second message with the same id within the window is the first one."""
+        source = Source(spec.name, topic, number)
+        if self.is_hosted(source):
+            return await self.send_once_here(spec, topic, number, record, dedup_id)
+        ask = AskSend(queue=spec.name, topic=topic, partition=number, record=record, dedup_id=dedup_id)
+        sent: Sent = await self.anywhere.ask(self.home_of(source), ask, SEND_S)
+        return sent
+
+    async def send_once_here(
+        self, spec: QueueSpec, topic: str, number: int, record: Record, dedup_id: bytes
+    ) -> Sent:
         source = Source(spec.name, topic, number)
         hosted = self.hosted(source)
         while (running := self._deduplicating.get((source, dedup_id))) is not None:
@@ -305,9 +313,28 @@ class QueueDesk:
         visibility_ms: int | None = None,
         wait_ms: int = 0,
         owner: str = "",
+    ) -> list[Delivery]:
+        """Up to `max_messages`, waiting for the first if there is none."""
+        if not self.anywhere.others(spec):
+            return await self.receive_here(
+                spec, max_messages, visibility_ms=visibility_ms, wait_ms=wait_ms, owner=owner
+            )
+        ask = AskReceive(
+            queue=spec.name, count=max_messages, visibility_ms=visibility_ms, wait_ms=wait_ms, owner=owner
+        )
+        return await self.anywhere.receive(spec, ask)
+
+    async def receive_here(
+        self,
+        spec: QueueSpec,
+        max_messages: int,
+        *,
+        visibility_ms: int | None = None,
+        wait_ms: int = 0,
+        owner: str = "",
         sources: Sequence[Source] | None = None,
     ) -> list[Delivery]:
-        """Up to `max_messages`, waiting for the first if there is none. A receiver that is cancelled takes nothing."""
+        """From the partitions that are led here. A receiver that is cancelled takes nothing."""
         clock = self._broker.runtime.clock
         deadline_ms = clock.now_ms() + wait_ms
         while True:
@@ -383,38 +410,61 @@ class QueueDesk:
         return answer
 
     async def ack(self, source: Source, handles: Iterable[Handle]) -> Sequence[Rejected | None]:
-        given = tuple(handles)
-        return await self._each(source, lambda waiter: engine.Ack(source, given, waiter=waiter))
+        return await self._settle(source, "ack", handles)
 
     async def extend(
         self, source: Source, handles: Iterable[Handle], visibility_ms: int
     ) -> Sequence[Rejected | None]:
-        given = tuple(handles)
-        return await self._each(
-            source, lambda waiter: engine.Extend(source, given, visibility_ms, waiter=waiter)
-        )
+        return await self._settle(source, "extend", handles, visibility_ms)
 
     async def release(
         self, source: Source, handles: Iterable[Handle], delay_ms: int | None = None
     ) -> Sequence[Rejected | None]:
-        given = tuple(handles)
-        draw = int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32
-        return await self._each(
-            source, lambda waiter: engine.Release(source, given, delay_ms, draw, waiter=waiter)
-        )
+        return await self._settle(source, "release", handles, delay_ms)
 
     async def reject(
         self, source: Source, handles: Iterable[Handle], detail: str = ""
     ) -> Sequence[Rejected | None]:
-        given = tuple(handles)
-        return await self._each(source, lambda waiter: engine.Reject(source, given, detail, waiter=waiter))
+        return await self._settle(source, "reject", handles, detail=detail)
 
-    async def _each(self, source: Source, make_command: Any) -> Sequence[Rejected | None]:
-        answer: Sequence[Rejected | None] = await self.submit(source, make_command)
+    async def _settle(
+        self,
+        source: Source,
+        how: Literal["ack", "extend", "release", "reject"],
+        handles: Iterable[Handle],
+        amount_ms: int | None = None,
+        detail: str = "",
+    ) -> Sequence[Rejected | None]:
+        ask = AskSettle(
+            queue=source.queue,
+            source=source,
+            how=how,
+            handles=tuple(handles),
+            amount_ms=amount_ms,
+            detail=detail,
+        )
+        if self.is_hosted(source):
+            return await self.settle_here(ask)
+        answer: Sequence[Rejected | None] = await self.anywhere.ask(self.home_of(source), ask)
         return answer
 
-    async def purge(self, spec: QueueSpec, *, min_interval_ms: int = 0) -> None:
-        self.require_local(spec)
+    async def settle_here(self, ask: AskSettle) -> Sequence[Rejected | None]:
+        source, handles = ask.source, ask.handles
+        command: Callable[..., Any]
+        match ask.how:
+            case "ack":
+                command = partial(engine.Ack, source, handles)
+            case "extend":
+                command = partial(engine.Extend, source, handles, ask.amount_ms or 0)
+            case "release":
+                draw = int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32
+                command = partial(engine.Release, source, handles, ask.amount_ms, draw)
+            case "reject":
+                command = partial(engine.Reject, source, handles, ask.detail)
+        answer: Sequence[Rejected | None] = await self.submit(source, lambda waiter: command(waiter=waiter))
+        return answer
+
+    async def purge_here(self, spec: QueueSpec, min_interval_ms: int = 0) -> None:
         for source in self.local_sources(spec):
             await self.submit(
                 source,
@@ -423,9 +473,14 @@ class QueueDesk:
                 ),
             )
 
-    async def peek(self, spec: QueueSpec, limit: int = 10) -> list[tuple[Source, Record]]:
+    async def pause_here(self, spec: QueueSpec, *, paused: bool) -> None:
+        for source in self.local_sources(spec):
+            await self.submit(source, lambda waiter: engine.Pause(spec.name, paused, waiter=waiter))
+        if not paused:
+            self.shards.wake(spec.name)
+
+    async def peek_here(self, spec: QueueSpec, limit: int = 10) -> list[tuple[Source, Record]]:
         """Messages a receive could hand out; nothing changes, nothing is counted."""
-        self.require_local(spec)
         found: list[tuple[Source, Record]] = []
         for source in self.local_sources(spec):
             left = limit - len(found)
@@ -438,6 +493,22 @@ class QueueDesk:
             if len(found) >= limit:
                 break
         return found
+
+    async def scheduled(self, source: Source, from_offset: int, limit: int) -> list[tuple[int, Record]]:
+        """(due time, message) of messages that wait for their time, in log order."""
+        ask = AskScheduled(queue=source.queue, source=source, from_offset=from_offset, limit=limit)
+        if self.is_hosted(source):
+            return await self.scheduled_here(ask)
+        found: list[tuple[int, Record]] = await self.anywhere.ask(self.home_of(source), ask)
+        return found
+
+    async def scheduled_here(self, ask: AskScheduled) -> list[tuple[int, Record]]:
+        source = ask.source
+        found = await self.submit(
+            source, lambda waiter: engine.ListSchedules(source, ask.from_offset, ask.limit, waiter=waiter)
+        )
+        records = self.hosted(source).payloads.get([offset for offset, _ in found])
+        return [(due_ms, records[offset]) for offset, due_ms in found if offset in records]
 
     def counts(self, spec: QueueSpec) -> list[tuple[Source, Counts]]:
         """What this broker's shards hold of a queue; a look, not a question."""

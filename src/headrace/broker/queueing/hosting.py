@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import count
 from typing import Any
 
 from headrace.broker.partition import Partition
@@ -35,6 +36,8 @@ from headrace.queues.shard import QueueShard
 from headrace.records.filters import Filter, FilterProblem, compile_filter
 
 log = logging.getLogger(__name__)
+
+LOAD_BITS = 11
 
 
 class Hosted:
@@ -91,7 +94,8 @@ class QueueShards:
         if data is None:
             log.warning("%s: no replica of the data here yet; the queue waits for it", journal.tp)
             return
-        shard = Shard(self._runtime, journal, lambda: self._new_machine(journal), self._perform)
+        loads = count()
+        shard = Shard(self._runtime, journal, lambda: self._new_machine(journal, next(loads)), self._perform)
         hosted = Hosted(shard, data)
         shard.on_ready = lambda: self._loaded(hosted)
         shard.settle = lambda: self.settle(journal)
@@ -116,10 +120,11 @@ class QueueShards:
             ]
             self.wake_all()
 
-    def _new_machine(self, journal: Partition) -> QueueShard:
+    def _new_machine(self, journal: Partition, load: int) -> QueueShard:
         clock = self._runtime.clock
-        # Leases of this load must be newer than those of any load before it, also within one leadership.
-        epoch = (journal.leader_epoch << 32) | (clock.now_ms() & 0xFFFFFFFF)
+        # Leases of this load must differ from those of any load before it, also within one leadership. With the engine's
+        # own 20 bits an epoch fits the 64 bits of a receipt.
+        epoch = (journal.leader_epoch << LOAD_BITS) | (load % (1 << LOAD_BITS))
         return QueueShard(lease_epoch=epoch, wall_offset_ms=clock.wall_ms() - clock.now_ms())
 
     def _loaded(self, hosted: Hosted) -> None:

@@ -2,7 +2,8 @@
 
 One task for each source queue at a time. Each message moves in one transaction (R60), so a task that is killed has moved
 some messages and not the others, and none twice. What is known about tasks is kept in the coordinator; a task whose broker
-died is shown as failed, and can be started again.
+died is shown as failed, and can be started again. The broker that was asked runs the task; each broker moves what it leads,
+the others batch by batch when they are told to.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.questions import AskMove, Delivery, MovedSome
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.cluster import keys
@@ -29,7 +31,7 @@ from headrace.records.filters import Filter, FilterInput, FilterProblem, compile
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
-    from headrace.broker.queueing.desk import Delivery, QueueDesk
+    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ LEASE_MS = 60_000
 SAVE_MS = 2_000
 PAUSE_S = 0.5
 MAX_FAILURES = 20
+MOVE_S = 30.0
 
 Status = Literal["RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"]
 
@@ -68,12 +71,26 @@ class _Held(NamedTuple):
     handle: Handle
 
 
+class _Share:
+    """What one broker does of a task: up to where its partitions reached when it began, and what it left alone."""
+
+    __slots__ = ("accepts", "ends", "held", "used_ms")
+
+    def __init__(self, accepts: Filter | None, ends: dict[Source, int], now_ms: int) -> None:
+        self.accepts = accepts
+        self.ends = ends
+        self.held: list[_Held] = []
+        self.used_ms = now_ms
+
+
 class MoveTasks:
     def __init__(self, broker: Broker, desk: QueueDesk, transfers: Transfers) -> None:
         self._broker = broker
         self._desk = desk
         self._transfers = transfers
         self._running: dict[str, MoveTask] = {}
+        self._shares: dict[str, _Share] = {}
+        """By task, also for tasks that other brokers run."""
         self.moved_total = 0
 
     # -- what the doors ask ------------------------------------------------------------------------------------------
@@ -102,8 +119,7 @@ class MoveTasks:
         spec = self._desk.spec(task.source)
         if task.destination:
             self._desk.spec(task.destination)
-        self._desk.require_local(spec)
-        accepts = _compiled(task.filter)
+        _compiled(task.filter)
         if any(known.status in ("RUNNING", "CANCELLING") for known in self.tasks(task.source)):
             raise HeadraceError(
                 ErrorKind.INVALID_PARAMETER,
@@ -112,12 +128,13 @@ class MoveTasks:
             )
         task.id = self._broker.new_uuid()
         task.started_ms = self._broker.runtime.clock.wall_ms()
-        task.to_move = sum(count.visible for _, count in self._desk.counts(spec))
+        standing = await self._desk.anywhere.standing(spec)
+        task.to_move = sum(count.visible for _, count in standing.counts)
         task.runner = self._incarnation()
         if not await self._save(task, is_new=True):
             raise HeadraceError(ErrorKind.CONFLICT, "another task was started at the same time")
         self._running[task.source] = task
-        self._broker.runtime.spawn(self._run(task, spec, accepts), f"move messages of {task.source}")
+        self._broker.runtime.spawn(self._run(task, spec), f"move messages of {task.source}")
         return task
 
     async def cancel(self, task_id: str) -> MoveTask:
@@ -138,76 +155,115 @@ class MoveTasks:
 
     # -- the work ----------------------------------------------------------------------------------------------------
 
-    async def _run(self, task: MoveTask, spec: QueueSpec, accepts: Filter | None) -> None:
-        ends = {source: count.end_offset for source, count in self._desk.counts(spec)}
-        held: list[_Held] = []
+    async def _run(self, task: MoveTask, spec: QueueSpec) -> None:
         try:
-            await self._move_all(task, spec, accepts, ends, held)
+            await self._move_all(task, spec)
             task.status = "CANCELLED" if task.status == "CANCELLING" else "COMPLETED"
         except HeadraceError as problem:
             task.status, task.failure = "FAILED", problem.detail
         finally:
-            for source in {one.source for one in held}:
-                handles = [one.handle for one in held if one.source == source]
+            for place in self._places(spec):
                 try:
-                    await self._desk.release(source, handles, 0)
+                    await self._move_at(place, spec, task, 0)
                 except HeadraceError as problem:
-                    log.info("%s: what the move left alone comes back by itself: %s", source, problem.detail)
+                    log.info(
+                        "%s: what the move left alone comes back by itself: %s", spec.name, problem.detail
+                    )
             del self._running[task.source]
             await self._save(task)
 
-    async def _move_all(
-        self,
-        task: MoveTask,
-        spec: QueueSpec,
-        accepts: Filter | None,
-        ends: dict[Source, int],
-        held: list[_Held],
-    ) -> None:
+    async def _move_all(self, task: MoveTask, spec: QueueSpec) -> None:
         clock = self._broker.runtime.clock
         began_ms = saved_ms = clock.now_ms()
         failures = 0
+        exhausted: set[int] = set()
         while task.status == "RUNNING" and not (task.limit and task.moved >= task.limit):
-            room = task.limit - task.moved if task.limit else BATCH
-            count = min(BATCH, room, task.rate or BATCH)
-            found = await self._desk.receive(spec, count, visibility_ms=LEASE_MS, owner="move-task")
-            if not found:
+            places = [place for place in self._places(spec) if place not in exhausted]
+            if not places:
                 return
-            wanted = []
-            for one in found:
-                # What came after the start is not of this task: else a poison message would go round for ever.
-                if one.handle.offset < ends.get(one.source, 0) and _matches(accepts, one):
-                    wanted.append(one)
-                else:
-                    held.append(_Held(one.source, one.handle))
-            try:
-                await self._move(task, wanted)
-                failures = 0
-            except NotMoved as problem:
-                failures += 1
-                await self._give_back(wanted)
-                if failures >= MAX_FAILURES or not problem.kind.info.retriable:
-                    raise
-                await asyncio.sleep(PAUSE_S)
-            if task.rate:
-                due_ms = began_ms + task.moved * 1000 // task.rate
-                await asyncio.sleep(max(0, due_ms - clock.now_ms()) / 1000)
+            for place in places:
+                room = task.limit - task.moved if task.limit else BATCH
+                count = min(BATCH, room, task.rate or BATCH)
+                if count <= 0 or task.status != "RUNNING":
+                    break
+                try:
+                    moved = await self._move_at(place, spec, task, count)
+                    failures = 0
+                except HeadraceError as problem:
+                    failures += 1
+                    if failures >= MAX_FAILURES or not problem.kind.info.retriable:
+                        raise
+                    await asyncio.sleep(PAUSE_S)
+                    continue
+                task.moved += moved.moved
+                if moved.exhausted:
+                    exhausted.add(place)
+                if task.rate:
+                    due_ms = began_ms + task.moved * 1000 // task.rate
+                    await asyncio.sleep(max(0, due_ms - clock.now_ms()) / 1000)
             if clock.now_ms() - saved_ms >= SAVE_MS:
                 saved_ms = clock.now_ms()
                 await self._save(task)
 
-    async def _give_back(self, deliveries: list[Delivery]) -> None:
-        for one in deliveries:
-            await self._desk.release(one.source, [one.handle], 0)
+    def _places(self, spec: QueueSpec) -> list[int]:
+        """The brokers that lead a part of the queue."""
+        here = [self._broker.node_id] if self._desk.local_sources(spec) else []
+        return here + self._desk.anywhere.others(spec)
 
-    async def _move(self, task: MoveTask, deliveries: list[Delivery]) -> None:
+    async def _move_at(self, place: int, spec: QueueSpec, task: MoveTask, count: int) -> MovedSome:
+        ask = AskMove(
+            queue=spec.name, task_id=task.id, destination=task.destination, filter=task.filter, count=count
+        )
+        if place == self._broker.node_id:
+            return await self.move_for_another(spec, ask)
+        moved: MovedSome = await self._desk.anywhere.ask(place, ask, MOVE_S)
+        return moved
+
+    async def move_for_another(self, spec: QueueSpec, ask: AskMove) -> MovedSome:
+        """One batch of what this broker leads; with a count of 0, the end of its share in the task."""
+        now_ms = self._broker.runtime.clock.now_ms()
+        for task_id, old in list(self._shares.items()):
+            if now_ms - old.used_ms > LEASE_MS:  # its runner is gone, and so are its leases
+                del self._shares[task_id]
+        if not ask.count:
+            share = self._shares.pop(ask.task_id, None)
+            await self._release(share.held if share is not None else [])
+            return MovedSome(0, True)
+        share = self._shares.get(ask.task_id)
+        if share is None:
+            ends = {source: count.end_offset for source, count in self._desk.counts(spec)}
+            share = self._shares[ask.task_id] = _Share(_compiled(ask.filter), ends, now_ms)
+        share.used_ms = now_ms
+        found = await self._desk.receive_here(spec, ask.count, visibility_ms=LEASE_MS, owner="move-task")
+        if not found:
+            return MovedSome(0, True)
+        wanted = []
+        for one in found:
+            # What came after the start is not of this task: else a poison message would go round for ever.
+            if one.handle.offset < share.ends.get(one.source, 0) and _matches(share.accepts, one):
+                wanted.append(one)
+            else:
+                share.held.append(_Held(one.source, one.handle))
+        try:
+            await self._move(ask.destination, wanted)
+        except NotMoved:
+            await self._release([_Held(one.source, one.handle) for one in wanted])
+            raise
+        return MovedSome(len(wanted), False)
+
+    async def _release(self, held: list[_Held]) -> None:
+        for source in {one.source: None for one in held}:
+            handles = [one.handle for one in held if one.source == source]
+            await self._desk.release(source, handles, 0)
+
+    async def _move(self, destination: str, deliveries: list[Delivery]) -> None:
         by_source: dict[Source, list[Delivery]] = {}
         for one in deliveries:
             by_source.setdefault(one.source, []).append(one)
         for source, batch in by_source.items():
             letters: dict[TopicPartition, list[Record]] = {}
             for one in batch:
-                letters.setdefault(self._target(task, one.record), []).append(self._moved(one.record))
+                letters.setdefault(self._target(destination, one.record), []).append(self._moved(one.record))
             handles = tuple(one.handle for one in batch)
             refusals = await self._transfers.transfer(
                 self._desk.hosted(source),
@@ -219,12 +275,11 @@ class MoveTasks:
             if isinstance(refusals, Rejected) or any(refusals):
                 # The lease ended under our hands; the transaction is committed, so say so: at least once.
                 log.warning("%s: messages were moved whose lease had ended", source)
-            task.moved += len(batch)
             self.moved_total += len(batch)
 
-    def _target(self, task: MoveTask, record: Record) -> TopicPartition:
+    def _target(self, destination: str, record: Record) -> TopicPartition:
         raw = names.header(record.headers, names.DEAD_SOURCE)
-        name = task.destination or (raw or b"").decode(errors="replace")
+        name = destination or (raw or b"").decode(errors="replace")
         spec = self._desk.find_spec(name)
         if spec is None:
             raise NotMoved(

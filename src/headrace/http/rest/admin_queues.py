@@ -20,7 +20,6 @@ from headrace.core.ids import topic_name_problem
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.reading import answer, invalid, json_object
 from headrace.http.router import Router
-from headrace.queues import commands as engine
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue
 from headrace.records.filters import FilterProblem, compile_filter
 
@@ -62,16 +61,15 @@ class AdminQueueDoor:
         kind = request.query.get("kind", "")
         if kind not in ("", "queue", "subscription"):
             raise invalid("kind is queue or subscription")
-        return answer(
-            {"items": [self._shown(spec) for spec in self._desk.specs() if kind in ("", spec.kind)], "next_cursor": None}
-        )  # fmt: skip
+        items = [await self._shown(spec) for spec in self._desk.specs() if kind in ("", spec.kind)]
+        return answer({"items": items, "next_cursor": None})
 
     async def _describe(self, request: Request) -> Answer:
-        self._desk.require_local(self._spec(request))
-        return answer(self._shown(self._spec(request)))
+        return answer(await self._shown(self._spec(request)))
 
-    def _shown(self, spec: QueueSpec) -> dict[str, Any]:
-        counts = [count for _, count in self._desk.counts(spec)]
+    async def _shown(self, spec: QueueSpec) -> dict[str, Any]:
+        standing = await self._desk.anywhere.standing(spec)
+        counts = [count for _, count in standing.counts]
         config = spec.queue_config
         return {
             "name": spec.name,
@@ -82,7 +80,7 @@ class AdminQueueDoor:
             "in_flight": sum(count.in_flight for count in counts),
             "delayed": sum(count.delayed for count in counts),
             "dying": sum(count.dying for count in counts),
-            "oldest_age_ms": self._desk.oldest_age_ms(spec),
+            "oldest_age_ms": standing.oldest_age_ms,
             "paused": any(count.paused for count in counts),
             "dead_letter": config.dead_letter,
             "max_deliveries": config.max_deliveries,
@@ -138,7 +136,7 @@ class AdminQueueDoor:
             **self._spec_changes(body),
         )
         await self._desk.create(with_config(spec, self._config(base, body, spec.filter)), partitions)
-        return answer(self._shown(self._desk.spec(name)), 201)
+        return answer(await self._shown(self._desk.spec(name)), 201)
 
     async def _change(self, request: Request) -> Answer:
         spec = self._spec(request)
@@ -147,7 +145,7 @@ class AdminQueueDoor:
         changes = self._spec_changes(body)
         config = self._config(spec.queue_config, body, changes.get("filter", spec.filter))
         await self._desk.change(spec.name, config=with_config(spec, config).config, **changes)
-        return answer(self._shown(self._desk.spec(spec.name)))
+        return answer(await self._shown(self._desk.spec(spec.name)))
 
     def _spec_changes(self, body: dict[str, Any]) -> dict[str, Any]:
         changes = {name: body[name] for name in _SPEC_FIELDS if name in body}
@@ -192,8 +190,9 @@ class AdminQueueDoor:
 
     async def _purge(self, request: Request) -> Answer:
         spec = self._spec(request)
-        count = sum(c.visible + c.in_flight + c.delayed for _, c in self._desk.counts(spec))
-        await self._desk.purge(spec)
+        standing = await self._desk.anywhere.standing(spec)
+        count = sum(c.visible + c.in_flight + c.delayed for _, c in standing.counts)
+        await self._desk.anywhere.purge(spec, 0)
         return answer({"purged": count})
 
     async def _pause(self, request: Request) -> Answer:
@@ -204,11 +203,7 @@ class AdminQueueDoor:
 
     async def _set_paused(self, request: Request, paused: bool) -> Answer:
         spec = self._spec(request)
-        self._desk.require_local(spec)
-        for source in self._desk.local_sources(spec):
-            await self._desk.submit(source, lambda waiter: engine.Pause(spec.name, paused, waiter=waiter))
-        if not paused:
-            self._desk.shards.wake(spec.name)
+        await self._desk.anywhere.pause(spec, paused=paused)
         return answer({"paused": paused})
 
     # -- redrive -------------------------------------------------------------------------------------------------------

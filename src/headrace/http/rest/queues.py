@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.broker.broker import Broker
 from headrace.broker.queueing import names
-from headrace.broker.queueing.desk import Delivery
+from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MIB
@@ -107,7 +107,7 @@ class QueueDoor:
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
         if "peek" in request.query:
-            found = await self._broker.queues.peek(spec, count)
+            found = await self._broker.queues.anywhere.peek(spec, count)
             return answer({"items": [self._peeked(source, record) for source, record in found]})
         visibility = query_duration_ms(request, "visibility", -1, 2**53)
         deliveries = await self._broker.queues.receive(

@@ -50,29 +50,23 @@ class ScheduleDoor:
     async def _waiting(self, request: Request) -> Answer:
         desk = self._broker.queues
         spec = self._spec(request)
-        desk.require_local(spec)
         limit = number(request, "limit", 100, 1, MAX_LISTED)
-        sources = desk.local_sources(spec)
+        sources = desk.sources(spec)
         first, offset = _cursor(request.query.get("cursor", ""))
         items: list[dict[str, Any]] = []
         for place in range(first, len(sources)):
             source = sources[place]
             left = limit - len(items)
-            found = await desk.submit(
-                source,
-                lambda waiter, source=source, offset=offset, left=left: engine.ListSchedules(
-                    source, offset, left, waiter=waiter
-                ),
-            )
-            records = desk.hosted(source).payloads.get([at for at, _ in found])
             topic = self._broker.image.topic(source.topic)
-            for at, due_ms in found:
-                if at in records and topic is not None:
-                    message_id = names.encode_message_id(topic.id, source.partition, at)
-                    shown = shown_record(source.topic, source.partition, records[at])
-                    items.append({"message_id": message_id, "due_ms": due_ms, **shown})
+            found = await desk.scheduled(source, offset, left)
+            for due_ms, record in found:
+                message_id = names.encode_message_id(
+                    topic.id if topic else b"", source.partition, record.offset
+                )
+                shown = shown_record(source.topic, source.partition, record)
+                items.append({"message_id": message_id, "due_ms": due_ms, **shown})
             if len(found) >= left:
-                return answer({"items": items, "next_cursor": f"{place}.{found[-1][0] + 1}"})
+                return answer({"items": items, "next_cursor": f"{place}.{found[-1][1].offset + 1}"})
             offset = 0
         return answer({"items": items, "next_cursor": None})
 

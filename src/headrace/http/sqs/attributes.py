@@ -10,6 +10,7 @@ from typing import Any
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.call import Call
+from headrace.queues.commands import Counts
 from headrace.queues.config import DEDUP_WINDOW_MS, SQS_MAX_LEASE_MS, QueueConfig, fifo_queue
 
 DEFAULTS = {
@@ -128,16 +129,16 @@ def topic_configs(attributes: Mapping[str, str]) -> dict[str, str]:
     return {"retention.ms": str(seconds * 1000), "max.message.bytes": str(MAX_BATCH_BYTES)}
 
 
-def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]:
+async def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]:
     """What GetQueueAttributes answers; unset attributes have their defaults."""
     everything = "All" in names
     for name in names:
         if name != "All" and name not in SETTABLE and name not in COMPUTED:
             raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
     values = {**DEFAULTS, **{name: value for name, value in spec.attributes.items() if value}}
+    counts: list[Counts] = []
     if everything or any(name.startswith("Approximate") for name in names):
-        call.desk.require_local(spec)
-    counts = [count for _, count in call.desk.counts(spec)]
+        counts = [count for _, count in (await call.desk.anywhere.standing(spec)).counts]
     values |= {
         "ApproximateNumberOfMessages": str(sum(count.visible for count in counts)),
         "ApproximateNumberOfMessagesNotVisible": str(sum(count.in_flight for count in counts)),

@@ -60,7 +60,7 @@ ACTIONS: dict[str, Action] = {
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_PASSED_ON = (400, 403, 404, 413, 503, 504)
+_PASSED_ON = (400, 403, 404, 413, 500, 503, 504)
 
 
 class SqsDoor:

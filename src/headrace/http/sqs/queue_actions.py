@@ -31,7 +31,7 @@ async def create_queue(call: Call) -> dict[str, Any]:
     attributes = checked(call, given, is_fifo=is_fifo)
     existing = call.desk.find_spec(name)
     if existing is not None:
-        return _existing(call, existing, attributes)
+        return await _existing(call, existing, attributes)
     now_ms = call.broker.runtime.clock.wall_ms()
     if call.settings.strict and now_ms - call.desk.deleted_ms(name) < DELETED_INTERVAL_MS:
         raise HeadraceError(
@@ -56,12 +56,12 @@ async def create_queue(call: Call) -> dict[str, Any]:
     except HeadraceError as refusal:
         if refusal.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
             raise
-        return _existing(call, call.named(name), attributes)
+        return await _existing(call, call.named(name), attributes)
     return {"QueueUrl": call.queue_url(name)}
 
 
-def _existing(call: Call, spec: QueueSpec, attributes: dict[str, str]) -> dict[str, Any]:
-    have = shown(call, spec, ["All"])
+async def _existing(call: Call, spec: QueueSpec, attributes: dict[str, str]) -> dict[str, Any]:
+    have = await shown(call, spec, ["All"])
     for name, value in attributes.items():
         if have.get(name) != value:
             raise HeadraceError(
@@ -104,7 +104,7 @@ def _page(call: Call, key: str, urls: list[str]) -> dict[str, Any]:
 async def get_queue_attributes(call: Call) -> dict[str, Any]:
     spec = call.queue()
     names = call.texts("AttributeNames", [])
-    attributes = shown(call, spec, names) if names else {}
+    attributes = await shown(call, spec, names) if names else {}
     return {"Attributes": attributes} if attributes else {}
 
 
@@ -128,7 +128,7 @@ async def set_queue_attributes(call: Call) -> dict[str, Any]:
 
 
 async def purge_queue(call: Call) -> dict[str, Any]:
-    await call.desk.purge(call.queue(), min_interval_ms=PURGE_INTERVAL_MS)
+    await call.desk.anywhere.purge(call.queue(), PURGE_INTERVAL_MS)
     return {}
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.desk import Delivery
-from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
@@ -166,8 +165,6 @@ async def _batch(call: Call, action: Any) -> dict[str, Any]:
             await action(call.with_parameters({**entry, "QueueUrl": call.parameters["QueueUrl"]}))
             done.append({"Id": entry["Id"]})
         except HeadraceError as problem:
-            if isinstance(problem, Elsewhere) and not done:
-                raise
             failed.append(failed_entry(entry["Id"], problem))
     answer: dict[str, Any] = {"Successful": done}
     if failed:

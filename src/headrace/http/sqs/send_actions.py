@@ -8,7 +8,6 @@ import re
 from typing import Any, NamedTuple
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.call import Call, invalid
@@ -52,14 +51,11 @@ async def send_message_batch(call: Call) -> dict[str, Any]:
             ErrorKind.BATCH_TOO_LONG,
             f"Batch requests cannot be longer than {MAX_MESSAGE_BYTES} bytes. You have sent {total} bytes.",
         )
-    elsewhere: list[Elsewhere] = []
     results = await asyncio.gather(
-        *(_attempt(call, spec, entry_id, outgoing, elsewhere) for entry_id, outgoing in prepared)
+        *(_attempt(call, spec, entry_id, outgoing) for entry_id, outgoing in prepared)
     )
     answer: dict[str, Any] = {"Successful": [row for ok, row in results if ok]}
     failed = [row for ok, row in results if not ok]
-    if elsewhere and len(elsewhere) == len(results):
-        raise elsewhere[0]
     if failed:
         answer["Failed"] = failed
     return answer
@@ -70,15 +66,12 @@ async def _attempt(
     spec: QueueSpec,
     entry_id: str,
     outgoing: Outgoing | HeadraceError,
-    elsewhere: list[Elsewhere],
 ) -> tuple[bool, dict[str, Any]]:
     try:
         if isinstance(outgoing, HeadraceError):
             raise outgoing
         return True, {"Id": entry_id, **await _send(call, spec, outgoing)}
     except HeadraceError as problem:
-        if isinstance(problem, Elsewhere):
-            elsewhere.append(problem)
         return False, failed_entry(entry_id, problem)
 
 

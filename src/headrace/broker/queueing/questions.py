@@ -1,0 +1,159 @@
+"""Codec: what one broker's queue desk asks another's, as msgpack. The answer's type is known from the question."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import Rejected
+from headrace.queues.commands import Counts, Handle, Source
+from headrace.records.build import Record
+
+
+class Delivery(NamedTuple):
+    """One message in the hands of one receiver."""
+
+    source: Source
+    record: Record
+    handle: Handle
+    first_received_ms: int
+    message_id: str
+
+
+class Sent(NamedTuple):
+    message_id: str
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+
+class Standing(NamedTuple):
+    """How one queue stands on one broker."""
+
+    counts: list[tuple[Source, Counts]]
+    oldest_age_ms: int
+
+
+class Question(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    queue: str
+
+
+class AskReceive(Question, frozen=True, kw_only=True):
+    count: int
+    visibility_ms: int | None
+    wait_ms: int
+    owner: str
+
+
+class AskSend(Question, frozen=True, kw_only=True):
+    """`queue` is empty for a message that nobody deduplicates."""
+
+    topic: str
+    partition: int
+    record: Record
+    dedup_id: bytes
+
+
+class AskSettle(Question, frozen=True, kw_only=True):
+    source: Source
+    how: Literal["ack", "extend", "release", "reject"]
+    handles: tuple[Handle, ...]
+    amount_ms: int | None = None
+    detail: str = ""
+
+
+class AskStanding(Question, frozen=True, kw_only=True):
+    pass
+
+
+class AskPurge(Question, frozen=True, kw_only=True):
+    min_interval_ms: int
+
+
+class AskPause(Question, frozen=True, kw_only=True):
+    paused: bool
+
+
+class AskPeek(Question, frozen=True, kw_only=True):
+    limit: int
+
+
+class AskScheduled(Question, frozen=True, kw_only=True):
+    """Messages that wait for their time, from an offset on."""
+
+    source: Source
+    from_offset: int
+    limit: int
+
+
+class AskMove(Question, frozen=True, kw_only=True):
+    """Move some of what this broker leads of a queue, for a task that another broker runs. `count` 0 ends the task."""
+
+    task_id: str
+    destination: str
+    filter: str
+    count: int
+
+
+class MovedSome(NamedTuple):
+    moved: int
+    exhausted: bool
+
+
+AnyQuestion = (
+    AskReceive | AskSend | AskSettle | AskStanding | AskPurge | AskPause | AskPeek | AskScheduled | AskMove
+)
+
+_ANSWERS: dict[type, Any] = {
+    AskReceive: list[Delivery],
+    AskSend: Sent,
+    AskSettle: list[Rejected | None],
+    AskStanding: Standing,
+    AskPurge: None,
+    AskPause: None,
+    AskPeek: list[tuple[Source, Record]],
+    AskScheduled: list[tuple[int, Record]],
+    AskMove: MovedSome,
+}
+
+_encoder = msgspec.msgpack.Encoder()
+_questions = msgspec.msgpack.Decoder(AnyQuestion)
+_refusals = msgspec.msgpack.Decoder(Rejected)
+_answers = {question: msgspec.msgpack.Decoder(kind) for question, kind in _ANSWERS.items()}
+
+OK, REFUSED = b"\x00", b"\x01"
+
+
+def encode_question(question: AnyQuestion) -> bytes:
+    return _encoder.encode(question)
+
+
+def decode_question(raw: bytes) -> AnyQuestion:
+    try:
+        question: AnyQuestion = _questions.decode(raw)
+        return question
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise HeadraceError(ErrorKind.INVALID_REQUEST, str(problem)) from None
+
+
+def encode_answer(value: Any) -> bytes:
+    return OK + _encoder.encode(value)
+
+
+def encode_refusal(problem: HeadraceError) -> bytes:
+    return REFUSED + _encoder.encode(Rejected(problem.kind, problem.detail))
+
+
+def decode_answer(question: AnyQuestion, raw: bytes) -> Any:
+    """What was answered; a refusal is raised."""
+    try:
+        if raw[:1] == OK:
+            return _answers[type(question)].decode(raw[1:])
+        refusal = _refusals.decode(raw[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as problem:
+        raise HeadraceError(
+            ErrorKind.UNKNOWN_SERVER_ERROR, f"a peer's answer makes no sense: {problem}"
+        ) from None
+    raise HeadraceError(refusal.kind, refusal.detail)

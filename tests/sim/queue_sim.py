@@ -1,0 +1,242 @@
+"""A queue on a whole cluster, on virtual time: SQS clients through the HTTP door of any broker, faults, and the checker.
+
+As cluster_sim.py: one seed is one run. At the end everything heals, the queue is drained, and the history is asked for
+what was lost, what came back, what came early, what overtook, and what a stale receipt took away (R56-R60).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_client import ClusterClient
+from cluster_sim import BROKERS, HEAL_S, PORT, Broken, Shape, SimCluster
+from queue_clients import Sender, SqsClient, Station, Worker, now_ms
+
+from headrace.queues.shard import QueueShard
+from headrace.testing.dice import Dice
+from headrace.testing.history import Outcome
+from headrace.testing.nemesis import Fault, FaultKind, Nemesis
+from headrace.testing.queue_checker import QueueHistory, QueueReport, check_queue
+from headrace.testing.simulation import Simulation
+
+DEAD = "dead"
+MAX_RECEIVES = 3
+LEASED_S = 10
+"""Longer than any visibility timeout or delay of a run."""
+CLOCKS = (FaultKind.CLOCK_JUMP, FaultKind.CLOCK_RATE)
+
+
+@dataclass(frozen=True)
+class QueueShape(Shape):
+    fifo: bool = False
+    delays: bool = True
+    dead_letters: bool = False
+    workers: int = 3
+    kinds: tuple[FaultKind, ...] = tuple(kind for kind in FaultKind if kind not in CLOCKS)
+    """Clocks that jump or run at their own speed make timeouts early for whoever has another clock."""
+
+
+@dataclass
+class QueueResult:
+    seed: int
+    virtual_s: float
+    faults: int
+    acked: int
+    dead: int
+    trace_hash: str
+    report: QueueReport
+
+
+class QueueCluster(SimCluster):
+    def __init__(self, seed: int, shape: QueueShape, plan: list[Fault] | None = None) -> None:
+        super().__init__(seed, shape, plan)
+        self.topic = "jobs.fifo" if shape.fifo else "jobs"
+        self.queue_shape = shape
+        self.queue_history = QueueHistory()
+        self._dead_ids: dict[str, set[str]] = {}
+        self._dead_checked: dict[str, int] = {}
+        self._acked = 0
+
+    def run(self) -> QueueResult:  # type: ignore[override]
+        self.simulation.run(self._scenario, limit_s=self.shape.seconds + 4 * HEAL_S)
+        report = check_queue(self.queue_history.operations, drained=True)
+        if any(kind in CLOCKS for kind in self.shape.kinds):
+            by_the_clock = ("early-redelivery", "early-delivery", "dedup-violation")
+            report.anomalies = [one for one in report.anomalies if one.name not in by_the_clock]
+        if not report.is_valid:
+            raise Broken(report.describe())
+        doubled = {body: ids for body, ids in self._dead_ids.items() if len(ids) > 1}
+        if doubled:
+            raise Broken(f"R60: dead letters were written twice: {doubled}")
+        return QueueResult(
+            self.simulation.seed,
+            self.simulation.loop.time() - self._begun_s,
+            self._faults,
+            self._acked,
+            len(self._dead_ids),
+            self.simulation.trace_hash,
+            report,
+        )
+
+    # -- the run -------------------------------------------------------------------------------------------------
+
+    async def _scenario(self, simulation: Simulation) -> None:
+        shape = self.queue_shape
+        for node in self.nodes.values():
+            node.start()
+        supervisor = asyncio.get_running_loop().create_task(self._supervise())
+        await self._brokers_live()
+        await self._make_queues()
+        plan = self._draw_plan() if self._plan is None else self._plan
+        self._faults = len(plan)
+        enough = asyncio.Event()
+        station = Station(self.topic, self.queue_history)
+        senders = [
+            Sender(station, self._sqs(f"s{number}"), self.dice.fork(f"s{number}"), f"s{number}", delays=shape.delays)
+            for number in range(shape.producers)
+        ]  # fmt: skip
+        workers = [
+            Worker(station, self._sqs(f"w{number}"), self.dice.fork(f"w{number}"))
+            for number in range(shape.workers)
+        ]
+        async with asyncio.TaskGroup() as tasks:
+            for one in (*senders, *workers):
+                tasks.create_task(one.run(enough.is_set, shape.pause_s))
+            if shape.dead_letters:
+                tasks.create_task(self._look_after_the_dead(enough.is_set))
+            if shape.moves:
+                tasks.create_task(self._move(self._kafka(self.topic, "mover"), enough))
+            trouble = tasks.create_task(self._trouble())
+            nemesis = Nemesis(simulation)
+            await nemesis.carry_out(plan)
+            await trouble
+            self._heal(nemesis)
+            await asyncio.sleep(5.0)
+            enough.set()
+        self._acked = sum(sender.acked for sender in senders)
+        await self._recovered()
+        await self._drain(Worker(station, self._sqs("last"), self.dice.fork("last")))
+        self.invariants.logs_match()
+        self._over = True
+        await supervisor
+
+    def _sqs(self, name: str) -> SqsClient:
+        return SqsClient([node.address for node in self.nodes.values()], self.dice.fork(f"sqs/{name}"))
+
+    def _kafka(self, topic: str, name: str) -> ClusterClient:
+        addresses = [(node.address, PORT) for node in self.nodes.values()]
+        return ClusterClient(addresses, topic, self.dice.fork(f"client/{name}"))
+
+    async def _make_queues(self) -> None:
+        shape = self.queue_shape
+        configs = {"min.insync.replicas": str(shape.min_isr), "retention.ms": "-1"}
+        sqs = self._sqs("admin")
+        attributes = {"VisibilityTimeout": "2"}
+        await self._kafka(self.topic, "admin").create_topic(shape.partitions, BROKERS, configs)
+        if shape.fifo:
+            attributes["FifoQueue"] = "true"
+        if shape.dead_letters:
+            await self._kafka(DEAD, "admin").create_topic(1, BROKERS, configs)
+            await sqs.insist("CreateQueue", QueueName=DEAD)
+            target = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
+            policy = {"deadLetterTargetArn": target, "maxReceiveCount": MAX_RECEIVES}
+            attributes["RedrivePolicy"] = json.dumps(policy)
+        await sqs.insist("CreateQueue", QueueName=self.topic, Attributes=attributes)
+
+    async def _look_after_the_dead(self, until: Callable[[], bool]) -> None:
+        client = self._sqs("undertaker")
+        while not until():
+            await self._bury(client)
+            await asyncio.sleep(1.0)
+
+    async def _bury(self, client: SqsClient) -> int:
+        """Whatever is among the dead letters has left the queue by that door."""
+        try:
+            answer = await client.ask(
+                "ReceiveMessage", QueueUrl=DEAD, MaxNumberOfMessages=10, VisibilityTimeout=5
+            )
+            for row in answer.get("Messages", ()):
+                ids = self._dead_ids.setdefault(row["Body"], set())
+                if not ids:
+                    self.queue_history.discard(self.topic, row["Body"], now_ms())
+                ids.add(row["MessageId"])
+                await client.ask("DeleteMessage", QueueUrl=DEAD, ReceiptHandle=row["ReceiptHandle"])
+            return len(answer.get("Messages", ()))
+        except Exception as problem:
+            if type(problem).__name__ not in ("Refused", "Unknown"):
+                raise
+            return 0
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    async def _drain(self, worker: Worker) -> None:
+        undertaker = self._sqs("last undertaker")
+        deadline = asyncio.get_running_loop().time() + HEAL_S
+        while self._left():
+            if asyncio.get_running_loop().time() > deadline:
+                raise Broken(f"not drained {HEAL_S} s after the last fault: {self._left()}")
+            found = await worker.take(LEASED_S, 1, delete_all=True)
+            if self.queue_shape.dead_letters:
+                found += await self._bury(undertaker)
+            if not found:
+                await asyncio.sleep(0.5)
+
+    def _left(self) -> dict[str, Any]:
+        """What is not done yet, by source, as whoever leads it knows."""
+        wanted = {(self.topic, number) for number in range(self.shape.partitions)}
+        if self.queue_shape.dead_letters:
+            wanted.add((DEAD, 0))
+        left: dict[str, Any] = {f"{topic}-{number}": "nobody" for topic, number in wanted}
+        for node in self.nodes.values():
+            if node.service is None or not hasattr(node.service, "broker"):
+                continue
+            for tp, hosted in node.service.broker.queues.shards.hosted.items():
+                machine = hosted.machine
+                if (
+                    not hosted.ready
+                    or not isinstance(machine, QueueShard)
+                    or (tp.topic, tp.partition) not in wanted
+                ):
+                    continue
+                for source in machine.sources():
+                    counts = machine.counts(source)
+                    name = f"{tp.topic}-{tp.partition}"
+                    left[name] = counts
+                    data_end = hosted.data.log.end_offset
+                    if counts is not None and counts.start_offset >= data_end:
+                        left.pop(name)
+        return left
+
+
+def run(seed: int, shape: QueueShape | None = None) -> QueueResult:
+    return QueueCluster(seed, shape or draw_shape(seed)).run()
+
+
+def draw_shape(seed: int) -> QueueShape:
+    dice = Dice(seed).fork("queue shape")
+    fifo = dice.chance(0.5)
+    has_clock_faults = dice.chance(0.2)
+    kinds = tuple(kind for kind in FaultKind if has_clock_faults or kind not in CLOCKS)
+    return QueueShape(
+        seconds=dice.pick((40.0, 60.0, 120.0, 300.0)),
+        partitions=dice.pick((1, 1, 2, 3)),
+        min_isr=dice.pick((1, 2, 2, 3)),
+        producers=dice.pick((1, 2, 3)),
+        workers=dice.pick((1, 2, 4)),
+        pause_s=dice.pick((0.1, 0.3, 1.0)),
+        period_s=dice.pick((3.0, 6.0, 12.0)),
+        hostile=dice.chance(0.7),
+        moves=dice.chance(0.2),
+        fifo=fifo,
+        delays=dice.chance(0.6),
+        dead_letters=not fifo and dice.chance(0.5),
+        kinds=kinds,
+    )
+
+
+def acked_of(history: QueueHistory) -> int:
+    return sum(1 for one in history.operations if one.outcome is Outcome.OK)
