@@ -85,6 +85,7 @@ class IsrWriter:
 
     async def read_again(self, partition: Partition) -> None:
         """R2: a linearizable look at what the coordinator has."""
+        refused, epoch = partition.doubts.until_now(), partition.leader_epoch
         try:
             found = await self._metadata.coordinator.get(
                 keys.partition(partition.topic_id, partition.tp.partition)
@@ -99,6 +100,8 @@ class IsrWriter:
         except InvalidState as problem:
             log.error("%s: %s", partition.tp, problem)
             return
+        if state.leader == self._image.broker_id and state.leader_epoch == epoch == partition.leader_epoch:
+            partition.doubts.settle(refused)
         partition.tell_leader(
             PartitionRead(found.mod_revision, state.leader_epoch, state.replicas, state.isr, state.elr)
         )

@@ -16,6 +16,7 @@ from headrace.broker.disk_room import DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.following import Following
 from headrace.broker.runtime import Runtime
+from headrace.broker.sequence_doubts import SequenceDoubts
 from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, is_internal
@@ -35,6 +36,7 @@ from headrace.replication.events import (
     LocalAppended,
     LocalDurable,
     RefuseFetch,
+    RereadPartition,
 )
 from headrace.replication.leader import Leader
 from headrace.transactions.verification import Verifications
@@ -110,6 +112,7 @@ class Partition:
         self._ready: asyncio.Future[None] | None = None
         self.verifications = Verifications()
         self._acks: Acks[CommitCallback] = Acks()
+        self.doubts = SequenceDoubts()
         self._lazy_flush: asyncio.TimerHandle | None = None
         self.scrubbed_to = 0
         """How far the background reading has come (S22)."""
@@ -123,6 +126,7 @@ class Partition:
 
     def become_leader(self, leader: Leader) -> None:
         """The log has begun this epoch on disk already (R10: PartitionLog.start_epoch)."""
+        self.doubts.forget()
         self._fail_waiting(ErrorKind.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = leader.leader_epoch
         self._leader = leader
@@ -217,9 +221,11 @@ class Partition:
         if producer_id >= 0 and not header.is_control:
             # A journal's transactional batches have no sequence: their coordinator has ordered them already.
             verdict = ACCEPT if header.base_sequence < 0 else self.log.check_producer(header)
-            if isinstance(verdict, Rejected) and not self._lease_held():
+            if isinstance(verdict, Rejected) and not self._may_refuse(header):
                 # A leader that was replaced unawares misses what its successor took. Its client must ask again, not die.
-                return Rejected(ErrorKind.NOT_LEADER_OR_FOLLOWER, "the lease of this broker has run out")
+                return Rejected(
+                    ErrorKind.NOT_LEADER_OR_FOLLOWER, "finding out whether this broker still leads"
+                )
             if isinstance(verdict, (Duplicate, Rejected)):
                 return verdict
             if header.is_transactional and not self.log.producers.has_open_transaction(
@@ -247,6 +253,13 @@ class Partition:
         if self.replica_waiters:
             _wake(self.replica_waiters)
         return appended
+
+    def _may_refuse(self, header: BatchHeader) -> bool:
+        """Whether we are sure enough that we lead to end a producer (see SequenceDoubts)."""
+        if not self.has_rivals or self.doubts.is_sure(header):
+            return True
+        self._delegate(self, RereadPartition())
+        return False
 
     def append_internal(self, batch: bytes | bytearray, *, urgent: bool) -> int:
         """Append a batch of our own making (journals, markers); its last offset. Raises when it can't be taken."""
