@@ -37,7 +37,9 @@ class HttpTimeout(HttpFailure):
 
 
 class ResponseTooLarge(HttpFailure):
-    pass
+    """`status` is what the peer said before it said too much; 0 when its headers were too large already."""
+
+    status = 0
 
 
 class Response(NamedTuple):
@@ -199,7 +201,9 @@ class H1Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._buffered += len(body)
         if self._max_body_bytes is not None and self._buffered > self._max_body_bytes:
-            self._fail(ResponseTooLarge(f"response above {self._max_body_bytes} bytes", sent=True))
+            failure = ResponseTooLarge(f"response above {self._max_body_bytes} bytes", sent=True)
+            failure.status = self.status
+            self._fail(failure)
             return
         self._chunks.append(body)
         if self._max_body_bytes is None:

@@ -214,6 +214,15 @@ class ReleaseOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class Rouse:
+    """Messages that rest after a release (None: all of them) are available now. Answer: how many there were."""
+
+    source: Source
+    offsets: tuple[int, ...] | None = None
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
 class Extend:
     """The lease now ends `visibility_ms` from now; 0 gives back at once (SQS). Answer as for Ack."""
 

@@ -243,6 +243,15 @@ class Promoted:
 
 
 @dataclass(frozen=True, slots=True)
+class Roused:
+    """These have rested enough."""
+
+    durable: ClassVar[bool] = False
+    source: Source
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rearmed:
     """What was due has been dealt with; find the next deadline."""
 

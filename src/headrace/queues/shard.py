@@ -30,6 +30,7 @@ from headrace.queues import (
     purge,
     receive,
     release,
+    rouse,
     schedules,
     share,
 )
@@ -49,6 +50,7 @@ _DECIDE: dict[type, Callable[[Board, Any, int], Plan]] = {
     commands.Reject: dead.decide_reject,
     commands.Acknowledge: share.decide_acknowledge,
     commands.ReleaseOwner: release.decide_release_owner,
+    commands.Rouse: rouse.decide_rouse,
     commands.Moved: dead.decide_moved,
     commands.MoveFailed: dead.decide_move_failed,
     commands.FindDuplicate: intake.decide_find_duplicate,
@@ -82,6 +84,7 @@ _APPLY: dict[type, Callable[[Board, Partition, Any, int], None]] = {
     facts.MoveRequested: dead.apply_move_requested,
     facts.Promoted: schedules.apply_promoted,
     facts.Rescheduled: schedules.apply_rescheduled,
+    facts.Roused: rouse.apply_roused,
     facts.Rearmed: expire.apply_rearmed,
     facts.Positioned: purge.apply_positioned,
     facts.Purged: purge.apply_purged,

@@ -1,0 +1,1 @@
+"""Push: messages of queues sent to HTTP endpoints, by an ordinary consumer of the queue on its leader."""

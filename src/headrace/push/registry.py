@@ -1,0 +1,166 @@
+"""Driver: the webhooks of the cluster: kept in the coordinator, changed by compared transactions (R1), read from the image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.cluster import keys
+from headrace.cluster.changes import Change, Compare, Delete, Put, absent
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.push.signature import NEW_SECRET_BYTES, SigningSecret
+from headrace.push.spec import WebhookSecrets, WebhookSpec, decode_secrets, decode_webhook, problem_of
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+MAX_ATTEMPTS = 5
+MAX_WEBHOOKS = 10_000
+SPACE = "webhooks"
+
+
+class WebhookRegistry:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._image = broker.image
+        self._specs: dict[str, WebhookSpec] = {}
+        self._secrets: dict[str, WebhookSecrets] = {}
+        self.load()
+
+    def load(self) -> None:
+        """At start, and whenever one of them changed."""
+        found = {name: decode_webhook(raw) for name, raw in self._image.opaque(SPACE).items()}
+        self._specs = {name: spec for name, spec in found.items() if spec is not None and spec.name == name}
+        self._secrets = {}
+        for key, raw in self._image.opaque("secrets").items():
+            name = key.removeprefix("webhook.")
+            if name != key and name in self._specs:
+                secrets = decode_secrets(raw)
+                if secrets is not None and secrets.id == self._specs[name].id:
+                    self._secrets[name] = secrets
+
+    def all(self) -> list[WebhookSpec]:
+        return [self._specs[name] for name in sorted(self._specs)]
+
+    def find(self, name: str) -> WebhookSpec | None:
+        return self._specs.get(name)
+
+    def get(self, name: str) -> WebhookSpec:
+        spec = self._specs.get(name)
+        if spec is None:
+            raise HeadraceError(
+                ErrorKind.NOT_FOUND,
+                f'there is no webhook called "{name}"',
+                "headrace webhook list shows them",
+            )
+        return spec
+
+    def secrets_of(self, name: str) -> WebhookSecrets | None:
+        return self._secrets.get(name)
+
+    def signing(self, name: str) -> tuple[SigningSecret, ...]:
+        secrets = self._secrets.get(name)
+        return () if secrets is None else secrets.signing(self._broker.runtime.clock.wall_ms())
+
+    def free_name(self, queue: str) -> str:
+        """The queue's own name, or that with a number."""
+        plain = queue.replace("/", "-")[:70]
+        if plain not in self._specs:
+            return plain
+        return next(
+            name for number in range(2, MAX_WEBHOOKS) if (name := f"{plain}-{number}") not in self._specs
+        )
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    async def add(self, spec: WebhookSpec, secret: SigningSecret) -> WebhookSpec:
+        _check(spec)
+        if len(self._specs) >= MAX_WEBHOOKS:
+            raise HeadraceError(ErrorKind.OVER_LIMIT, f"there are {MAX_WEBHOOKS} webhooks already")
+        held = WebhookSecrets(
+            id=spec.id, current=secret.reveal(), token=self._broker.runtime.random_bytes(24).hex()
+        )
+        key = keys.opaque(SPACE, spec.name)
+        puts = (Put(key, msgspec.json.encode(spec)), Put(_secret_key(spec.name), msgspec.json.encode(held)))
+        change = Change((absent(key),), puts, f"webhook {spec.name} is added")
+        if not (await self._broker.metadata.commit(change)).succeeded:
+            raise HeadraceError(ErrorKind.CONFLICT, f'a webhook called "{spec.name}" exists already')
+        self.load()
+        return self.get(spec.name)
+
+    async def change(self, name: str, **changes: Any) -> WebhookSpec:
+        for _ in range(MAX_ATTEMPTS):
+            before = self.get(name)
+            key = keys.opaque(SPACE, name)
+            compare = Compare(key, "mod", self._image.mod_revision(key))
+            spec = msgspec.structs.replace(before, changed_ms=self._broker.runtime.clock.wall_ms(), **changes)
+            _check(spec)
+            change = Change((compare,), (Put(key, msgspec.json.encode(spec)),), f"webhook {name} changes")
+            done = (await self._broker.metadata.commit(change)).succeeded
+            self.load()
+            if done:
+                return spec
+        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this webhook; try again")
+
+    async def disable(self, spec: WebhookSpec, reason: str) -> None:
+        """Only if it is still the webhook that was meant."""
+        now = self.find(spec.name)
+        if now is not None and now.id == spec.id and now.url == spec.url and now.state == "active":
+            await self.change(spec.name, state="disabled", reason=reason)
+
+    async def confirm(self, spec: WebhookSpec) -> WebhookSpec:
+        now = self.get(spec.name)
+        if now.id != spec.id or now.url != spec.url or now.state != "pending":
+            return now
+        wall_ms = self._broker.runtime.clock.wall_ms()
+        return await self.change(spec.name, state="active", reason="", confirmed_ms=wall_ms)
+
+    async def rotate(self, name: str, secret: SigningSecret, overlap_ms: int) -> None:
+        """From now on both secrets sign, until the older one's time is up."""
+        spec = self.get(name)
+        key = _secret_key(name)
+        for _ in range(MAX_ATTEMPTS):
+            held = self._secrets.get(name)
+            until_ms = self._broker.runtime.clock.wall_ms() + overlap_ms
+            fresh = WebhookSecrets(
+                id=spec.id,
+                current=secret.reveal(),
+                previous=held.current if held is not None else "",
+                previous_until_ms=until_ms,
+                token=held.token if held is not None else self._broker.runtime.random_bytes(24).hex(),
+            )
+            compare = Compare(key, "mod", self._image.mod_revision(key))
+            change = Change(
+                (compare,), (Put(key, msgspec.json.encode(fresh)),), f"webhook {name}: new secret"
+            )
+            done = (await self._broker.metadata.commit(change)).succeeded
+            self.load()
+            if done:
+                return
+        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this webhook; try again")
+
+    async def remove(self, name: str) -> WebhookSpec:
+        spec = self.get(name)
+        ops = (Delete(keys.opaque(SPACE, name)), Delete(_secret_key(name)))
+        await self._broker.metadata.commit(Change((), ops, f"webhook {name} is removed"))
+        self.load()
+        return spec
+
+    def new_secret(self) -> SigningSecret:
+        return SigningSecret(self._broker.runtime.random_bytes(NEW_SECRET_BYTES))
+
+
+def _secret_key(name: str) -> str:
+    return keys.opaque("secrets", f"webhook.{name}")
+
+
+def _check(spec: WebhookSpec) -> None:
+    """A spec made from parts is checked like one that was read."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(spec), type=WebhookSpec)
+    except msgspec.ValidationError as problem:
+        raise HeadraceError(ErrorKind.INVALID_REQUEST, str(problem)) from None
+    detail = problem_of(spec)
+    if detail is not None:
+        raise HeadraceError(ErrorKind.INVALID_REQUEST, detail)

@@ -1,0 +1,39 @@
+"""Machine: end the rest of messages that were given back: somebody says that whatever refused them works again.
+
+Not journaled: after a failover what rests does so in full (R58), and whoever cares says it again.
+"""
+
+from __future__ import annotations
+
+from headrace.core.plan import Plan
+from headrace.queues.board import Board
+from headrace.queues.commands import Rouse, no_such_source
+from headrace.queues.draft import Draft
+from headrace.queues.facts import Roused
+from headrace.queues.state import Partition
+
+MAX_ROUSED = 10_000
+"""In one call; a caller with more asks again."""
+
+
+def decide_rouse(board: Board, command: Rouse, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    wanted = partition.retries if command.offsets is None else command.offsets
+    resting = [
+        offset for offset in wanted if (held := partition.retries.get(offset)) is not None and held.held
+    ]
+    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    if resting:
+        draft.do(Roused(partition.source, tuple(sorted(resting)[:MAX_ROUSED])))
+        draft.wake_receivers()
+    return draft.plan(command.waiter, min(len(resting), MAX_ROUSED))
+
+
+def apply_roused(board: Board, partition: Partition, fact: Roused, now_ms: int) -> None:
+    for offset in fact.offsets:
+        retry = partition.retries.get(offset)
+        if retry is not None and retry.held:
+            partition.wake(retry)
+    partition.deadlines.tidy()
