@@ -88,6 +88,11 @@ class PartitionAdmin:
                 raise HeadraceError(
                     ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{number}"
                 )
+            if found.view is not None:
+                raise HeadraceError(
+                    ErrorKind.INVALID_TOPIC_EXCEPTION,
+                    f"{topic} is a view: its partitions are {found.view.source}'s",
+                )
             if controller is None:
                 raise HeadraceError(ErrorKind.NOT_CONTROLLER, "the cluster has no controller right now")
             change = decide(found, controller.epoch)

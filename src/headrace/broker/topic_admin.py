@@ -91,7 +91,7 @@ class TopicAdmin:
     async def delete(self, name: str) -> bytes:
         for _ in range(ATTEMPTS):
             topic = self._topic(name)
-            changes = delete_topic(self._image, topic, self._controller_epoch())
+            changes = _accepted(delete_topic(self._image, topic, self._controller_epoch()))
             if (await self._metadata.commit(changes[0])).succeeded:
                 await self._metadata.commit_all(changes[1:])
                 return topic.id

@@ -28,7 +28,9 @@ from headrace.cluster.state import (
     TopicState,
     decode,
 )
+from headrace.cluster.views import ViewSpec, spec_of
 from headrace.core.ids import collision_key, is_internal
+from headrace.records.filters import FilterProblem
 
 
 class Item(Protocol):
@@ -67,7 +69,7 @@ class Controller(NamedTuple):
 class Topic:
     """A topic as it is now. `state` and `config` are replaced on change; hold on to them, not to this, across awaits."""
 
-    __slots__ = ("config", "id", "internal", "name", "partitions", "state")
+    __slots__ = ("config", "id", "internal", "name", "partitions", "state", "view")
 
     def __init__(self, name: str, state: TopicState, config: TopicConfig) -> None:
         self.name = name
@@ -76,7 +78,8 @@ class Topic:
         self.state = state
         self.config = config
         self.partitions: list[PartitionState | None] = [None] * state.partitions
-        """By number; None for one whose key has not arrived yet."""
+        """By number; None for one whose key has not arrived yet. A view has the very list of its source."""
+        self.view: ViewSpec | None = _view(state)
 
     @property
     def configs(self) -> Mapping[str, str]:
@@ -192,6 +195,8 @@ class ClusterImage:
         self._topics_by_id: dict[bytes, Topic] = {}
         self._hidden_topics: dict[str, TopicState] = {}
         self._collisions: dict[str, str] = {}
+        self._views: dict[str, list[Topic]] = {}
+        """The views of each topic, whether the topic is there or not."""
         self._partitions: dict[str, dict[int, PartitionState]] = {}
         self._opaque: dict[str, bytes] = {}
         self._revisions: dict[str, int] = {}
@@ -248,10 +253,20 @@ class ClusterImage:
         )
 
     def all_partitions(self) -> Iterator[tuple[Topic, int, PartitionState]]:
+        """Those that there are: a view's are its source's."""
         for topic in self.topics.values():
+            if topic.view is not None:
+                continue
             for number, partition in enumerate(topic.partitions):
                 if partition is not None:
                     yield topic, number, partition
+
+    def view(self, name: str) -> ViewSpec | None:
+        topic = self.topics.get(name)
+        return None if topic is None else topic.view
+
+    def views_of(self, source: str) -> list[str]:
+        return sorted(view.name for view in self._views.get(source, ()))
 
     def colliding_topic(self, name: str) -> str | None:
         """The topic whose name differs from `name` only in `.` and `_` (X24)."""
@@ -444,7 +459,7 @@ class ClusterImage:
             # Deleted and created again between two looks (kafka.md trap 21).
             deltas += self._remove_topic(name)
             topic = None
-        if topic is not None and state.partitions < len(topic.partitions):
+        if topic is not None and state.partitions < topic.state.partitions:
             # Nobody writes this; obeying it would drop data (S12).
             raise InvalidState(
                 f"{name} has {len(topic.partitions)} partitions and can not shrink to {state.partitions}"
@@ -459,7 +474,10 @@ class ClusterImage:
             topic = Topic(name, state, resolve_topic(state.configs, self.layers()))
             self.topics[name] = topic
             self._topics_by_id[topic.id] = topic
+            self._link_views(topic)
             deltas.append(TopicCreated(topic))
+        elif topic.view is not None:
+            topic.state = state
         else:
             old, topic.state = topic.config, state
             topic.config = resolve_topic(state.configs, self.layers())
@@ -485,7 +503,21 @@ class ClusterImage:
             return []
         if self._topics_by_id.get(topic.id) is topic:
             del self._topics_by_id[topic.id]
-        return [TopicDeleted(name, topic.id, len(topic.partitions))]
+        if topic.view is not None:
+            self._views[topic.view.source].remove(topic)
+        for view in self._views.get(name, ()):
+            view.partitions = []
+        return [TopicDeleted(name, topic.id, topic.state.partitions)]
+
+    def _link_views(self, topic: Topic) -> None:
+        """A view and its source may arrive in any order."""
+        if topic.view is not None:
+            self._views.setdefault(topic.view.source, []).append(topic)
+            source = self.topics.get(topic.view.source)
+            topic.partitions = [] if source is None or source.view is not None else source.partitions
+            return
+        for view in self._views.get(topic.name, ()):
+            view.partitions = topic.partitions
 
     def _put_partition(self, ref: KeyRef, key: str, new: PartitionState, revision: int) -> list[Delta]:
         self._revisions[key] = revision
@@ -539,6 +571,13 @@ class ClusterImage:
                 if topic.config != old:
                     deltas.append(TopicConfigChanged(topic, old))
         return deltas
+
+
+def _view(state: TopicState) -> ViewSpec | None:
+    try:
+        return spec_of(state.configs)
+    except FilterProblem as problem:
+        raise InvalidState(f"the filter of a view can't be read: {problem.detail}") from problem
 
 
 def _order(key: str) -> int:

@@ -162,6 +162,8 @@ def spread(image: ClusterImage) -> list[Reassignment]:
     brokers = [Candidate(broker.id, broker.rack) for broker in image.live_brokers()]
     plan = []
     for topic in image.topics.values():
+        if topic.view is not None:
+            continue
         partitions = [partition for partition in topic.partitions if partition is not None]
         if len(partitions) != len(topic.partitions) or any(partition.reassigning for partition in partitions):
             continue

@@ -12,6 +12,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from headrace.cluster.views import VIEW_SOURCE
+
 NO_LEADER = -1
 MAX_REPLICAS = 32
 
@@ -96,7 +98,8 @@ class Fence(msgspec.Struct, frozen=True):
 
 class TopicState(msgspec.Struct, frozen=True):
     id: TopicIdHex
-    partitions: Annotated[int, Meta(ge=1, le=1_000_000)]
+    partitions: Annotated[int, Meta(ge=0, le=1_000_000)]
+    """0 for a view, which has those of its source."""
     configs: ConfigMap
     created_ms: WallMs
     creating: bool = False
@@ -105,6 +108,8 @@ class TopicState(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not any(bytes.fromhex(self.id)):
             raise ValueError("a topic id is never zero")
+        if (self.partitions == 0) != bool(self.configs.get(VIEW_SOURCE)):
+            raise ValueError("a topic has partitions, and a view has none of its own")
 
     @property
     def topic_id(self) -> bytes:

@@ -107,6 +107,16 @@ _KEYS = (
         one_of("disk", "memory"), _broker("headrace.storage"), Importance.HIGH, aliases=("storage",),
     ),
     ConfigKey(
+        "headrace.view.source", _STRING, "",
+        "The topic that this topic is a view of. Given when a view is created; a view stores nothing of its own.",
+        aliases=("view.source",),
+    ),
+    ConfigKey(
+        "headrace.view.where", _STRING, "",
+        "Which records of its source a view shows, in the filter language. Given when a view is created.",
+        aliases=("view.where",),
+    ),
+    ConfigKey(
         "index.interval.bytes", _INT, "4096",
         "Bytes of log between two entries of the sparse offset index. Smaller finds faster and takes more memory.",
         at_least(0), _broker("log.index.interval.bytes"),
@@ -265,6 +275,8 @@ class TopicConfig:
     segment_ms: int = WEEK_MS
     storage: Literal["disk", "memory"] = "disk"
     unclean_leader_election_enable: bool = False
+    view_source: str = ""
+    view_where: str = ""
 
     @property
     def is_compacted(self) -> bool:

@@ -29,11 +29,13 @@ from headrace.cluster.configs import (
     alter_broker,
     alter_topic,
     broker_value,
+    canonical_topic_config,
     validated_topic_configs,
 )
 from headrace.cluster.image import ClusterImage, Topic
 from headrace.cluster.placement import Candidate, place
 from headrace.cluster.state import MAX_REPLICAS, BrokerConfigs, PartitionState, TopicState, encode
+from headrace.cluster.views import MAX_VIEWS_PER_TOPIC, ViewSpec, alteration_problem, wanted_view
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import topic_name_problem
 from headrace.core.limits import MAX_PARTITIONS_PER_TOPIC
@@ -78,6 +80,13 @@ def create_topic(
     configs = validated_topic_configs(request.configs, image.layers())
     if isinstance(configs, Rejected):
         return configs
+    view = wanted_view(configs)
+    if view is not None:
+        return (
+            view
+            if isinstance(view, Rejected)
+            else _create_view(image, request, view, configs, topic_id, wall_ms, controller_epoch)
+        )
     replicas = _assigned(image, request) if request.assignments else _placed(image, request, topic_id)
     if isinstance(replicas, Rejected):
         return replicas
@@ -90,6 +99,47 @@ def create_topic(
     state = TopicState(topic_id.hex(), len(partitions), configs, wall_ms)
     changes = _creation(image, request.name, state, partitions, controller_epoch)
     return CreatedTopic(state, tuple(partitions), tuple(changes))
+
+
+def _create_view(
+    image: ClusterImage,
+    request: CreateTopic,
+    view: ViewSpec,
+    configs: dict[str, str],
+    topic_id: bytes,
+    wall_ms: int,
+    controller_epoch: int,
+) -> CreatedTopic | Rejected:
+    source = image.topic(view.source)
+    if source is None:
+        return Rejected(ErrorKind.INVALID_CONFIG, f"there is no topic {view.source} to make a view of")
+    if source.view is not None:
+        return Rejected(
+            ErrorKind.INVALID_CONFIG, f"{view.source} is a view itself; make one of {source.view.source}"
+        )
+    if len(image.views_of(view.source)) >= MAX_VIEWS_PER_TOPIC:
+        return Rejected(ErrorKind.POLICY_VIOLATION, f"a topic has at most {MAX_VIEWS_PER_TOPIC} views")
+    partitions = tuple(partition for partition in source.partitions if partition is not None)
+    if len(partitions) != len(source.partitions):
+        return Rejected(ErrorKind.LEADER_NOT_AVAILABLE, f"topic {view.source} is not complete yet")
+    if request.assignments or request.partitions not in (DEFAULT, len(partitions)):
+        return Rejected(
+            ErrorKind.INVALID_PARTITIONS,
+            f"a view has the partitions of its source, {len(partitions)} of them; leave the number out (-1)",
+        )
+    state = TopicState(topic_id.hex(), 0, configs, wall_ms)
+    key, source_key = keys.topic(request.name), keys.topic(view.source)
+    change = Change(
+        (
+            controller_is(controller_epoch),
+            absent(key),
+            Compare(source_key, "mod", image.mod_revision(source_key)),
+        ),
+        # The source's key is touched, so that a deletion decided before this one fails its compare.
+        (Put(key, encode(state)), Put(source_key, encode(source.state))),
+        f"view {request.name} of {view.source} is created",
+    )
+    return CreatedTopic(state, partitions, (change,))
 
 
 def _name_problem(image: ClusterImage, name: str) -> Rejected | None:
@@ -245,11 +295,16 @@ def _creation(
     ]
 
 
-def delete_topic(image: ClusterImage, topic: Topic, controller_epoch: int) -> list[Change]:
+def delete_topic(image: ClusterImage, topic: Topic, controller_epoch: int) -> list[Change] | Rejected:
     """The first change deletes the topic; the others clear away its partitions and may fail without harm."""
+    views = image.views_of(topic.name)
+    if views:
+        return Rejected(
+            ErrorKind.POLICY_VIOLATION, f"{topic.name} has views, which go first: {', '.join(views)}"
+        )
     key, controller = keys.topic(topic.name), controller_is(controller_epoch)
     why = f"topic {topic.name} is deleted"
-    doomed = [keys.partition(topic.id, number) for number in range(len(topic.partitions))]
+    doomed = [keys.partition(topic.id, number) for number in range(topic.state.partitions)]
     first = doomed[: MAX_OPS_PER_TRANSACTION - 1]
     ops: tuple[Op, ...] = (Delete(key), *(Delete(partition) for partition in first))
     changes = [Change((controller, Compare(key, "mod", image.mod_revision(key))), ops, why)]
@@ -273,6 +328,10 @@ def create_partitions(
 ) -> GrownTopic | Rejected:
     """Grow a topic to `count` partitions; `assignments` are the replicas of the new ones."""
     have = len(topic.partitions)
+    if topic.view is not None:
+        return Rejected(
+            ErrorKind.INVALID_PARTITIONS, f"{topic.name} is a view and grows with {topic.view.source}"
+        )
     if count <= have:
         told = "already has" if count == have else "can not shrink: it has"
         return Rejected(ErrorKind.INVALID_PARTITIONS, f"topic {topic.name} {told} {have} partitions")
@@ -342,6 +401,10 @@ def _growth(
 def alter_topic_configs(
     image: ClusterImage, topic: Topic, alterations: Sequence[Alteration], controller_epoch: int
 ) -> Change | Rejected:
+    named = {canonical_topic_config(alteration.name) for alteration in alterations}
+    problem = alteration_problem(topic.name, topic.view is not None, named)
+    if problem is not None:
+        return problem
     configs = alter_topic(topic.state.configs, alterations, image.layers())
     if isinstance(configs, Rejected):
         return configs
@@ -352,6 +415,10 @@ def replace_topic_configs(
     image: ClusterImage, topic: Topic, configs: Mapping[str, str | None], controller_epoch: int
 ) -> Change | Rejected:
     """The old AlterConfigs: what is not named goes back to its default."""
+    given = {canonical_topic_config(name) for name, value in configs.items() if value}
+    problem = alteration_problem(topic.name, topic.view is not None, given)
+    if problem is not None:
+        return problem
     validated = validated_topic_configs(configs, image.layers())
     return (
         validated

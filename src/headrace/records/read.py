@@ -80,7 +80,7 @@ def iter_records(
         yield Record(
             None if key_length < 0 else body[key_start : key_start + key_length],
             None if value_length < 0 else body[value_start : value_start + value_length],
-            _read_headers(body, headers_start, span.end) if span.end - headers_start > 1 else (),
+            read_headers(body, headers_start, span.end) if span.end - headers_start > 1 else (),
             base_timestamp + span.timestamp_delta if append_time is None else append_time,
             base_offset + span.offset_delta,
         )
@@ -155,7 +155,8 @@ def read_span(body: bytes, position: int) -> RecordSpan:
     )
 
 
-def _read_headers(body: bytes, position: int, end: int) -> Headers:
+def read_headers(body: bytes, position: int, end: int) -> Headers:
+    """The headers of a record: `position` is RecordSpan.headers_start, `end` the end of the record."""
     headers = []
     try:
         count, position = read_varint(body, position)

@@ -63,14 +63,15 @@ async def _add(
     verify_only: bool,
 ) -> list[AddPartitionsToTxnTopicResult]:
     partitions = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
-    unknown = {tp for tp in partitions if call.broker.image.partition(*tp) is None}
+    image = call.broker.image
+    unknown = {tp: ErrorKind.UNKNOWN_TOPIC_OR_PARTITION for tp in partitions if image.partition(*tp) is None}
+    # A view can't be written to, least of all a marker.
+    unknown.update((tp, ErrorKind.INVALID_TOPIC_EXCEPTION) for tp in partitions if image.view(tp.topic))
     if unknown:
         # All or nothing: the others are told that they were not tried.
         return _results(
             topics,
-            lambda tp: (
-                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else ErrorKind.OPERATION_NOT_ATTEMPTED
-            ),
+            lambda tp: unknown.get(tp, ErrorKind.OPERATION_NOT_ATTEMPTED),
         )
     kind = VerifyPartitions if verify_only else AddPartitions
     try:

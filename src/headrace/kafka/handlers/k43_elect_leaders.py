@@ -39,7 +39,9 @@ def _asked(call: Call, request: ElectLeadersRequest) -> list[tuple[str, list[int
     if request.topic_partitions is not None:
         return [(entry.topic, entry.partitions, True) for entry in request.topic_partitions]
     return [
-        (topic.name, list(range(len(topic.partitions))), False) for topic in call.broker.image.topics.values()
+        (topic.name, list(range(len(topic.partitions))), False)
+        for topic in call.broker.image.topics.values()
+        if topic.view is None
     ]
 
 

@@ -2,7 +2,8 @@
 
 A missing field is null. Comparing null, or values of two kinds, is false, whatever the operator but `!=`; numbers compare
 with numbers, texts with texts, and `timestamp` also with an RFC 3339 time. The value is parsed as JSON only when a
-path looks into it, once per record; one that is not JSON has no fields.
+path looks into it, once per record; one that is not JSON has no fields. A value of more than MAX_SEEN_BYTES is not
+looked into: it is null, so that no record can make a filter expensive (X12).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.core.limits import MIB
+from headrace.records.filters.prefilter import Prefilter, prefilter_of
 from headrace.records.filters.syntax import (
     And,
     Call,
@@ -30,6 +33,12 @@ from headrace.records.filters.times import rfc3339_ms
 from headrace.records.filters.tokens import FilterProblem
 
 TAG_HEADER = "tag"
+
+MAX_SEEN_BYTES = 4 * MIB
+"""What a filter looks into at most."""
+
+MAX_CONDITIONS = 1_000
+"""Comparisons and calls in one filter: with the line above, what one record can cost."""
 
 _MISSING = object()
 _decode = msgspec.json.Decoder().decode
@@ -69,8 +78,9 @@ class FilterInput:
     @property
     def body(self) -> Any:
         if self._body is _MISSING:
+            value = self.value
             try:
-                self._body = None if self.value is None else _decode(self.value)
+                self._body = None if value is None or len(value) > MAX_SEEN_BYTES else _decode(value)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 self._body = None
         return self._body
@@ -89,11 +99,15 @@ class Needs(NamedTuple):
 
 
 class Filter:
-    __slots__ = ("_evaluate", "expression", "needs")
+    __slots__ = ("_evaluate", "expression", "needs", "prefilter")
 
     def __init__(self, expression: str, node: Node) -> None:
+        if _conditions(node) > MAX_CONDITIONS:
+            raise FilterProblem(f"a filter has at most {MAX_CONDITIONS} conditions", 0, expression)
         self.expression = expression
         self._evaluate = _compile(node)
+        self.prefilter: Prefilter | None = prefilter_of(node)
+        """What the bytes of a record must hold for it to match; None when that can't be told."""
         roots = _roots(node)
         self.needs = Needs(
             bool(roots & {"header", "attribute", "tag"}), bool(roots & {"value", "size"}), _tags(node)
@@ -112,7 +126,7 @@ def compile_filter(expression: str) -> Filter:
 
 
 def _text(data: bytes | None) -> str | None:
-    if data is None:
+    if data is None or len(data) > MAX_SEEN_BYTES:
         return None
     try:
         return data.decode()
@@ -299,6 +313,20 @@ def _within(operand: Evaluate, options: tuple[Scalar, ...]) -> Evaluate:
 
 
 # -- what it looks at ------------------------------------------------------------------------------------------------
+
+
+def _conditions(node: Node) -> int:
+    match node:
+        case Call(_, arguments):
+            return 1 + sum(_conditions(argument) for argument in arguments)
+        case Compare(_, left, right):
+            return 1 + _conditions(left) + _conditions(right)
+        case Within(operand, _) | IsNull(operand) | Not(operand):
+            return 1 + _conditions(operand)
+        case And(parts) | Or(parts):
+            return sum(_conditions(part) for part in parts)
+        case _:
+            return 0
 
 
 def _roots(node: Node) -> set[str]:

@@ -16,6 +16,8 @@ from headrace.records.filters.tokens import FilterProblem, Token, string_value, 
 
 MAX_DEPTH = 64
 MAX_LIST = 1_000
+MAX_NUMBER_CHARS = 64
+"""Longer ones mean nothing to anybody, and Python refuses to read very long ones."""
 
 Scalar = str | float | int | bool | None
 
@@ -192,6 +194,8 @@ class _Parser:
     def _operand(self) -> Node:
         token = self._next()
         if token.kind == "number":
+            if len(token.text) > MAX_NUMBER_CHARS:
+                raise self._problem(f"a number has at most {MAX_NUMBER_CHARS} characters", token)
             return Literal(
                 float(token.text) if any(mark in token.text for mark in ".eE") else int(token.text)
             )
@@ -210,10 +214,14 @@ class _Parser:
         if function not in FUNCTIONS:
             raise self._problem(f"there is no function {name.text!r}; there are {', '.join(FUNCTIONS)}", name)
         self._expect("(")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._problem(f"functions are nested more than {MAX_DEPTH} deep", name)
         arguments = [self._operand()]
         while self._take(","):
             arguments.append(self._operand())
         self._expect(")")
+        self._depth -= 1
         if len(arguments) != FUNCTIONS[function]:
             raise self._problem(
                 f"{function} takes {FUNCTIONS[function]} argument(s), not {len(arguments)}", name
@@ -234,7 +242,7 @@ class _Parser:
                 token = self._next()
                 if token.kind == "string":
                     steps.append(string_value(token.text))
-                elif token.kind == "number" and token.text.isdigit():
+                elif token.kind == "number" and token.text.isdigit() and len(token.text) <= MAX_NUMBER_CHARS:
                     steps.append(int(token.text))
                 else:
                     raise self._problem("expected a string or a position in the brackets", token)

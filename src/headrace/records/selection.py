@@ -1,0 +1,170 @@
+"""Codec: batches as a filter leaves them: like those of a compacted log, with gaps where records did not match.
+
+A batch of which nothing matches is left out, one that matches whole is passed on byte for byte, and any other is written
+again with the matching records only: base offset, last offset, producer, epoch, timestamps and codec stay (rebuild.py).
+Control batches always stay, because readers of committed data need the markers (R48).
+
+Invariant: the records that come out are exactly those that match, with their offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from headrace.core.ports import Buffer
+from headrace.records.batch import (
+    COMMIT_MARKER,
+    CONTROL_BIT,
+    MAGIC_V2,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatch,
+)
+from headrace.records.build import Record, append_record, assemble
+from headrace.records.filters import Filter, FilterInput
+from headrace.records.read import RecordSpan, iter_spans, plain_body, read_headers, read_span
+from headrace.records.rebuild import rebuild_batch
+from headrace.records.tag_mask import tag_mask
+from headrace.records.varint import read_varint
+
+_LENGTHS_PER_BREATH = 512
+_RECORDS_PER_BREATH = 32
+
+MAX_SKIP = 2**31 - 1
+"""The largest last offset delta a batch can state."""
+
+_COMMIT = struct.pack(">hh", 0, COMMIT_MARKER)
+_BY_NOBODY = struct.pack(">hi", 0, 0)
+
+
+class Place(NamedTuple):
+    """Where the records lie, for filters that ask."""
+
+    topic: str
+    partition: int
+
+
+class Selected(NamedTuple):
+    """What is left of one batch."""
+
+    data: Buffer
+    """Empty when nothing matched."""
+    records: int
+    tags: int
+    """The batch's tag mask; 0 when it was not asked for."""
+
+
+def select_records(
+    batch: memoryview,
+    header: BatchHeader,
+    wanted: Filter,
+    place: Place,
+    *,
+    max_bytes: int,
+    with_tags: bool,
+    breathe: Callable[[], None],
+) -> Selected:
+    """`batch` is exactly one batch. Raises CorruptBatch when its records can't be read.
+
+    `breathe` is called every few records: it may pause, and it may raise to end the work.
+    """
+    if header.is_control:
+        return Selected(batch, 0, 0)
+    if header.record_count == 0:
+        return Selected(
+            b"", 0, 0
+        )  # what compaction emptied stands for a producer's sequence, which no reader needs
+    body = plain_body(batch, 0, header, max_bytes=max_bytes)
+    breathe()
+    kept = list(_matching(body, header, wanted, place, breathe))
+    tags = tag_mask(body) if with_tags else 0
+    if not kept:
+        return Selected(b"", 0, tags)
+    if len(kept) == header.record_count:
+        return Selected(batch, len(kept), tags)
+    return Selected(rebuild_batch(header, body, kept), len(kept), tags)
+
+
+def _matching(
+    body: bytes, header: BatchHeader, wanted: Filter, place: Place, breathe: Callable[[], None]
+) -> Iterator[RecordSpan]:
+    prefilter, needs = wanted.prefilter, wanted.needs
+    spans = iter_spans(body, header) if prefilter is None else _candidates(body, prefilter.needles, breathe)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    matches, with_headers = wanted.matches, needs.headers
+    for count, span in enumerate(spans):
+        if count % _RECORDS_PER_BREATH == 0:
+            breathe()
+        _, end, offset_delta, timestamp_delta, key_start, key_length, start, length, headers_start = span
+        if offset_delta > header.last_offset_delta:
+            raise CorruptBatch(f"offset delta {offset_delta} in a batch of {header.last_offset_delta + 1}")
+        record = FilterInput(
+            None if key_length < 0 else body[key_start : key_start + key_length],
+            None if length < 0 else body[start : start + length],
+            read_headers(body, headers_start, end) if with_headers and end - headers_start > 1 else (),
+            base_timestamp + timestamp_delta if append_time is None else append_time,
+            base_offset + offset_delta,
+            place.topic,
+            place.partition,
+        )
+        if matches(record):
+            yield span
+
+
+def _candidates(body: bytes, needles: tuple[bytes, ...], breathe: Callable[[], None]) -> Iterator[RecordSpan]:
+    """The records that contain one of the needles. The others are stepped over by their length alone."""
+    find = body.find
+    hits = [(found, needle) for needle in needles if (found := find(needle)) >= 0]
+    position, total, steps = 0, len(body), 0
+    while hits and position < total:
+        hit = min(hits)[0]
+        end = position
+        try:
+            while end <= hit:
+                position = end
+                length = body[position]
+                start = position + 1
+                if length >= 0x80:
+                    following = body[start]
+                    start += 1
+                    length += (following - 1) << 7
+                    if following >= 0x80:
+                        length, start = read_varint(body, position)
+                        length <<= 1
+                end = start + (length >> 1)
+                if length & 1 or length < 0 or end > total:
+                    raise CorruptBatch("a record whose length can't be")
+                steps += 1
+                if not steps % _LENGTHS_PER_BREATH:
+                    breathe()
+        except IndexError:
+            raise CorruptBatch("a record is cut short") from None
+        yield read_span(body, position)
+        position = end
+        hits = [
+            (later, needle)
+            for found, needle in hits
+            if (later := found if found >= end else find(needle, end)) >= 0
+        ]
+
+
+def skip_batch(first: int, following: int, leader_epoch: int, wall_ms: int) -> bytes:
+    """A batch that only says: there is nothing for you from `first` to `following` - 1.
+
+    It is a control batch with the commit marker of nobody, which every client steps over. An empty data batch would say
+    the same to Java; librdkafka takes it for a message too large for its buffer and in the end reports an error.
+    """
+    last_delta = min(following - first - 1, MAX_SKIP)
+    body = bytearray()
+    append_record(body, Record(_COMMIT, _BY_NOBODY), 0, last_delta)
+    header = BatchHeader(
+        first, 0, leader_epoch, MAGIC_V2, 0, TRANSACTIONAL_BIT | CONTROL_BIT, last_delta, wall_ms, wall_ms,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1,
+    )  # fmt: skip
+    return bytes(assemble(header, body))
