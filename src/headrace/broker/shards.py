@@ -42,6 +42,15 @@ Confirms = Callable[[Any, Any], bool]
 """(command, answer) -> whether a client may come to harm if a coordinator that was just replaced answers so."""
 
 
+_AS_A_COORDINATOR_SAYS = {
+    ErrorKind.NOT_LEADER_OR_FOLLOWER: ErrorKind.NOT_COORDINATOR,
+    ErrorKind.KAFKA_STORAGE_ERROR: ErrorKind.NOT_COORDINATOR,
+    ErrorKind.NOT_ENOUGH_REPLICAS: ErrorKind.COORDINATOR_NOT_AVAILABLE,
+    ErrorKind.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorKind.COORDINATOR_NOT_AVAILABLE,
+}
+"""A journal's troubles in the words that clients of coordinators know and retry, as in Kafka."""
+
+
 class ShardState(Enum):
     LOADING = "loading"
     READY = "ready"
@@ -222,7 +231,8 @@ class Shard:
             for waiter, _ in plan.replies:
                 future = self._waiters.pop(waiter, None)
                 if future is not None and not future.done():
-                    future.set_exception(problem)
+                    kind = _AS_A_COORDINATOR_SAYS.get(problem.kind, problem.kind)
+                    future.set_exception(HeadraceError(kind, problem.detail))
             return False
         return True
 
@@ -280,7 +290,7 @@ class Shard:
 
     def reload(self, kind: ErrorKind) -> None:
         """Memory can't be trusted: throw it away and begin again from the log."""
-        self.close(kind)
+        self.close(_AS_A_COORDINATOR_SAYS.get(kind, kind))
         if self.partition.is_leader and not self.partition.failed:
             self.machine = self._make_machine()
             self.state = ShardState.LOADING

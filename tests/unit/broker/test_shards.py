@@ -222,7 +222,7 @@ def test_who_can_not_be_confirmed_answers_nobody_and_keeps_its_memory() -> None:
         bench.careful, bench.partition.refusal = True, ErrorKind.NOT_ENOUGH_REPLICAS
         with pytest.raises(HeadraceError) as refused:
             await bench.ask(0)
-        assert refused.value.kind is ErrorKind.NOT_ENOUGH_REPLICAS
+        assert refused.value.kind is ErrorKind.COORDINATOR_NOT_AVAILABLE
         assert bench.shard.state is ShardState.READY
 
     simulate(scenario)
