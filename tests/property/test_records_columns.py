@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.records import columns as columns_module
+from headrace.records import boundaries
 from headrace.records.batch import CorruptBatch, scan, seal
 from headrace.records.build import Record, build_batch
 from headrace.records.columns import decode_columns, header_columns
@@ -68,9 +68,10 @@ def test_same_records(batches: list[tuple[list[Record], Codec]]) -> None:
     assert flat(buffer) == plain(buffer)
 
 
-@pytest.mark.parametrize("lock_step_from", [1, 10**9])
-def test_same_refusals(lock_step_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_module, "_LOCK_STEP_BATCHES", lock_step_from)
+@pytest.mark.parametrize("few", [1, 10**9])
+def test_same_refusals(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundaries, "_FEW_RECORDS", few)
+    monkeypatch.setattr(boundaries, "_STRIDE_AT_LEAST", 1)
 
     @settings(max_examples=200)
     @given(

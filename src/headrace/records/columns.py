@@ -5,9 +5,7 @@ Imported by Spark and the CLI only (numpy is not a dependency of the broker). Th
 after another) and keys and values are [start, end) in it, rising from record to record; so an Arrow binary array over
 `data` with boundaries key0, key1, value0, value1, ... gives both columns with one native copy each (spark.md 3).
 
-Where records start is the one sequential question. Two ways answer it and the cheaper one is taken: *lock step* walks
-all batches at once, one record of each per step (many batches, few records), and the *hop* follows the lengths of one
-batch in plain Python (few batches, many records). Lock step hands over to the hop when few batches are left.
+Where records start is the one sequential question; boundaries.py answers it.
 
 Invariant: equal to `read.read_records`, record for record; and on hostile bytes CorruptBatch, nothing else (X10, X11).
 The one difference: headers are only looked into by `header_columns`.
@@ -24,6 +22,7 @@ import numpy.typing as npt
 from headrace.core.limits import MIB
 from headrace.core.ports import Buffer
 from headrace.records.batch import HEADER_BYTES, MIN_RECORD_BYTES, BatchHeader, CorruptBatch, scan
+from headrace.records.boundaries import record_bounds
 from headrace.records.compression import inflate
 from headrace.records.ragged import gather_varints
 
@@ -34,9 +33,6 @@ Bools = npt.NDArray[np.bool_]
 _CHUNK_BYTES = 4 * MIB
 _CHUNK_RECORDS = 40_000
 """What 4 MiB of 100-byte records are: compressed batches hide their size, so their records are counted."""
-
-_LOCK_STEP_BATCHES = 48
-"""With fewer batches side by side a step of numpy costs more than hopping over their records one by one."""
 
 
 class RecordColumns(NamedTuple):
@@ -92,7 +88,7 @@ def decode_columns(
     counts = headers[:, 12]
     if (counts < 0).any() or (counts * MIN_RECORD_BYTES > body_ends - body_starts).any():
         raise CorruptBatch("a batch can not hold as many records as it claims")
-    starts, ends = _record_bounds(data, body_starts, body_ends, counts)
+    starts, ends = record_bounds(data, body_starts, body_ends, counts)
     return _read_fields(data, starts, ends, headers, counts)
 
 
@@ -139,83 +135,6 @@ def _plain_data(
     sizes = np.array([len(body) for body in bodies], dtype=np.int64)
     ends = np.cumsum(sizes)
     return np.frombuffer(b"".join(bodies), dtype=np.uint8), ends - sizes, ends
-
-
-# ---- where the records are
-
-
-def _record_bounds(data: Bytes, body_starts: Ints, body_ends: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Start and end of every record, batch by batch. The records of a batch fill its body exactly."""
-    first_record = np.cumsum(counts) - counts
-    total = int(counts.sum())
-    starts = np.empty(total, dtype=np.int64)
-    cursors = body_starts.copy()
-    done = _lock_step(data, starts, cursors, counts, first_record)
-    view = data.data
-    for batch in np.flatnonzero(counts > done).tolist():
-        found, cursors[batch] = _hop(view, int(cursors[batch]), int(counts[batch]) - done)
-        position = int(first_record[batch]) + done
-        starts[position : position + len(found)] = found
-    if (cursors != body_ends).any():
-        raise CorruptBatch("the records of a batch do not end where the batch does")
-    # A record ends where the next one starts, save the last of each batch.
-    ends = np.empty(total, dtype=np.int64)
-    ends[:-1] = starts[1:]
-    ends[first_record + counts - 1] = body_ends
-    # Both walks drop the sign bit of the lengths, so negative ones are found here, all at once.
-    if (data[starts] & 1).any():
-        raise CorruptBatch("a record of negative length")
-    return starts, ends
-
-
-def _lock_step(data: Bytes, starts: Ints, cursors: Ints, counts: Ints, first_record: Ints) -> int:
-    """Advance all batches together while enough of them still have records; returns how many records each has done."""
-    order = np.argsort(-counts, kind="stable")  # so that the batches still under way are always a prefix
-    remaining = counts[order]
-    active = cursors[order]
-    target = first_record[order]
-    step = 0
-    live = int(np.count_nonzero(remaining > 0))
-    while live >= _LOCK_STEP_BATCHES:
-        positions = active[:live]
-        starts[target[:live] + step] = positions
-        lengths, following = gather_varints(data, positions, 5)
-        active[:live] = following + (lengths >> 1)
-        step += 1
-        live = int(np.searchsorted(-remaining, -step, side="left"))
-    cursors[order] = active
-    return step
-
-
-def _hop(data: memoryview, cursor: int, count: int) -> tuple[list[int], int]:
-    """The starts of `count` records that follow each other from `cursor`, and where the last one ends."""
-    starts: list[int] = []
-    append = starts.append
-    try:
-        for _ in range(count):
-            append(cursor)
-            byte = data[cursor]
-            if byte < 0x80:
-                cursor += 1 + (byte >> 1)
-                continue
-            second = data[cursor + 1]
-            if second < 0x80:
-                cursor += 2 + ((second << 7 | byte & 0x7F) >> 1)
-                continue
-            cursor = _hop_far(data, cursor)
-    except IndexError:
-        raise CorruptBatch("a record is cut short") from None
-    return starts, cursor
-
-
-def _hop_far(data: memoryview, cursor: int) -> int:
-    value = 0
-    for index in range(5):
-        byte = data[cursor + index]
-        value |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return cursor + index + 1 + (value >> 1)
-    raise CorruptBatch("a varint of more than 32 bits")
 
 
 # ---- what is in them

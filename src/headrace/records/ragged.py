@@ -41,10 +41,17 @@ def gather_varints(data: Bytes, positions: Ints, max_bytes: int) -> tuple[Ints, 
     more = first > 0x7F
     if not more.any():
         return first.astype(np.int64), positions + 1
-    second = data.take(positions + 1, mode="clip").astype(np.int64)
+    second = data[1:].take(positions, mode="clip")
     # Without a branch: the continuation bit of the first byte is worth 128, which is what the second one counts in.
-    values: Ints = np.add(more * (second - 1 << 7), first, dtype=np.int64)
-    following = positions + 1 + more
+    # 16 bits hold it: the narrower the numbers, the more of them numpy handles at once.
+    low = second.astype(np.uint16)
+    low -= 1
+    low <<= 7
+    low *= more
+    low += first
+    values = low.astype(np.int64)
+    following = positions + 1
+    following += more
     more &= second > 0x7F
     if more.any():
         _gather_long(data, values, following, np.flatnonzero(more), max_bytes)

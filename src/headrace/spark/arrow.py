@@ -22,7 +22,7 @@ from headrace.spark.schema import HEADER, HEADERS, TIMESTAMP
 from headrace.spark.values import ValueDecoder
 
 _MICROSECONDS = 1000
-CHUNK_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

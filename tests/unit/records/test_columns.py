@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from headrace.records import columns as columns_module
+from headrace.records import boundaries
 from headrace.records.batch import BatchHeader, CorruptBatch, crc_matches, read_header, scan
 from headrace.records.build import Record, assemble, build_batch, build_control_batch
 from headrace.records.columns import RecordColumns, decode_columns, header_columns, iter_columns
@@ -89,10 +89,61 @@ def test_equal_to_the_plain_reader(shape: tuple[int, int], codecs: tuple[int, ..
     assert columns.timestamp_types.tolist() == types
 
 
-@pytest.mark.parametrize("threshold", [1, 10**9])
-def test_lock_step_alone_and_hop_alone_agree(threshold: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [1, 10**9])
+def test_walkers_alone_and_hop_alone_agree(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = fetch_buffer(70, 40)
-    monkeypatch.setattr(columns_module, "_LOCK_STEP_BATCHES", threshold)
+    monkeypatch.setattr(boundaries, "_FEW_RECORDS", few)
+    assert as_records(decode_columns(buffer, max_bytes=CAP)) == expected(buffer)
+
+
+def _hopped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each batch had that was walked through in plain Python."""
+    hop, counts = boundaries._hop, []
+
+    def counting(data: memoryview, cursor: int, count: int) -> tuple[list[int], int]:
+        counts.append(count)
+        return hop(data, cursor, count)
+
+    monkeypatch.setattr(boundaries, "_hop", counting)
+    return counts
+
+
+@pytest.mark.parametrize("sizes", [(100, 101), (20, 300), (1000, 1001), (0, 8)])
+def test_records_of_any_size_are_found_by_walkers(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal or not, short lengths or long ones, keys that are full of zeros: nothing is left to plain Python."""
+    rng = np.random.default_rng(3)
+    records = [
+        Record(
+            int(i).to_bytes(8, "big"),
+            rng.integers(32, 127, size, dtype=np.uint8).tobytes(),
+            (),
+            1_000_000 + i,
+        )
+        for i, size in enumerate(rng.integers(*sizes, 3000))
+    ]
+    buffer = b"".join(
+        build_batch(records[start : start + 1500], wall_ms=0, base_offset=start) for start in (0, 1500)
+    )
+    counts = _hopped(monkeypatch)
+    assert as_records(decode_columns(buffer, max_bytes=CAP)) == expected(buffer)
+    assert counts == []
+
+
+def test_records_inside_of_values_mislead_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is itself full of records looks right wherever a walker may begin; only the hop is left then."""
+    inner = build_batch(some_records(60), wall_ms=0)[61:]
+    buffer = build_batch([Record(b"k", inner * 2) for _ in range(400)], wall_ms=0)
+    counts = _hopped(monkeypatch)
+    assert as_records(decode_columns(buffer, max_bytes=CAP)) == expected(buffer)
+    assert counts == [400]
+
+
+def test_a_few_long_records_among_short_ones() -> None:
+    """Lengths of three bytes are not in the walkers' table."""
+    records = [Record(None, bytes([i % 251]) * (20_000 if i % 97 == 3 else 30)) for i in range(1000)]
+    buffer = build_batch(records, wall_ms=0) + build_batch(records[:1], wall_ms=0, base_offset=1000)
     assert as_records(decode_columns(buffer, max_bytes=CAP)) == expected(buffer)
 
 
