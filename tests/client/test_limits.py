@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import struct
 import time
 import zlib
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import cramjam
 import pytest
-from raw_client import RawClient, fetch_request
+from raw_client import RawClient, fetch_request, produce_request
 
 from headrace.records.batch import BatchHeader
 from headrace.records.build import Record, append_record, assemble, build_batch
@@ -211,16 +212,20 @@ def test_decompression_bombs(
 def test_a_batch_of_very_many_small_records_does_not_stop_the_broker(
     crowd: BrokerProcess, healthy: RawClient, topic: str
 ) -> None:
-    """X12: what a batch may cost to open is bounded in time too."""
-    count = 2_000_000
-    body = bytearray()
-    append_record(body, Record(b"", b""), 0, 0)
-    many = bytes(body) * count
+    """X12: what a batch may cost to open is bounded in time too, and others are served meanwhile."""
+    count = 400_000
+    many = bytearray()
+    for delta in range(count):
+        append_record(many, Record(b"", b""), 0, delta)
     header = BatchHeader(0, 0, -1, 2, 0, Codec.ZSTD, count - 1, now_ms(), now_ms(), -1, -1, -1, count)
     with RawClient(crowd.kafka_port) as raw:
         raw.create_topic(topic, cleanup_policy="compact")
-        batch = assemble(header, bytes(cramjam.zstd.compress(many)))
-        started = time.monotonic()
-        raw.produce(topic, batch)
-        assert time.monotonic() - started < 5.0
-    assert is_served(healthy)
+        batch = assemble(header, bytes(cramjam.zstd.compress(bytes(many))))
+        raw.send(ApiKey.PRODUCE, 9, produce_request(topic, batch))
+        served = 0
+        while not select.select([raw.socket], [], [], 0)[0]:
+            assert is_served(healthy)
+            served += 1
+        # On the event loop it would hold everybody up from the moment that it is read.
+        assert served > 3
+        assert raw.answer(ApiKey.PRODUCE, 9).topics[0].partitions[0].error_code == 0

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headrace.broker.batch_opening import Opener
 from headrace.broker.disk_room import AUTOMATIC
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.flusher import Flusher
@@ -75,6 +76,7 @@ class Broker:
         self.auto_create_topics = options.auto_create_topics
         self.log_dir = options.log_dir
         self._options = options
+        self.opener = Opener(runtime)
         self.flusher = Flusher(runtime, self._disk_failed)
         self.replicator = Replicator(runtime, self.image, self._suspect)
         self.replicas = Replicas(

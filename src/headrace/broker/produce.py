@@ -8,23 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headrace.broker.batch_opening import Opened, open_batch
 from headrace.broker.partition import Partition
 from headrace.core.errors import ErrorKind
-from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
 from headrace.log.results import Duplicate
-from headrace.records.batch import BatchHeader, CorruptBatch, read_header
-from headrace.records.compression import Codec
-from headrace.records.rebuild import recompress
-from headrace.records.validate import keyless_record_indexes, validate_produced
+from headrace.records.batch import read_header
+from headrace.records.validate import validate_produced
 
-_CODECS = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
+_KEYLESS = "a compacted topic takes no records without a key"
 
 
 class Taken(NamedTuple):
@@ -40,8 +32,16 @@ class Taken(NamedTuple):
 
 
 def take(
-    partition: Partition, records: memoryview, *, acks: int, version: int, wall_ms: int, ticket: int = 0
+    partition: Partition,
+    records: memoryview,
+    *,
+    acks: int,
+    version: int,
+    wall_ms: int,
+    ticket: int = 0,
+    opened: Opened | None = None,
 ) -> Taken:
+    """`opened`: what a thread has found out already about a batch that must be opened (X12)."""
     refusal = partition.refusal(acks)
     if refusal is not None:
         return Taken(refusal)
@@ -64,17 +64,14 @@ def take(
     )
     if isinstance(header, Rejected):
         return Taken(header.kind, message=header.detail)
-    if config.is_compacted:
-        refused = _refuse_keyless(records, header)
-        if refused is not None:
-            return refused
-    if config.compression_type != "producer" and header.codec != _CODECS[config.compression_type]:
-        try:
-            codec = _CODECS[config.compression_type]
-            records = memoryview(recompress(records, header, codec, max_bytes=MAX_DECOMPRESSED_BYTES))
-        except CorruptBatch as problem:
-            return Taken(ErrorKind.CORRUPT_MESSAGE, message=str(problem))
-        header = read_header(records)
+    if config.opens_batches:
+        opened = open_batch(records, config) if opened is None else opened
+        if opened.corrupt is not None:
+            return Taken(ErrorKind.CORRUPT_MESSAGE, message=opened.corrupt)
+        if opened.keyless:
+            return Taken(ErrorKind.INVALID_RECORD, message=_KEYLESS, keyless=opened.keyless)
+        if opened.records is not records:
+            records, header = opened.records, read_header(opened.records)
     result = partition.append(records, header, urgent=acks == -1, ticket=ticket)
     if isinstance(result, Rejected):
         return Taken(result.kind, message=result.detail or None)
@@ -83,17 +80,3 @@ def take(
         stamped = result.timestamp if config.is_log_append_time else -1
         return Taken(ErrorKind.NONE, result.base_offset, stamped, result.last_offset + 1)
     return Taken(ErrorKind.NONE, result.base_offset, result.log_append_time, result.last_offset + 1)
-
-
-def _refuse_keyless(records: memoryview, header: BatchHeader) -> Taken | None:
-    try:
-        indexes = keyless_record_indexes(records, 0, header, max_bytes=MAX_DECOMPRESSED_BYTES)
-    except CorruptBatch as problem:
-        return Taken(ErrorKind.CORRUPT_MESSAGE, message=str(problem))
-    if not indexes:
-        return None
-    return Taken(
-        ErrorKind.INVALID_RECORD,
-        message="a compacted topic takes no records without a key",
-        keyless=tuple(indexes),
-    )

@@ -283,6 +283,11 @@ class TopicConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def opens_batches(self) -> bool:
+        """Whether a produced batch has to be looked into, which costs per record."""
+        return "compact" in self.cleanup_policy or self.compression_type != "producer"
+
+    @property
     def deletes_by_retention(self) -> bool:
         return "delete" in self.cleanup_policy
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headrace.broker.batch_opening import Opened, needs_a_thread
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.broker.produce import Taken, take
@@ -44,6 +45,8 @@ _new: Any = tuple.__new__
 _Uncommitted = tuple[Partition, int, str, list[ProducePartitionResponse], int]
 """acks=all: the partition, what must be committed there, and where its row of the answer is."""
 
+_OpenedBatches = dict[tuple[str, int], Opened]
+
 _UNCONFIRMED = "the transaction coordinator did not confirm it"
 
 KEY = 0
@@ -54,46 +57,67 @@ LOWEST_ADVERTISED = 0
 def handle_frame(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
 ) -> bool:
-    """True: the request waits for the transaction coordinator, and the connection for the request."""
+    """True: the request is being prepared (for the transaction coordinator, for a thread), and the connection waits."""
     request = decode_produce_request(frame, position, header.api_version)
+    unverified: list[Unverified] = []
     if request.transactional_id is not None and request.acks == -1:
         if spoken_over(broker, request, header.api_version, connection.id):
             connection.close()
             return False
         unverified = unverified_partitions(broker, request, header.api_version, connection.id)
-        if unverified:
-            # The coordinator may take a while, and the connection's buffer will be used again.
-            kept = memoryview(bytearray(frame))
-            request = decode_produce_request(kept, position, header.api_version)
-            work = _verify_and_answer(broker, connection, connection.open_slot(), header, request, unverified)
-            broker.runtime.spawn(work, "verify a transaction")
-            return True
-    if request.acks == 0:
-        if broker.quotas.active:
-            throttle_produce(broker, connection, header, request)
-        if not _fire_and_forget(broker, request, header):
-            connection.close()
-        return False
-    _append_and_answer(broker, connection, None, header, request, {})
+    if unverified or _has_long_work(broker, request):
+        # It may take a while, and the connection's buffer will be used again.
+        kept = memoryview(bytearray(frame))
+        request = decode_produce_request(kept, position, header.api_version)
+        work = _prepare_and_answer(broker, connection, header, request, unverified)
+        broker.runtime.spawn(work, "prepare a produce")
+        return True
+    _append_and_answer(broker, connection, None, header, request, {}, {})
     return False
 
 
-async def _verify_and_answer(
+def _has_long_work(broker: Broker, request: ProduceRequest) -> bool:
+    for topic in request.topics:
+        for index, records in topic.partitions:
+            partition = broker.partitions.get((topic.name, index))
+            if partition is not None and needs_a_thread(partition, records):
+                return True
+    return False
+
+
+async def _prepare_and_answer(
     broker: Broker,
     connection: Connection,
-    slot: Slot,
     header: RequestHeader,
     request: ProduceRequest,
     unverified: list[Unverified],
 ) -> None:
-    verdicts = await verify(broker, request.transactional_id or "", unverified, header.api_version)
-    if not connection.is_open or spoken_over(broker, request, header.api_version, connection.id):
-        # R47: the client gave this request up while the coordinator was asked, and may have moved on.
-        connection.close()
-        return
+    slot = None if request.acks == 0 else connection.open_slot()
+    opened = await _open_batches(broker, request)
+    verdicts: Verdicts = {}
+    if unverified:
+        verdicts = await verify(broker, request.transactional_id or "", unverified, header.api_version)
+        if not connection.is_open or spoken_over(broker, request, header.api_version, connection.id):
+            # R47: the client gave this request up while the coordinator was asked, and may have moved on.
+            connection.close()
+            return
     # R25: from here to the last append nothing is awaited, so a marker can't come in between.
-    _append_and_answer(broker, connection, slot, header, request, verdicts)
+    _append_and_answer(broker, connection, slot, header, request, verdicts, opened)
     connection.request_done()
+
+
+async def _open_batches(broker: Broker, request: ProduceRequest) -> _OpenedBatches:
+    opened: _OpenedBatches = {}
+    for topic in request.topics:
+        for index, records in topic.partitions:
+            partition = broker.partitions.get((topic.name, index))
+            if (
+                partition is not None
+                and isinstance(records, memoryview)
+                and needs_a_thread(partition, records)
+            ):
+                opened[topic.name, index] = await broker.opener.open(records, partition.config)
+    return opened
 
 
 def _append_and_answer(
@@ -103,6 +127,7 @@ def _append_and_answer(
     header: RequestHeader,
     request: ProduceRequest,
     verdicts: Verdicts,
+    opened: _OpenedBatches,
 ) -> None:
     """`slot`: the place of the answer, where the request had to wait and has one already."""
     throttle_ms = throttle_produce(broker, connection, header, request) if broker.quotas.active else 0
@@ -115,12 +140,17 @@ def _append_and_answer(
         for index, records in partitions:
             verdict = verdicts.get((name, index), NOT_ASKED) if verdicts else NOT_ASKED
             if verdict.error is ErrorKind.NONE:
-                taken, partition = _take(broker, name, index, records, acks, header, verdict.ticket)
+                ready = opened.get((name, index)) if opened else None
+                taken, partition = _take(broker, name, index, records, acks, header, verdict.ticket, ready)
             else:
                 taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
             rows.append(_row(broker, name, index, taken, partition))
             if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
                 uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
+    if acks == 0:
+        if any(row.error_code for topic in topics for row in topic.partitions):
+            connection.close()
+        return
     if not uncommitted and slot is None:
         connection.answer(_encode(broker, header, topics, throttle_ms))
         return
@@ -131,7 +161,14 @@ def _append_and_answer(
 
 
 def _take(
-    broker: Broker, topic: str, index: int, records: object, acks: int, header: RequestHeader, ticket: int
+    broker: Broker,
+    topic: str,
+    index: int,
+    records: object,
+    acks: int,
+    header: RequestHeader,
+    ticket: int,
+    opened: Opened | None,
 ) -> tuple[Taken, Partition | None]:
     if acks not in (-1, 0, 1):
         return Taken(ErrorKind.INVALID_REQUIRED_ACKS), None
@@ -147,7 +184,9 @@ def _take(
         return Taken(ErrorKind.INVALID_RECORD, message="no batch at all"), None
     version = header.api_version
     wall_ms = broker.runtime.clock.wall_ms()
-    taken = take(partition, records, acks=acks, version=version, wall_ms=wall_ms, ticket=ticket)
+    taken = take(
+        partition, records, acks=acks, version=version, wall_ms=wall_ms, ticket=ticket, opened=opened
+    )
     if taken.error is not ErrorKind.NONE:
         broker.failed_produces += 1
         taken = taken._replace(error=error_for_version(KEY, version, taken.error))
@@ -172,15 +211,6 @@ def _row(
         error_message=taken.message,
         current_leader=hint_for(broker, topic, index, taken.error),
     )
-
-
-def _fire_and_forget(broker: Broker, request: ProduceRequest, header: RequestHeader) -> bool:
-    fine = True
-    for topic in request.topics:
-        for index, records in topic.partitions:
-            taken, _ = _take(broker, topic.name, index, records, 0, header, 0)
-            fine = fine and taken.error is ErrorKind.NONE
-    return fine
 
 
 def _encode(
