@@ -227,7 +227,12 @@ class SimCluster:
             return ClusterClient(addresses, self.topic, self.dice.fork(f"client/{name}"))
 
         await self._brokers_live()
-        configs = {"min.insync.replicas": str(shape.min_isr), "retention.ms": "-1"}
+        configs = {
+            "min.insync.replicas": str(shape.min_isr),
+            "retention.ms": "-1",
+            # Clients do not follow the brokers' clocks when those jump.
+            "message.timestamp.after.max.ms": str(2**63 - 1),
+        }
         await client("admin").create_topic(shape.partitions, BROKERS, configs)
         plan = self._draw_plan() if self._plan is None else self._plan
         self._faults = len(plan)
