@@ -30,6 +30,7 @@ from headrace.http.rest.admin_queues import AdminQueueDoor
 from headrace.http.rest.queues import QueueDoor
 from headrace.http.rest.schedules import ScheduleDoor
 from headrace.http.rest.topics import TopicDoor
+from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
 from headrace.http.server import HttpServer
 from headrace.http.sqs.call import SqsSettings
@@ -39,6 +40,8 @@ from headrace.node.broker_metrics import BrokerMetrics
 from headrace.node.data_directory import DataDirectory, NodeRecord
 from headrace.node.membership import Membership
 from headrace.node.settings import Settings
+from headrace.node.webhook_rules import webhook_rules
+from headrace.push.couriers import Couriers
 from headrace.security.access_keys import read_access_keys
 
 log = logging.getLogger(__name__)
@@ -79,6 +82,7 @@ class Node:
         # Ports are bound first: the registration names them, and a taken port must cost nothing, not even the marker.
         self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
         _, self.http_port = await self.http.start(settings.host, settings.http_port)
+        self.webhooks.refuse_ports({self.kafka_port, self.http_port})
         # R33: the marker is taken away before any log is opened.
         clean_epoch = self._directory.take_clean_marker()
         previous = None
@@ -172,6 +176,11 @@ class Node:
         QueueDoor(self.broker, sqs.receipt_key).mount(forwarding)
         AdminQueueDoor(self.broker).mount(forwarding)
         ScheduleDoor(self.broker).mount(forwarding)
+        self.webhooks = Couriers(
+            self.broker, webhook_rules(self.settings), ca_file=self.settings.webhook_ca_file
+        )
+        WebhookDoor(self.broker, self.webhooks, self._forwarder).mount(router)
+        registry.add(self.webhooks)
         self.http = HttpServer(
             router, self.runtime.clock, request_id_prefix=self.runtime.random_bytes(4).hex()
         )
@@ -271,6 +280,7 @@ class Node:
         spawn(housekeeping.watch_the_clock(), "watch the clock")
         spawn(housekeeping.run(), "housekeeping")
         spawn(self.broker.cron.run(), "cron schedules")
+        spawn(self.webhooks.run(), "webhooks")
         await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
         # At once: we may be elected from now on, and a leader that refuses connections is taken for dead.
         await self.kafka.serve()
@@ -292,6 +302,7 @@ class Node:
         """Clean: no new requests, leaderships handed over, everything synced, and a marker that says so (R33)."""
         self.ready = False
         self.broker.is_stopping = True
+        await self.webhooks.close()
         await self._hand_over_leaderships()
         await self.kafka.close()
         await self.http.stop(grace_ms=500)

@@ -91,6 +91,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The region in ARNs when a request does not name one."""
     sqs_credentials: str = ""
     """A file in the form of ~/.aws/credentials. When given, SQS requests must be signed with a key in it (SigV4)."""
+    webhook_allow_http: bool = False
+    """Webhooks may use http, not only https."""
+    webhook_networks: str = ""
+    """Private networks that webhooks may reach all the same, as in 127.0.0.0/8,::1 for development (X22)."""
+    webhook_ports: str = "443,8443"
+    """Ports that webhooks may use, or any."""
+    webhook_ca_file: str = ""
+    """Certificates that webhooks trust, instead of the system's."""
     repair: bool = False
     """Open a log with corruption in the middle: quarantine what is damaged (S4). Never automatic."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"

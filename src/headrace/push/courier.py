@@ -115,9 +115,6 @@ class Courier:
     def start(self, spec: WebhookSpec) -> None:
         """Begin, or go on under a changed spec."""
         if spec != self.spec:
-            if spec.url != self.spec.url:
-                self.limit = ConcurrencyLimit(spec.max_concurrency)
-                self.circuit.reset()
             self.limit.set_maximum(spec.max_concurrency)
             self.spec = spec
             self._changed.set()

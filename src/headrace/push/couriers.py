@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -61,10 +62,15 @@ class Couriers:
         self.unconfirmed: dict[str, str] = {}
         """Why a pending webhook is still pending, by id."""
         self._news = asyncio.Event()
+        self._judged = asyncio.Event()
         self._stopped = False
         broker.metadata.listeners.append(self._heard)
         broker.replicas.on_lead.append(lambda partition: self._news.set())
         broker.replicas.on_resign.append(lambda partition: self._news.set())
+
+    def refuse_ports(self, ports: set[int]) -> None:
+        """This broker's own: it does not call itself."""
+        self.client.rules = replace(self.client.rules, own_ports=frozenset(ports))
 
     # -- which of them work here ---------------------------------------------------------------------------------------
 
@@ -84,6 +90,7 @@ class Couriers:
         if any(key.startswith(("webhooks/", "secrets/webhook.")) for key in changed):
             self.registry.load()
             self._news.set()
+            self._tell_those_who_wait()
         elif any(key.startswith("queues/") for key in changed):
             self._news.set()
 
@@ -163,7 +170,24 @@ class Couriers:
             await self.registry.change(spec.name, state="disabled", reason="the endpoint answered 410 (Gone)")
         else:
             self.unconfirmed[spec.id] = answer.detail
+        self._tell_those_who_wait()
         return answer
+
+    async def wait_for_confirmation(self, spec: WebhookSpec, seconds: float) -> None:
+        """Until its home has asked once, or the time is up: for the answer to say how it stands."""
+        try:
+            async with asyncio.timeout(seconds):
+                while spec.id not in self.unconfirmed:
+                    now = self.registry.find(spec.name)
+                    if now is None or now.id != spec.id or now.state != "pending":
+                        return
+                    await self._judged.wait()
+        except TimeoutError:
+            return
+
+    def _tell_those_who_wait(self) -> None:
+        judged, self._judged = self._judged, asyncio.Event()
+        judged.set()
 
     async def confirm_with(self, name: str, token: str) -> WebhookSpec:
         """A person read the token at the endpoint."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_ATTEMPTS = 5
 MAX_WEBHOOKS = 10_000
+TOKEN_BYTES = 24
 SPACE = "webhooks"
 
 
@@ -65,7 +66,7 @@ class WebhookRegistry:
 
     def free_name(self, queue: str) -> str:
         """The queue's own name, or that with a number."""
-        plain = queue.replace("/", "-")[:70]
+        plain = queue.lstrip("._-")[:70] or "webhook"
         if plain not in self._specs:
             return plain
         return next(
@@ -79,7 +80,7 @@ class WebhookRegistry:
         if len(self._specs) >= MAX_WEBHOOKS:
             raise HeadraceError(ErrorKind.OVER_LIMIT, f"there are {MAX_WEBHOOKS} webhooks already")
         held = WebhookSecrets(
-            id=spec.id, current=secret.reveal(), token=self._broker.runtime.random_bytes(24).hex()
+            id=spec.id, current=secret.reveal(), token=self._broker.runtime.random_bytes(TOKEN_BYTES).hex()
         )
         key = keys.opaque(SPACE, spec.name)
         puts = (Put(key, msgspec.json.encode(spec)), Put(_secret_key(spec.name), msgspec.json.encode(held)))
@@ -116,6 +117,36 @@ class WebhookRegistry:
         wall_ms = self._broker.runtime.clock.wall_ms()
         return await self.change(spec.name, state="active", reason="", confirmed_ms=wall_ms)
 
+    async def retarget(self, name: str, url: str) -> WebhookSpec:
+        """Another endpoint has to confirm, with a token that the old one never saw (X23)."""
+        for _ in range(MAX_ATTEMPTS):
+            before, held = self.get(name), self._secrets.get(name)
+            if held is None:
+                break
+            key = keys.opaque(SPACE, name)
+            compare = Compare(key, "mod", self._image.mod_revision(key))
+            spec = msgspec.structs.replace(
+                before,
+                id=self._broker.new_uuid(),
+                url=url,
+                state="pending",
+                reason="",
+                confirmed_ms=0,
+                changed_ms=self._broker.runtime.clock.wall_ms(),
+            )
+            _check(spec)
+            fresh = msgspec.structs.replace(
+                held, id=spec.id, token=self._broker.runtime.random_bytes(TOKEN_BYTES).hex()
+            )
+            puts = (Put(key, msgspec.json.encode(spec)), Put(_secret_key(name), msgspec.json.encode(fresh)))
+            done = (
+                await self._broker.metadata.commit(Change((compare,), puts, f"webhook {name} moves"))
+            ).succeeded
+            self.load()
+            if done:
+                return spec
+        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this webhook; try again")
+
     async def rotate(self, name: str, secret: SigningSecret, overlap_ms: int) -> None:
         """From now on both secrets sign, until the older one's time is up."""
         spec = self.get(name)
@@ -128,7 +159,9 @@ class WebhookRegistry:
                 current=secret.reveal(),
                 previous=held.current if held is not None else "",
                 previous_until_ms=until_ms,
-                token=held.token if held is not None else self._broker.runtime.random_bytes(24).hex(),
+                token=held.token
+                if held is not None
+                else self._broker.runtime.random_bytes(TOKEN_BYTES).hex(),
             )
             compare = Compare(key, "mod", self._image.mod_revision(key))
             change = Change(

@@ -1,0 +1,391 @@
+"""Door: webhooks: add, look at, change, test, pause, resume, confirm, retry, remove, and what became of deliveries.
+
+GET|POST           /api/v1/webhooks                          POST {"queue": "jobs", "url": "https://…"}; with "topics" the queue is
+                                                             made: a subscription over them, with "filter", "start", "fifo"
+GET|PATCH|DELETE   /api/v1/webhooks/{webhook}
+POST               /api/v1/webhooks/{webhook}/test | pause | resume | retry | confirm | rotate-secret
+GET                /api/v1/webhooks/{webhook}/deliveries?limit=50&failed
+
+A secret is in the answer to the request that made it, and never again (X25). Numbers come from every broker that works on a webhook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from headrace.broker.broker import Broker
+from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import topic_name_problem
+from headrace.http.forwarding import MARK, Forwarder
+from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.reading import answer, invalid, json_object, number
+from headrace.http.router import Router
+from headrace.push.bodies import Form
+from headrace.push.circuit import CircuitState
+from headrace.push.couriers import Couriers
+from headrace.push.delivery_log import KEPT
+from headrace.push.signature import SigningSecret
+from headrace.push.spec import MAX_BATCH, MAX_CONCURRENCY, Name, Retry, WebhookSpec
+from headrace.push.target import BadTarget, parse_target
+from headrace.queues.config import QueueConfig, fifo_queue
+from headrace.records.filters import FilterProblem, compile_filter
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+PEER_S = 2.0
+"""A broker that does not answer in time is left out."""
+CONFIRM_S = 5.0
+"""How long adding waits for the endpoint to confirm; it may do so later, too."""
+OVERLAP_MS = 24 * 60 * 60 * 1000
+_CIRCUITS = [CircuitState.CLOSED.value, CircuitState.HALF_OPEN.value, CircuitState.OPEN.value]
+"""From good to bad."""
+HINT = "--webhook-allow-http, --webhook-networks and --webhook-ports of headrace serve allow more, for development"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be said about a webhook, now or later."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=2_048)] | msgspec.UnsetType = msgspec.UNSET
+    form: Form | msgspec.UnsetType = msgspec.UNSET
+    batch_size: Annotated[int, Meta(ge=1, le=MAX_BATCH)] | msgspec.UnsetType = msgspec.UNSET
+    batch_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] | msgspec.UnsetType = msgspec.UNSET
+    timeout_ms: Annotated[int, Meta(ge=100, le=30_000)] | msgspec.UnsetType = msgspec.UNSET
+    max_concurrency: Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY)] | msgspec.UnsetType = msgspec.UNSET
+    rate: Annotated[float, Meta(ge=0, le=1_000_000)] | msgspec.UnsetType = msgspec.UNSET
+    retry: Retry | msgspec.UnsetType = msgspec.UNSET
+
+    def given(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name in Options.__struct_fields__
+            if (value := getattr(self, name)) is not msgspec.UNSET
+        }
+
+
+class NewWebhook(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    queue: Annotated[str, Meta(min_length=1, max_length=249)]
+    name: Name | None = None
+    secret: Annotated[str, Meta(max_length=200)] | None = None
+    topics: Annotated[list[str], Meta(max_length=100)] = []
+    filter: Annotated[str, Meta(max_length=10_000)] = ""
+    start: Literal["earliest", "latest"] = "latest"
+    fifo: bool = False
+    dead_letter: str = ""
+    max_deliveries: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+class WebhookDoor:
+    def __init__(self, broker: Broker, couriers: Couriers, forwarder: Forwarder) -> None:
+        self._broker = broker
+        self._desk = broker.queues
+        self._couriers = couriers
+        self._registry = couriers.registry
+        self._forwarder = forwarder
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/webhooks", self._list)
+        router.add("POST", "/api/v1/webhooks", self._add)
+        router.add("GET", "/api/v1/webhooks/{webhook}", self._describe)
+        router.add("PATCH", "/api/v1/webhooks/{webhook}", self._change)
+        router.add("DELETE", "/api/v1/webhooks/{webhook}", self._remove)
+        router.add("POST", "/api/v1/webhooks/{webhook}/test", self._test)
+        router.add("POST", "/api/v1/webhooks/{webhook}/pause", self._pause)
+        router.add("POST", "/api/v1/webhooks/{webhook}/resume", self._resume)
+        router.add("POST", "/api/v1/webhooks/{webhook}/retry", self._retry)
+        router.add("POST", "/api/v1/webhooks/{webhook}/confirm", self._confirm)
+        router.add("POST", "/api/v1/webhooks/{webhook}/rotate-secret", self._rotate)
+        router.add("GET", "/api/v1/webhooks/{webhook}/deliveries", self._deliveries)
+
+    def _spec(self, request: Request) -> WebhookSpec:
+        return self._registry.get(request.params["webhook"])
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> Answer:
+        shown = {spec.name: self._shown(spec) for spec in self._registry.all()}
+        for other in await self._others(request):
+            for item in other.get("items", ()):
+                if item["name"] in shown:
+                    _merge(shown[item["name"]], item)
+        return answer({"items": list(shown.values()), "next_cursor": None})
+
+    async def _describe(self, request: Request) -> Answer:
+        shown = self._shown(self._spec(request))
+        for other in await self._others(request):
+            _merge(shown, other)
+        return answer(shown)
+
+    def _shown(self, spec: WebhookSpec) -> dict[str, Any]:
+        courier = self._couriers.courier(spec)
+        last = courier.log.last if courier is not None else None
+        works = courier is not None and courier.is_running
+        reason = spec.reason or self._couriers.unconfirmed.get(spec.id, "")
+        if courier is not None and courier.problem:
+            reason = courier.problem
+        if self._desk.find_spec(spec.queue) is None:
+            reason = f"the queue {spec.queue} does not exist"
+        return {
+            "name": spec.name,
+            "queue": spec.queue,
+            "url": spec.url,
+            "state": spec.state,
+            "reason": reason,
+            "form": spec.form,
+            "batch_size": spec.batch_size,
+            "batch_wait_ms": spec.batch_wait_ms,
+            "timeout_ms": spec.timeout_ms,
+            "max_concurrency": spec.max_concurrency,
+            "rate": spec.rate,
+            "retry": msgspec.to_builtins(spec.retry),
+            "secrets": len(self._registry.signing(spec.name)),
+            "created_ms": spec.created_ms,
+            "confirmed_ms": spec.confirmed_ms,
+            "delivered": courier.log.delivered if courier is not None else 0,
+            "failed": courier.log.failed if courier is not None else 0,
+            "in_flight": courier.in_flight if courier is not None else 0,
+            "concurrency": courier.limit.limit if courier is not None and works else 0,
+            "circuit": courier.circuit.state.value if courier is not None else CircuitState.CLOSED.value,
+            "last_ms": last.at_ms if last is not None else 0,
+            "last_status": last.status if last is not None else 0,
+            "last_detail": last.detail if last is not None else "",
+        }
+
+    async def _deliveries(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        limit = number(request, "limit", 50, 1, KEPT)
+        courier = self._couriers.courier(spec)
+        found = (
+            courier.log.newest(limit, failed_only="failed" in request.query) if courier is not None else []
+        )
+        items = [entry._asdict() for entry in found]
+        for other in await self._others(request):
+            items += other.get("items", ())
+        items.sort(key=lambda item: item["at_ms"], reverse=True)
+        return answer({"items": items[:limit], "next_cursor": None})
+
+    async def _others(self, request: Request) -> list[dict[str, Any]]:
+        """What the other brokers say to the same request; nothing when one of them asks."""
+        if MARK in request.headers:
+            return []
+        me = self._broker.node_id
+        asked = [self._ask(request, node.id) for node in self._broker.image.live_brokers() if node.id != me]
+        return [found for found in await asyncio.gather(*asked) if found is not None]
+
+    async def _ask(self, request: Request, broker_id: int) -> dict[str, Any] | None:
+        try:
+            async with asyncio.timeout(PEER_S):
+                got = await self._forwarder.forward(request, Elsewhere(broker_id, request.path))
+            found = msgspec.json.decode(got.body) if got.status == 200 else None
+        except (HeadraceError, TimeoutError, msgspec.DecodeError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    async def _add(self, request: Request) -> Answer:
+        wanted = _read(request, NewWebhook)
+        if wanted.url is msgspec.UNSET:
+            raise invalid("url: where to?")
+        self._check_url(wanted.url)
+        secret = _given_secret(wanted.secret) or self._registry.new_secret()
+        name = wanted.name or self._registry.free_name(wanted.queue)
+        if self._registry.find(name) is not None:
+            raise HeadraceError(ErrorKind.CONFLICT, f'a webhook called "{name}" exists already')
+        now_ms = self._broker.runtime.clock.wall_ms()
+        spec = WebhookSpec(
+            name=name,
+            id=self._broker.new_uuid(),
+            queue=wanted.queue,
+            owns_queue=bool(wanted.topics),
+            created_ms=now_ms,
+            changed_ms=now_ms,
+            **wanted.given(),
+        )
+        await self._ensure_queue(wanted)
+        try:
+            spec = await self._registry.add(spec, secret)
+        except HeadraceError:
+            if wanted.topics:
+                await self._desk.delete(wanted.queue, with_topic=False)
+            raise
+        await self._couriers.wait_for_confirmation(spec, CONFIRM_S)
+        shown = self._shown(self._registry.get(spec.name))
+        return answer({**shown, "secret": secret.reveal()}, 201, (("cache-control", "no-store"),))
+
+    def _check_url(self, url: str) -> None:
+        try:
+            parse_target(url, self._couriers.client.rules)
+        except BadTarget as problem:
+            raise HeadraceError(ErrorKind.INVALID_REQUEST, str(problem), HINT) from None
+
+    async def _ensure_queue(self, wanted: NewWebhook) -> None:
+        """One that is there; or, when topics are named, a subscription that is made for this webhook."""
+        if not wanted.topics:
+            if wanted.filter or wanted.fifo or wanted.dead_letter or wanted.max_deliveries:
+                raise invalid(
+                    "filter, fifo, dead_letter and max_deliveries belong to the queue",
+                    "name topics, and a subscription with them is made; or PATCH /api/v1/queues/{queue}",
+                )
+            if self._desk.find_spec(wanted.queue) is None:
+                raise HeadraceError(
+                    ErrorKind.NOT_FOUND,
+                    f'there is no queue called "{wanted.queue}"',
+                    f"headrace queue create {wanted.queue}, or name topics (--topic) to subscribe to them",
+                )
+            return
+        if (problem := topic_name_problem(wanted.queue)) is not None:
+            raise invalid(f"queue: {problem}")
+        for topic in wanted.topics:
+            if self._broker.image.topic(topic) is None:
+                raise HeadraceError(
+                    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"'
+                )
+        if wanted.topics == [wanted.queue]:
+            raise invalid("a subscription needs a name of its own, not the topic's")
+        if wanted.dead_letter and self._desk.find_spec(wanted.dead_letter) is None:
+            raise HeadraceError(
+                ErrorKind.NOT_FOUND, f'there is no queue called "{wanted.dead_letter}" for dead letters'
+            )
+        await self._desk.create(self._subscription(wanted))
+
+    def _subscription(self, wanted: NewWebhook) -> QueueSpec:
+        if wanted.filter:
+            try:
+                compile_filter(wanted.filter)
+            except FilterProblem as problem:
+                raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail) from None
+        plain = QueueConfig(delays=True, fair=True, journaled_leases=True)
+        config = replace(
+            fifo_queue(delays=True) if wanted.fifo else plain,
+            filtered=bool(wanted.filter),
+            dead_letter=wanted.dead_letter,
+            max_deliveries=wanted.max_deliveries or (5 if wanted.dead_letter else 0),
+        )
+        now_ms = self._broker.runtime.clock.wall_ms()
+        spec = QueueSpec(
+            name=wanted.queue,
+            id=self._broker.new_uuid(),
+            topics=tuple(wanted.topics),
+            kind="subscription",
+            filter=wanted.filter,
+            start=wanted.start,
+            created_ms=now_ms,
+            changed_ms=now_ms,
+        )
+        return with_config(spec, config)
+
+    async def _change(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        changes = _read(request, Options).given()
+        url = changes.pop("url", spec.url)
+        if url != spec.url:
+            self._check_url(url)
+        if changes:
+            spec = await self._registry.change(spec.name, **changes)
+        if url != spec.url:
+            spec = await self._registry.retarget(spec.name, url)
+            await self._couriers.wait_for_confirmation(spec, CONFIRM_S)
+        return answer(self._shown(self._registry.get(spec.name)))
+
+    async def _remove(self, request: Request) -> Answer:
+        spec = await self._registry.remove(self._spec(request).name)
+        if (
+            spec.owns_queue
+            and "keep_queue" not in request.query
+            and self._desk.find_spec(spec.queue) is not None
+        ):
+            await self._desk.delete(spec.queue, with_topic=False)
+        return Response(b"", 204, "")
+
+    async def _pause(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        if spec.state not in ("active", "paused"):
+            raise HeadraceError(
+                ErrorKind.CONFLICT, f"the webhook is {spec.state}, so nothing is sent to it anyway"
+            )
+        return answer(self._shown(await self._registry.change(spec.name, state="paused")))
+
+    async def _resume(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        if spec.state in ("paused", "disabled"):
+            # X23: whoever never confirmed has to do so first.
+            state = "active" if spec.confirmed_ms else "pending"
+            spec = await self._registry.change(spec.name, state=state, reason="")
+        return answer(self._shown(spec))
+
+    async def _confirm(self, request: Request) -> Answer:
+        token = json_object(request).get("token")
+        if not isinstance(token, str):
+            raise invalid('say the token that the endpoint was sent: {"token": "…"}')
+        return answer(self._shown(await self._couriers.confirm_with(self._spec(request).name, token)))
+
+    async def _rotate(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        body = json_object(request)
+        if unknown := sorted(set(body) - {"secret", "overlap_ms"}):
+            raise invalid(f"there is no {unknown[0]!r} here", "there are: overlap_ms, secret")
+        overlap_ms, text = body.get("overlap_ms", OVERLAP_MS), body.get("secret")
+        if (
+            not isinstance(overlap_ms, int)
+            or isinstance(overlap_ms, bool)
+            or not 0 <= overlap_ms <= 30 * OVERLAP_MS
+        ):
+            raise invalid("overlap_ms is a number of milliseconds, at most 30 days")
+        if text is not None and not isinstance(text, str):
+            raise invalid("secret is a text")
+        secret = _given_secret(text) or self._registry.new_secret()
+        await self._registry.rotate(spec.name, secret, overlap_ms)
+        shown = {"name": spec.name, "secret": secret.reveal(), "overlap_ms": overlap_ms}
+        return answer(shown, headers=(("cache-control", "no-store"),))
+
+    # -- trying --------------------------------------------------------------------------------------------------------
+
+    async def _test(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        tested = await self._couriers.test(spec.name)
+        return answer({"name": spec.name, **tested._asdict(), "state": self._registry.get(spec.name).state})
+
+    async def _retry(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        delivery = json_object(request).get("delivery", "")
+        if not isinstance(delivery, str):
+            raise invalid("delivery is the id of an entry of the log")
+        count = await self._couriers.retry_here(spec, delivery)
+        for other in await self._others(request):
+            count += int(other.get("retried", 0))
+        return answer({"name": spec.name, "retried": count})
+
+
+def _given_secret(text: str | None) -> SigningSecret | None:
+    if text is None:
+        return None
+    try:
+        return SigningSecret.parse(text)
+    except ValueError as problem:
+        raise invalid(f"secret: {problem}") from None
+
+
+def _read(request: Request, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(json_object(request), kind)
+    except msgspec.ValidationError as problem:
+        raise invalid(str(problem)) from None
+
+
+def _merge(shown: dict[str, Any], other: dict[str, Any]) -> None:
+    """Another broker's numbers about the same webhook."""
+    for name in ("delivered", "failed", "in_flight", "concurrency"):
+        shown[name] += other.get(name, 0)
+    shown["reason"] = shown["reason"] or other.get("reason", "")
+    circuit = other.get("circuit", _CIRCUITS[0])
+    if circuit in _CIRCUITS and _CIRCUITS.index(circuit) > _CIRCUITS.index(shown["circuit"]):
+        shown["circuit"] = circuit
+    if other.get("last_ms", 0) > shown["last_ms"]:
+        shown |= {name: other[name] for name in ("last_ms", "last_status", "last_detail")}
