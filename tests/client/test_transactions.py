@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka as ck
 import pytest
@@ -25,11 +26,6 @@ from headrace.wire.messages.describe_transactions import DescribeTransactionsReq
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.messages.list_transactions import ListTransactionsRequest
 from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headrace.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "eos"))
 from eos_torture import CLIENTS, ENVIRONMENT, Torture
@@ -287,21 +283,7 @@ def test_offsets_of_an_open_transaction_are_unstable(broker: BrokerProcess, topi
             return row.error_code, row.committed_offset
 
         def commit_offset(offset: int) -> None:
-            add = AddOffsetsToTxnRequest(topic, producer.producer_id, producer.epoch, group)
-            answer = retried(
-                lambda: raw.call(ApiKey.ADD_OFFSETS_TO_TXN, 3, add), lambda answer: answer.error_code
-            )
-            assert answer.error_code == 0
-            rows = [TxnOffsetCommitRequestPartition(0, offset, -1, "")]
-            request = TxnOffsetCommitRequest(
-                topic,
-                group,
-                producer.producer_id,
-                producer.epoch,
-                topics=[TxnOffsetCommitRequestTopic(topic, rows)],
-            )
-            response = raw.call(ApiKey.TXN_OFFSET_COMMIT, 3, request)
-            assert response.topics[0].partitions[0].error_code == 0
+            assert producer.commit_offset(group, topic, offset) is ErrorKind.NONE
 
         def until(wanted: tuple[int, int]) -> None:
             deadline = time.monotonic() + 10
@@ -403,6 +385,63 @@ def test_a_late_produce_does_not_join_the_next_transaction(broker: BrokerProcess
         assert old.is_closed_by_broker()
         producer.end(commit=True)
     assert read_all(broker.bootstrap, topic) == [b"second"]
+
+
+def test_a_late_produce_does_not_come_before_the_first_of_the_next_transaction(
+    broker: BrokerProcess, topic: str
+) -> None:
+    """R47: the partition is in the next transaction, and its client has not written there yet."""
+    with RawClient(broker.kafka_port) as left, RawClient(broker.kafka_port) as new:
+        new.create_topic(topic)
+        producer = RawProducer(new, topic)
+        producer.init()
+        producer.add(topic)
+        late = producer.produce_request(topic, b"late")
+        producer.end(commit=False)
+        producer.add(topic)
+        row = left.call(ApiKey.PRODUCE, 9, late).topics[0].partitions[0]
+        assert row.error_code == ErrorKind.NOT_ENOUGH_REPLICAS, (
+            "again, please: but nobody is there to hear it"
+        )
+        assert producer.produce(topic, b"second").error_code == 0, "said twice, over the connection it has"
+        producer.end(commit=True)
+    assert read_all(broker.bootstrap, topic) == [b"second"]
+
+
+def test_a_late_offset_commit_does_not_take_a_group_back(broker: BrokerProcess, topic: str) -> None:
+    """R47 for TxnOffsetCommit: over an older connection, after two more transactions; and the first one after an abort."""
+    group = f"g-{topic}"
+    with RawClient(broker.kafka_port) as old, RawClient(broker.kafka_port) as new:
+        new.create_topic(topic, partitions=2)
+        producer = RawProducer(new, topic)
+        producer.init()
+        late = producer.offset_request(group, topic, 5)
+        for offset in (5, 20):
+            assert producer.commit_offset(group, topic, offset) is ErrorKind.NONE
+            producer.end(commit=True)
+        assert producer.commit_offset(group, topic, 7, partition=1) is ErrorKind.NONE
+        old.send(ApiKey.TXN_OFFSET_COMMIT, 3, late)
+        assert old.is_closed_by_broker()
+        given_up = producer.offset_request(group, topic, 30)
+        producer.end(commit=False)
+        add = AddOffsetsToTxnRequest(topic, producer.producer_id, producer.epoch, group)
+        with RawClient(broker.kafka_port) as next_one:
+            retried(
+                lambda: next_one.call(ApiKey.ADD_OFFSETS_TO_TXN, 3, add), lambda answer: answer.error_code
+            )
+            new.send(ApiKey.TXN_OFFSET_COMMIT, 3, given_up)
+            new.close()
+            producer.client = next_one
+            assert producer.commit_offset(group, topic, 8, partition=1) is ErrorKind.NONE
+            producer.end(commit=True)
+            request = OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, [0, 1])], require_stable=True)
+
+            def rows() -> list[Any]:
+                found: list[Any] = next_one.call(ApiKey.OFFSET_FETCH, 7, request).topics[0].partitions
+                return found
+
+            settled = retried(rows, lambda found: 51 if any(row.error_code for row in found) else 0)
+    assert [row.committed_offset for row in settled] == [20, 8]
 
 
 def test_the_defence_can_be_switched_off(fresh_broker: Callable[..., BrokerProcess]) -> None:

@@ -16,10 +16,16 @@ from headrace.core.ids import ZERO_UUID
 from headrace.records.build import Record, build_batch
 from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
+from headrace.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -32,6 +38,7 @@ RETRIABLE = (
     ErrorKind.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorKind.COORDINATOR_NOT_AVAILABLE,
     ErrorKind.NOT_COORDINATOR,
+    ErrorKind.NOT_ENOUGH_REPLICAS,
 )
 
 
@@ -95,11 +102,39 @@ class RawProducer:
         self, topic: str, *values: bytes, partition: int = 0, version: int = 9
     ) -> ProducePartitionResponse:
         request = self.produce_request(topic, *values, partition=partition)
-        response = self.client.call(ApiKey.PRODUCE, version, request)
+        response = retried(
+            lambda: self.client.call(ApiKey.PRODUCE, version, request),
+            lambda answer: answer.topics[0].partitions[0].error_code,
+        )
         row: ProducePartitionResponse = response.topics[0].partitions[0]
         if row.error_code == 0:
             self.sequence += len(values)
         return row
+
+    def commit_offset(self, group: str, topic: str, offset: int, partition: int = 0) -> ErrorKind:
+        add = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
+        added = retried(
+            lambda: self.client.call(ApiKey.ADD_OFFSETS_TO_TXN, 3, add), lambda answer: answer.error_code
+        )
+        assert added.error_code == 0
+        request = self.offset_request(group, topic, offset, partition)
+        answer = retried(
+            lambda: self.client.call(ApiKey.TXN_OFFSET_COMMIT, 3, request),
+            lambda answer: answer.topics[0].partitions[0].error_code,
+        )
+        return ErrorKind(answer.topics[0].partitions[0].error_code)
+
+    def offset_request(
+        self, group: str, topic: str, offset: int, partition: int = 0
+    ) -> TxnOffsetCommitRequest:
+        rows = [TxnOffsetCommitRequestPartition(partition, offset, -1, "")]
+        return TxnOffsetCommitRequest(
+            self.transactional_id,
+            group,
+            self.producer_id,
+            self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(topic, rows)],
+        )
 
     def end(self, *, commit: bool = True, version: int = 3) -> EndTxnResponse:
         request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)

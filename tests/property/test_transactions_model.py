@@ -175,6 +175,7 @@ class Transactions(RuleBasedStateMachine):
             assert answer.error is FENCED
         elif model.state == "Ongoing":
             assert answer == (ErrorKind.NONE, -1, -1)
+            model.end_retry = None
             model.prepare(commit)
         elif model.state == "Complete" + word:
             assert answer == (ErrorKind.NONE, -1, -1)

@@ -100,9 +100,12 @@ class Broker:
         """Connection ids rise with every connection this broker accepts (R47)."""
         self.connection_fencing = options.connection_fencing
         self.newest_connections = NewestConnections()
+        self.newest_offset_connections = NewestConnections()
+        """The same for TxnOffsetCommit: clients may have one connection for records and another for offsets."""
         self.marker_senders = MarkerSenders()
         self.leaderships = Leaderships()
         self.close_connection: Callable[[int], None] = lambda connection_id: None
+        self.is_connected: Callable[[int], bool] = lambda connection_id: True
         self.on_disk_failed: Callable[[], None] = lambda: None
         self.is_stopping = False
         self._replica_connections: dict[int, int] = {}

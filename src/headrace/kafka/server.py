@@ -31,6 +31,7 @@ class KafkaServer:
         self._starved: dict[Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
         broker.close_connection = self._close_connection
+        broker.is_connected = self._is_connected
         self._warnings = 0
 
     async def bind(self, host: str, port: int) -> int:
@@ -53,6 +54,9 @@ class KafkaServer:
         for connection in list(self.connections):
             if connection.id == connection_id:
                 connection.close()
+
+    def _is_connected(self, connection_id: int) -> bool:
+        return any(connection.id == connection_id and connection.is_open for connection in self.connections)
 
     def admit(self, connection: Connection) -> bool:
         if (

@@ -38,7 +38,9 @@ def end(table: TransactionTable, command: EndTxn, now_ms: int) -> Plan:
     transaction = entry.transaction
     spoken = heard(entry, command.connection_id)
     if transaction.state is TransactionState.ONGOING:
-        facts, effects = _decide(table, transaction, command.commit, now_ms)
+        # Whoever asks again under the epoch before this one did not ask for this end (R46).
+        plain = transaction._replace(epoch_bump=False)
+        facts, effects = _decide(table, plain, command.commit, now_ms)
         return Plan((*spoken, *facts), (Reply(command.waiter, ProducerIdentity(ErrorKind.NONE)),), effects)
     return Plan(spoken, (Reply(command.waiter, ProducerIdentity(_repeated(transaction, command.commit))),))
 
@@ -88,7 +90,9 @@ def _end_with_bump(table: TransactionTable, command: EndTxn, now_ms: int) -> Pla
 
 def _is_retry(transaction: Transaction, command: EndTxn) -> bool:
     """R46: the epoch the client sent is the one it had before this very end, whose answer it did not get."""
-    if transaction.state not in PREPARED | COMPLETE or transaction.last_epoch != command.producer_epoch:
+    if transaction.state not in PREPARED | COMPLETE or not transaction.epoch_bump:
+        return False
+    if transaction.last_epoch != command.producer_epoch:
         return False
     if transaction.producer_id == command.producer_id:
         return transaction.producer_epoch == command.producer_epoch + 1

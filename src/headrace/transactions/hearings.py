@@ -45,16 +45,21 @@ class Hearings:
         if len(self._aborts) > self._limit:
             self._aborts.popitem(last=False)
 
+    def doubts(self, producer_id: int, producer_epoch: int, connection_id: int) -> bool:
+        """Nothing was heard since the abort, and this connection was there before it."""
+        abort = self._aborts.get(producer_id)
+        return abort is not None and producer_epoch == abort.epoch and connection_id <= abort.connection_floor
+
     def admits(self, producer_id: int, producer_epoch: int, connection_id: int, words: Hashable) -> bool:
         """False: it has to be said again. `words` is what a repetition has in common with the first time and with
-        nothing else that waits in the same connection: a batch's first sequence, the offsets of a commit."""
-        abort = self._aborts.get(producer_id)
-        if abort is None or producer_epoch != abort.epoch or connection_id > abort.connection_floor:
+        nothing else that waits in the same connection: a batch's first sequence."""
+        if not self.doubts(producer_id, producer_epoch, connection_id):
             return True
-        if (connection_id, words) in abort.said:
+        said = self._aborts[producer_id].said
+        if (connection_id, words) in said:
             return True
-        if len(abort.said) < MAX_WORDS:
-            abort.said.add((connection_id, words))
+        if len(said) < MAX_WORDS:
+            said.add((connection_id, words))
         return False
 
     def spoke(self, producer_id: int) -> None:

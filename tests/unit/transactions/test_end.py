@@ -243,3 +243,13 @@ def test_r47_the_produce_path_is_bounded() -> None:
         connections.admit(producer_id, 0, 7)
     assert connections.admit(0, 0, 1), "forgotten"
     assert not connections.admit(4, 0, 1)
+
+
+def test_r46_an_end_without_a_bump_is_nobodys_retry(world: World) -> None:
+    """A producer that recovered has the epoch before its own on record, too; an end under that one comes from the past."""
+    zombie = world.init()
+    recovered = world.init(expected=zombie[1:])
+    world.add(recovered, P0)
+    world.end(recovered, commit=True)
+    world.mark()
+    assert world.end(zombie, commit=True, bump=True).error is ErrorKind.PRODUCER_FENCED

@@ -1,9 +1,14 @@
 """Door: TxnOffsetCommit (28): offsets that count once their transaction commits (R50).
 
 v3: member and generation are checked (KIP-447). v5: the group's partition joins the transaction by itself (KIP-890).
+
+A commit that its client has given up must not become part of a later transaction, where it would take the group back to an
+older offset: as for Produce, connections tell (R47).
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from headrace.broker.groups import OFFSETS_TOPIC
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -21,6 +26,8 @@ from headrace.wire.messages.txn_offset_commit import (
 KEY = 28
 VERSIONS = (0, 5)
 IMPLICIT_ADD = 5
+DOUBT_S = 0.05
+"""How long the first commit after an abort is held back, to see whether its connection closes behind it (R47)."""
 
 
 async def handle(call: Call) -> TxnOffsetCommitResponse:
@@ -72,7 +79,14 @@ async def _commit(
     groups = call.broker.groups
     partition = groups.shard_of(request.group_id).partition
     pid, epoch = request.producer_id, request.producer_epoch
+    if _is_from_the_past(call, request, partition.tp):
+        return _hang_up(call)
     if not partition.log.producers.has_open_transaction(pid, epoch):
+        if _connections_tell(call) and partition.verifications.hearings.doubts(
+            pid, epoch, call.connection_id
+        ):
+            # Not every client repeats a commit that is refused. But all of them close a connection when they give up.
+            await asyncio.sleep(DOUBT_S)
         ticket = partition.verifications.begin(pid, epoch)
         place = TopicPartition(OFFSETS_TOPIC, partition.tp.partition)
         error = await call.broker.transactions.confirm(
@@ -82,8 +96,11 @@ async def _commit(
             # What a coordinator that is away means to a produce is "loading" to a commit.
             away = error is ErrorKind.NOT_ENOUGH_REPLICAS
             return CommitResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS if away else error)
+        if not call.broker.is_connected(call.connection_id) or _is_from_the_past(call, request, partition.tp):
+            return _hang_up(call)
         if not partition.verifications.holds(pid, epoch, ticket):
             return CommitResult(ErrorKind.INVALID_TXN_STATE)
+        partition.verifications.hearings.spoke(pid)
     # R25, R45: nothing is awaited between the check above and the append inside `ask`.
     result: CommitResult = await groups.ask(
         request.group_id,
@@ -99,3 +116,24 @@ async def _commit(
         ),
     )
     return result
+
+
+def _connections_tell(call: Call) -> bool:
+    """R47 is for clients whose epoch does not (R46)."""
+    return call.version < IMPLICIT_ADD and call.broker.connection_fencing
+
+
+def _is_from_the_past(call: Call, request: TxnOffsetCommitRequest, place: TopicPartition) -> bool:
+    """A newer connection has committed for this producer, or somebody else has coordinated the group since."""
+    if not _connections_tell(call):
+        return False
+    return not call.broker.leaderships.admits(
+        place, call.connection_id
+    ) or not call.broker.newest_offset_connections.admit(
+        request.producer_id, request.producer_epoch, call.connection_id
+    )
+
+
+def _hang_up(call: Call) -> CommitResult:
+    call.broker.close_connection(call.connection_id)
+    return CommitResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
