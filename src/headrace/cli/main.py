@@ -21,6 +21,7 @@ NOUNS = {
     "dlq": "Look at dead letters and send them back.",
     "schedule": "Look at, move and cancel messages that wait; send by the calendar.",
     "subscription": "Named queues over topics, each with everything.",
+    "webhook": "Push queues to HTTP endpoints, signed, with retries.",
     "cluster": "Look at the brokers, drain one, spread the load.",
     "pipeline": "Archive, replay, transform, aggregate, mirror and audit topics with Spark.",
     "sql": "Ask with SQL over whole topics.",
