@@ -7,6 +7,7 @@ that means. Every call has a deadline.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
@@ -20,6 +21,11 @@ from headrace.wire.framing import RequestHeader, decode_response_header, encode_
 
 CONNECT_S = 2.0
 
+SCRATCH_BYTES = 32 * 1024
+"""Answers that fit come out of one small buffer. A longer one is received right where it will be read from."""
+
+_frame_size = struct.Struct(">i").unpack_from
+
 
 class PeerLost(HeadraceError):
     """The connection broke before the answer came: the request may or may not have been carried out."""
@@ -32,12 +38,18 @@ class PeerRefused(PeerLost):
     """Nobody listens there: the process is gone."""
 
 
-class PeerConnection(asyncio.Protocol):
+class PeerConnection(asyncio.BufferedProtocol):
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
-        self._received = bytearray()
+        self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._filled = 0
+        """Bytes in the scratch buffer that belong to no whole frame yet."""
+        self._long: memoryview | None = None
+        """A frame that does not fit into the scratch buffer, and how much of it is here."""
+        self._long_filled = 0
+        self._spare = bytearray()
         self._correlation = 0
         self.closed = asyncio.get_running_loop().create_future()
         """Done when the connection is gone, whoever ended it."""
@@ -68,7 +80,7 @@ class PeerConnection(asyncio.Protocol):
             raise PeerLost("the connection is closed")
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         header = RequestHeader(key, version, self._correlation, self._client_id)
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self._waiting.append((self._correlation, future))
         self._transport.writelines(encode_request_frame(header, body))
         try:
@@ -82,7 +94,12 @@ class PeerConnection(asyncio.Protocol):
         if correlation != header.correlation_id:
             self.close()
             raise PeerLost("answers are out of order")
-        return memoryview(frame), position
+        return frame, position
+
+    def recycle(self, frame: memoryview) -> None:
+        """The caller is done with an answer and everything that was cut out of it: its memory may hold the next one."""
+        if isinstance(frame.obj, bytearray) and len(frame.obj) > len(self._spare):
+            self._spare = frame.obj
 
     def close(self) -> None:
         if self._transport is not None:
@@ -93,24 +110,56 @@ class PeerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
-        while len(received) >= 4:
-            size = int.from_bytes(received[:4], "big", signed=True)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._long is not None:
+            return self._long[self._long_filled :]
+        return self._scratch[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._long is not None:
+            self._long_filled += nbytes
+            if self._long_filled == len(self._long):
+                frame, self._long = self._long, None
+                self._arrived(frame)
+            return
+        self._filled += nbytes
+        self._cut_frames()
+
+    def _cut_frames(self) -> None:
+        """Frames that are whole leave as copies; the beginning of a long one moves to where the rest will be received."""
+        scratch, at = self._scratch, 0
+        while self._filled - at >= 4:
+            (size,) = _frame_size(scratch, at)
             if not 0 < size <= limits.MAX_FRAME_BYTES + limits.MIB:
                 self.close()
                 return
-            if len(received) < size + 4:
-                return
-            frame = bytes(received[4 : size + 4])
-            del received[: size + 4]
-            if not self._waiting:
-                self.close()
-                return
-            _, future = self._waiting.popleft()
-            if not future.done():
-                future.set_result(frame)
+            if at + 4 + size > self._filled:
+                if 4 + size > SCRATCH_BYTES:
+                    self._begin_long(size, scratch[at + 4 : self._filled])
+                    at = self._filled
+                break
+            self._arrived(memoryview(bytes(scratch[at + 4 : at + 4 + size])))
+            at += 4 + size
+        if at:
+            rest = bytes(scratch[at : self._filled])
+            scratch[: len(rest)] = rest
+            self._filled = len(rest)
+
+    def _begin_long(self, size: int, beginning: memoryview) -> None:
+        memory, self._spare = self._spare, bytearray()
+        if len(memory) < size:
+            memory = bytearray(size)
+        self._long = memoryview(memory)[:size]
+        self._long[: len(beginning)] = beginning
+        self._long_filled = len(beginning)
+
+    def _arrived(self, frame: memoryview) -> None:
+        if not self._waiting:
+            self.close()
+            return
+        _, future = self._waiting.popleft()
+        if not future.done():
+            future.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

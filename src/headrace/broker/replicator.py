@@ -136,6 +136,8 @@ class Replicator:
                 entry = by_place.get((topic.topic_id, row.partition))
                 if entry is not None:
                     trouble = self._take(entry, row) or trouble
+        # What was fetched is in the logs by now, and nothing else is kept of it.
+        connection.recycle(frame)
         if trouble:
             await asyncio.sleep(PAUSE_S)
 
