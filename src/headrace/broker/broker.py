@@ -32,6 +32,7 @@ from headrace.broker.shard_set import ShardSet
 from headrace.broker.share_groups import ShareGroups
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
+from headrace.broker.views.desk import Views
 from headrace.cluster.image import Broker as Node
 from headrace.cluster.image import Delta, OpaqueChanged, PartitionChanged, Topic, TopicCreated, TopicDeleted
 from headrace.cluster.membership import fence_suspect
@@ -115,6 +116,7 @@ class Broker:
         self.cron = CronSchedules(self)
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
+        self.views = Views(runtime, self.image, self.find_partition)
         self.api_versions: list[tuple[int, int, int]] = []
         self.feature_levels: dict[str, int] = {
             "group.version": 1,
@@ -127,6 +129,7 @@ class Broker:
         self.replicator.on_doubt = self._doubt
         metadata.listeners.append(self.replicas.heard)
         metadata.listeners.append(self._heard)
+        metadata.listeners.append(self.views.heard)
         self.replicas.on_open.append(self._opened)
         self.replicas.on_lead.append(self._leads)
         self.replicas.on_resign.append(self._resigned)
@@ -278,15 +281,25 @@ class Broker:
             return partition, ErrorKind.NONE
         if self.image.partition(topic, number) is None:
             return None, ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
+        if self.image.view(topic) is not None:
+            return None, ErrorKind.INVALID_TOPIC_EXCEPTION
         if (topic, number) in self.replicas.offline:
             return None, ErrorKind.KAFKA_STORAGE_ERROR
         return None, ErrorKind.NOT_LEADER_OR_FOLLOWER
 
+    def find_readable(self, topic: str, number: int) -> tuple[Partition | None, ErrorKind]:
+        """The replica here whose offsets a topic or a view has."""
+        partition = self.partitions.get((topic, number))
+        if partition is not None:
+            return partition, ErrorKind.NONE
+        view = self.image.view(topic)
+        return self.find_partition(topic if view is None else view.source, number)
+
     def produce_refusal(self, topic: str) -> Rejected | None:
-        """Internal topics are written by the broker alone (X17)."""
+        """Internal topics are written by the broker alone (X17), views by nobody."""
         if is_internal(topic):
             return Rejected(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-        return None
+        return self.views.write_refusal(topic)
 
     def new_uuid(self) -> str:
         return str(uuid.UUID(bytes=self.runtime.random_bytes(16), version=4))

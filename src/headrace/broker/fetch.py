@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.broker.partition import FetchWaiter, Partition
+from headrace.broker.views.scanner import Lens
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
@@ -41,6 +42,8 @@ class FetchTarget(NamedTuple):
     partition: Partition | None
     verdict: Got | None = None
     """The answer, when it is known without reading."""
+    lens: Lens | None = None
+    """For a view: what stands between the partition and the reader (views.fetching)."""
 
 
 class Reader(NamedTuple):
@@ -83,11 +86,11 @@ def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
         data = found
     aborted = None
     if reader.read_committed:
-        aborted = _aborted(partition, offset, data) if data else []
+        aborted = aborted_in(partition, offset, data) if data else []
     return Got(ErrorKind.NONE, high_watermark, stable, start, data, aborted)
 
 
-def _aborted(partition: Partition, offset: int, data: Buffer) -> list[tuple[int, int]]:
+def aborted_in(partition: Partition, offset: int, data: Buffer) -> list[tuple[int, int]]:
     """R48: the aborted transactions that overlap what is returned, so that the client can leave them out."""
     end = offset
     for _, header in scan(data):

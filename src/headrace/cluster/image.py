@@ -265,6 +265,10 @@ class ClusterImage:
         topic = self.topics.get(name)
         return None if topic is None else topic.view
 
+    @property
+    def has_views(self) -> bool:
+        return bool(self._views)
+
     def views_of(self, source: str) -> list[str]:
         return sorted(view.name for view in self._views.get(source, ()))
 

@@ -433,6 +433,11 @@ class GrowingLog:
             return b""
         return self._reader.read(offset, max_bytes, upto, self._config.index_interval_bytes)
 
+    @property
+    def generation(self) -> int:
+        """What was read in another generation may be there no more: the log was cut or compacted since."""
+        return self._reader.generation
+
     def offset_for_time(self, timestamp: int, upto: int) -> FoundOffset | None:
         """The first record below `upto` with a timestamp at or above: exact, at the cost of opening one batch."""
         upto, interval = min(upto, self.end_offset), self._config.index_interval_bytes

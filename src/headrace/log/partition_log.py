@@ -79,7 +79,7 @@ class PartitionLog(GrowingLog):
             if error.errno not in FULL_DISK:
                 self.fail(f"retention failed: {error}")
             return nothing
-        self._reader.forget()
+        self._reader.forget(only_removed=True)
         gone = self._segments.retire_first(count)
         for segment in gone:
             self._flushes.forget(segment)

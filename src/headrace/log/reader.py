@@ -19,7 +19,7 @@ _MAX_CURSORS = 32
 
 
 class LogReader:
-    __slots__ = ("_cache", "_cursors", "_epochs", "_segments")
+    __slots__ = ("_cache", "_cursors", "_epochs", "_segments", "generation")
 
     def __init__(self, segments: SegmentList, cache: SegmentCache, epochs: LeaderEpochs) -> None:
         self._segments = segments
@@ -27,10 +27,13 @@ class LogReader:
         self._epochs = epochs
         self._cursors: dict[int, tuple[Segment, int]] = {}
         """Offset -> where its batch lies in a closed segment: a sequential reader comes back for exactly this offset."""
+        self.generation = 0
+        """Rises when offsets may hold something else than before: the log was cut, or compacted."""
 
-    def forget(self) -> None:
-        """Segments were cut, replaced or removed."""
+    def forget(self, *, only_removed: bool = False) -> None:
+        """Segments were cut, replaced or (`only_removed`) dropped at the start."""
         self._cursors.clear()
+        self.generation += not only_removed
 
     def read(self, offset: int, max_bytes: int, upto: int, interval: int) -> Buffer:
         segments, cache = self._segments, self._cache

@@ -24,12 +24,13 @@ from headrace.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatch,
+    scan,
 )
 from headrace.records.build import Record, append_record, assemble
 from headrace.records.filters import Filter, FilterInput
 from headrace.records.read import RecordSpan, iter_spans, plain_body, read_headers, read_span
 from headrace.records.rebuild import rebuild_batch
-from headrace.records.tag_mask import tag_mask
+from headrace.records.tag_mask import ALL_TAGS, tag_mask
 from headrace.records.varint import read_varint
 
 _LENGTHS_PER_BREATH = 512
@@ -88,6 +89,62 @@ def select_records(
     if len(kept) == header.record_count:
         return Selected(batch, len(kept), tags)
     return Selected(rebuild_batch(header, body, kept), len(kept), tags)
+
+
+class Sifted(NamedTuple):
+    """What is left of several batches."""
+
+    data: bytes
+    lasts: list[int]
+    """The last offset of each batch in `data`, and where it begins."""
+    positions: list[int]
+    records: int
+    next_offset: int
+    """Everything below has been looked at."""
+    epoch: int
+    """Leader epoch of the last batch that was looked at."""
+    seen: list[tuple[int, int, int]]
+    """(next offset, size, tag mask) of each batch that was looked at."""
+    unreadable: int
+    """Batches whose records can't be read: nobody could, so nothing of them matches."""
+
+
+def sift(
+    data: Buffer,
+    wanted: Filter,
+    place: Place,
+    *,
+    max_bytes: int,
+    with_tags: bool,
+    breathe: Callable[[], None],
+    enough: Callable[[], bool],
+) -> Sifted:
+    """Filter whole batches, front to back, at least one of them, until `enough` or their end."""
+    view = memoryview(data)
+    left: list[Buffer] = []
+    lasts, positions, seen = [], [], []
+    size = records = unreadable = 0
+    next_offset = epoch = -1
+    for position, header in scan(view):
+        batch = view[position : position + header.size]
+        try:
+            found = select_records(
+                batch, header, wanted, place, max_bytes=max_bytes, with_tags=with_tags, breathe=breathe
+            )
+        except CorruptBatch:
+            found = Selected(b"", 0, 0)
+            unreadable += 1
+        if found.data:
+            left.append(found.data)
+            lasts.append(header.last_offset)
+            positions.append(size)
+            size += len(found.data)
+            records += found.records
+        next_offset, epoch = header.next_offset, header.leader_epoch
+        seen.append((next_offset, header.size, ALL_TAGS if header.is_control else found.tags))
+        if enough():
+            break
+    return Sifted(b"".join(left), lasts, positions, records, next_offset, epoch, seen, unreadable)
 
 
 def _matching(

@@ -7,9 +7,10 @@ Not served: v18.
 from __future__ import annotations
 
 from headrace.broker.broker import Broker
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, Reader, fetch
+from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, fetch
 from headrace.broker.fetch_sessions import FetchSessions, Key, Opened, Wanted
 from headrace.broker.partition import Partition
+from headrace.broker.views.fetching import ViewFetch, fetch_views
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_FETCH_BYTES
 from headrace.kafka.connection import Connection, Slot
@@ -60,7 +61,13 @@ def handle_frame(
         targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
     )
     counted = broker.quotas.active and not reader.is_replica
-    parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results, counted))
+    parked: ParkedFetch | ViewFetch | None
+    if broker.image.has_views and any(target.lens is not None for target in targets):
+        parked = fetch_views(
+            broker.views, asked, lambda results: _answer(broker, slot, header, opened, results, counted)
+        )
+    else:
+        parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results, counted))
     if parked is not None:
         connection.park(slot, parked.cancel)
     return False
@@ -98,6 +105,10 @@ def _target(broker: Broker, wanted: Wanted, by_id: bool, reader: Reader, replica
         wanted.topic = topic.name
     partition, missing = broker.find_partition(wanted.topic, wanted.partition)
     if partition is None:
+        if missing is ErrorKind.INVALID_TOPIC_EXCEPTION and not reader.is_replica:
+            lens, missing = broker.views.lens(wanted.topic, wanted.partition)
+            if lens is not None:
+                return FetchTarget(wanted, lens.partition, None, lens)
         return FetchTarget(wanted, None, Got(missing))
     if reader.is_replica:
         return FetchTarget(

@@ -28,7 +28,7 @@ async def handle(call: Call) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.request
     for topic in request.topics:
         for entry in topic.partitions:
-            partition, _ = call.broker.find_partition(topic.name, entry.partition_index)
+            partition, _ = call.broker.find_readable(topic.name, entry.partition_index)
             if partition is not None:
                 await partition.settle_own_writes()
     return ListOffsetsResponse(
@@ -43,7 +43,7 @@ async def handle(call: Call) -> ListOffsetsResponse:
 
 def _find(call: Call, topic: str, entry: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
     index = entry.partition_index
-    partition, error = call.broker.find_partition(topic, index)
+    partition, error = call.broker.find_readable(topic, index)
     if partition is None:
         return ListOffsetsPartitionResponse(index, error.kafka_code)
     error = partition.reader_refusal(entry.current_leader_epoch)

@@ -29,7 +29,7 @@ def handle(call: Call) -> OffsetForLeaderEpochResponse:
 
 
 def _find(call: Call, topic: str, entry: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition, error = call.broker.find_partition(topic, entry.partition)
+    partition, error = call.broker.find_readable(topic, entry.partition)
     if partition is not None:
         error = partition.epoch_refusal(entry.current_leader_epoch)
     if partition is None or error is not ErrorKind.NONE:

@@ -1,0 +1,1 @@
+"""Views: filtered, read-only topics that any Kafka client can consume."""

@@ -1,0 +1,70 @@
+"""Driver: the views of a broker: which strip belongs to a name and a number, and what is forgotten when.
+
+Views are served by the leader of the source's partition, and by nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.broker.partition import Partition
+from headrace.broker.runtime import Runtime
+from headrace.broker.views.scanner import Lens, Scanner
+from headrace.broker.views.strips import Budget, Strip
+from headrace.broker.views.tag_index import TagBudget, TagIndex
+from headrace.cluster.image import ClusterImage, Delta, TopicDeleted
+from headrace.core.errors import ErrorKind
+from headrace.core.limits import MIB
+from headrace.core.plan import Rejected
+from headrace.records.selection import Place
+
+CACHE_BYTES = 64 * MIB
+TAG_INDEX_BATCHES = 500_000
+"""About 20 bytes each."""
+
+FindPartition = Callable[[str, int], tuple[Partition | None, ErrorKind]]
+
+
+class Views:
+    def __init__(self, runtime: Runtime, image: ClusterImage, find_partition: FindPartition) -> None:
+        self.scanner = Scanner(runtime)
+        self.budget = Budget(CACHE_BYTES)
+        self.wall_ms = runtime.clock.wall_ms
+        self._tag_budget = TagBudget(TAG_INDEX_BATCHES)
+        self._image = image
+        self._find_partition = find_partition
+        self._lenses: dict[tuple[bytes, int], Lens] = {}
+        self._tags: dict[tuple[str, int], TagIndex] = {}
+
+    def lens(self, view: str, number: int) -> tuple[Lens | None, ErrorKind]:
+        """A view's partition here, or what a client is told instead."""
+        topic = self._image.topic(view)
+        if topic is None or topic.view is None:
+            return None, ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
+        partition, missing = self._find_partition(topic.view.source, number)
+        if partition is None:
+            return None, missing
+        lens = self._lenses.get((topic.id, number))
+        if lens is None or lens.partition is not partition:
+            tags = self._tags.setdefault(partition.tp, TagIndex(self._tag_budget))
+            place = Place(topic.view.source, number)
+            lens = Lens(topic.view, partition, place, Strip(self.budget), tags)
+            self._lenses[topic.id, number] = lens
+        return lens, ErrorKind.NONE
+
+    def heard(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            if isinstance(delta, TopicDeleted):
+                for key in [key for key in self._lenses if key[0] == delta.topic_id]:
+                    self._lenses.pop(key).strip.clear()
+                for tp in [tp for tp in self._tags if tp[0] == delta.name]:
+                    self._tags.pop(tp).valid_for(None)
+
+    def write_refusal(self, topic: str) -> Rejected | None:
+        spec = self._image.view(topic)
+        if spec is None:
+            return None
+        return Rejected(
+            ErrorKind.INVALID_TOPIC_EXCEPTION,
+            f"{topic} is a view of {spec.source} and can't be written to; produce to {spec.source}",
+        )

@@ -1,0 +1,196 @@
+"""Driver: filters the source's batches for views, off the event loop (X12), one piece at a time, in turn.
+
+Whoever waits for a strip says where; wishes are served round robin, so a view that is costly delays the others by one
+piece at most. A piece is read on the loop like any fetch, filtered in a thread, and lands in the strip. The thread gives up
+the interpreter every millisecond, because the event loop would otherwise wait five for it each time it wakes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from functools import partial
+from threading import Event
+
+from headrace.broker.partition import Partition
+from headrace.broker.runtime import Runtime
+from headrace.broker.views.strips import Block, Strip
+from headrace.broker.views.tag_index import Tagged, TagIndex
+from headrace.cluster.views import ViewSpec
+from headrace.core.errors import ErrorKind
+from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
+from headrace.core.plan import Rejected
+from headrace.records.selection import Place, Sifted, sift
+from headrace.records.tag_mask import mask_of
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 1 * MIB
+"""Of the source, read and filtered in one go."""
+
+PIECE_SECONDS = 0.05
+"""After that long a piece ends with the batch at hand, and others have their turn."""
+
+BATCH_SECONDS = 10.0
+"""A batch that takes longer is not filtered at all: the view is out of order there until its filter or the batch is gone."""
+
+TROUBLE_MS = 60_000
+MAX_WISHES = 10_000
+
+_WORK_SECONDS = 0.001
+_PAUSE_SECONDS = 0.00005
+
+
+class TooCostly(Exception):
+    """One batch takes more time than any view may have."""
+
+
+class Breath:
+    """Lets the event loop have the interpreter now and then, and knows when it is enough."""
+
+    __slots__ = ("_batch_ends", "_never", "_piece_ends", "_works_until")
+
+    def __init__(self) -> None:
+        now = time.perf_counter()
+        self._works_until = now + _WORK_SECONDS
+        self._piece_ends = now + PIECE_SECONDS
+        self._batch_ends = now + BATCH_SECONDS
+        self._never = Event()
+
+    def breathe(self) -> None:
+        now = time.perf_counter()
+        if now < self._works_until:
+            return
+        if now > self._batch_ends:
+            raise TooCostly
+        self._never.wait(_PAUSE_SECONDS)
+        self._works_until = time.perf_counter() + _WORK_SECONDS
+
+    def enough(self) -> bool:
+        now = time.perf_counter()
+        self._batch_ends = now + BATCH_SECONDS
+        return now > self._piece_ends
+
+
+class Lens:
+    """One view of one partition: its strip, and what is needed to fill it."""
+
+    __slots__ = ("partition", "place", "spec", "strip", "tag_mask", "tags", "trouble_until_ms")
+
+    def __init__(
+        self, spec: ViewSpec, partition: Partition, place: Place, strip: Strip, tags: TagIndex
+    ) -> None:
+        self.spec = spec
+        self.partition = partition
+        self.place = place
+        self.strip = strip
+        self.tags = tags
+        wanted = spec.filter.needs.tags
+        self.tag_mask = None if wanted is None else mask_of(wanted)
+        """None: this filter does not ask for tags."""
+        self.trouble_until_ms = 0
+
+    def refresh(self) -> tuple[bytes, int, int]:
+        """Forget what was true of another history of the log. The state that counts now is returned."""
+        partition = self.partition
+        state = (partition.topic_id, partition.leader_epoch, partition.log.generation)
+        self.strip.valid_for(state)
+        self.tags.valid_for(state)
+        return state
+
+
+class Scanner:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._wishes: OrderedDict[tuple[int, int], tuple[Lens, int]] = OrderedDict()
+        self._busy: tuple[int, int] | None = None
+        self._at_work = False
+        self.source_bytes = self.skipped_batches = self.pieces = self.matched = 0
+        """What was filtered, what the tag index saved, and how much was found."""
+
+    def want(self, lens: Lens, offset: int) -> None:
+        """Somebody waits for what comes at `offset`; the strip wakes when more is known."""
+        key = (id(lens), offset)
+        if key != self._busy and key not in self._wishes and len(self._wishes) < MAX_WISHES:
+            self._wishes[key] = (lens, offset)
+            if not self._at_work:
+                self._at_work = True
+                self._runtime.spawn(self._work(), "filter for views")
+
+    async def _work(self) -> None:
+        try:
+            while self._wishes:
+                self._busy, (lens, offset) = self._wishes.popitem(last=False)
+                await self._serve(lens, offset)
+                self._busy = None
+                lens.strip.wake()
+        finally:
+            self._busy = None
+            self._at_work = False
+
+    async def _serve(self, lens: Lens, offset: int) -> None:
+        state = lens.refresh()
+        partition = lens.partition
+        upto = partition.high_watermark
+        if not partition.is_leader or not partition.log.start_offset <= offset < upto:
+            return
+        first, size = offset, PIECE_BYTES
+        if lens.tag_mask is not None:
+            stretch = lens.tags.next_stretch(offset, lens.tag_mask, PIECE_BYTES, upto)
+            self.skipped_batches += stretch.skipped
+            first, size = stretch.offset, stretch.read_bytes or PIECE_BYTES
+        data = partition.read(first, size, upto) if first < upto else b""
+        if isinstance(data, Rejected):
+            return
+        partition.bytes_out -= len(data)  # it has not left
+        if not data:
+            lens.strip.add(Block(offset, upto, partition.leader_epoch, b"", (), ()))
+            return
+        breath = Breath()
+        work = partial(
+            sift,
+            data,
+            lens.spec.filter,
+            lens.place,
+            max_bytes=MAX_DECOMPRESSED_BYTES,
+            with_tags=lens.tag_mask is not None,
+            breathe=breath.breathe,
+            enough=breath.enough,
+        )
+        try:
+            sifted = await self._runtime.run_blocking(work)
+        except TooCostly:
+            log.error(
+                "%s of %s: filtering one batch at %d takes more than %d s: %s",
+                lens.place.topic,
+                partition.tp,
+                first,
+                BATCH_SECONDS,
+                lens.spec.where,
+            )
+            lens.trouble_until_ms = self._runtime.clock.now_ms() + TROUBLE_MS
+            return
+        except Exception:
+            log.exception("%s of %s: the filter fails at %d", lens.place.topic, partition.tp, first)
+            lens.trouble_until_ms = self._runtime.clock.now_ms() + TROUBLE_MS
+            return
+        if lens.refresh() == state:
+            self._keep(lens, offset, first, sifted)
+
+    def _keep(self, lens: Lens, offset: int, first: int, sifted: Sifted) -> None:
+        if sifted.unreadable:
+            log.warning("%s: %d batches near %d can't be opened", lens.partition.tp, sifted.unreadable, first)
+        self.pieces += 1
+        self.source_bytes += sum(size for _, size, _ in sifted.seen)
+        self.matched += sifted.records
+        lens.strip.add(
+            Block(offset, sifted.next_offset, sifted.epoch, sifted.data, sifted.lasts, sifted.positions)
+        )
+        lens.strip.forget_below(lens.partition.log.start_offset)
+        if lens.tag_mask is not None:
+            lens.tags.add(first, [Tagged(*entry) for entry in sifted.seen])
+
+    def is_in_trouble(self, lens: Lens) -> ErrorKind | None:
+        in_trouble = lens.trouble_until_ms > self._runtime.clock.now_ms()
+        return ErrorKind.UNKNOWN_SERVER_ERROR if in_trouble else None
