@@ -15,6 +15,7 @@ SLOW_MS = 1_000
 TOLERATED_MS = 50
 STRAIN = 3.0
 """So many times the quickest answer lately, plus what is tolerated, is strain."""
+SUSPICIOUS = 1.5
 ON_FAILURE = 0.5
 ON_STRAIN = 0.9
 BASELINE_WINDOW_MS = 30_000
@@ -37,7 +38,7 @@ class ConcurrencyLimit:
         self._growing_fast = True
         self._baseline_ms: int | None = None
         self._recent_ms: int | None = None
-        """The quickest answer of the window that runs; becomes the baseline when it ends."""
+        """The quickest answer of the window that runs."""
         self._window_end_ms = 0
         self._next_cut_ms = 0
 
@@ -72,9 +73,18 @@ class ConcurrencyLimit:
 
     def _learn(self, latency_ms: int, now_ms: int) -> None:
         if now_ms >= self._window_end_ms:
-            if self._recent_ms is not None:
-                self._baseline_ms = self._recent_ms
-            self._recent_ms = None
+            self._end_window()
             self._window_end_ms = now_ms + BASELINE_WINDOW_MS
         self._recent_ms = latency_ms if self._recent_ms is None else min(self._recent_ms, latency_ms)
         self._baseline_ms = latency_ms if self._baseline_ms is None else min(self._baseline_ms, latency_ms)
+
+    def _end_window(self) -> None:
+        """When even the quickest answer was slower than before, the line in front of the endpoint may be of our own making:
+        half of it is taken away to find out, and the baseline follows slowly."""
+        recent_ms, before_ms = self._recent_ms, self._baseline_ms
+        self._recent_ms = None
+        if recent_ms is None or before_ms is None:
+            return
+        self._baseline_ms = min(recent_ms, before_ms + before_ms // 10 + 1)
+        if recent_ms > before_ms * SUSPICIOUS + TOLERATED_MS / 2:
+            self._limit = max(1.0, self._limit * ON_FAILURE)
