@@ -68,9 +68,12 @@ def test_same_records(batches: list[tuple[list[Record], Codec]]) -> None:
     assert flat(buffer) == plain(buffer)
 
 
-@pytest.mark.parametrize("few", [1, 10**9])
-def test_same_refusals(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few,many", [(1, 10**9), (10**9, 10**9), (1, 1)])
+def test_same_refusals(few: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By walkers, by hopping, and by runs of equal records where there are any."""
     monkeypatch.setattr(boundaries, "_FEW_RECORDS", few)
+    monkeypatch.setattr(boundaries, "_MANY_RECORDS", many)
+    monkeypatch.setattr(boundaries, "_RUN_AT_LEAST", 1)
     monkeypatch.setattr(boundaries, "_STRIDE_AT_LEAST", 1)
 
     @settings(max_examples=200)

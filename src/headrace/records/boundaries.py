@@ -10,6 +10,9 @@ begins at its first byte, each has to arrive exactly where the next one began, t
 together they must have met as many records as the batch claims. That is the sequential walk, only cut into pieces. A batch
 for which it does not hold is walked through in plain Python.
 
+Records of equal size, which are common, need no walkers: where the first one's length says the others are, the same length
+has to stand. Such runs are tried first in batches that are large enough to gain by it.
+
 Invariant: the answer is that of the sequential walk, or CorruptBatch (X10); it never depends on what the guesses were.
 """
 
@@ -35,6 +38,11 @@ _PATIENCE = 6
 _CHECK_EVERY = 8
 _WINDOW = 1.6
 """A start is looked for in so many average records. Guesses that find none are left out; their neighbours walk further."""
+_MANY_RECORDS = 512
+"""In a batch of fewer records, looking for runs of equal ones costs more than it may save."""
+_RUN_AT_LEAST = 32
+_RUNS_AT_MOST = 8
+"""Records of equal content size get longer twice or thrice in a batch, as their offset deltas do."""
 _LONG_RECORD = 4096
 """Of records this long (on average) there are too few to be worth guessing."""
 
@@ -56,8 +64,11 @@ def record_bounds(data: Bytes, body_starts: Ints, body_ends: Ints, counts: Ints)
     total = int(counts.sum())
     starts = np.empty(total, dtype=np.int64)
     left = np.ones(counts.size, dtype=np.bool_)
-    if total >= _FEW_RECORDS:
-        left = _walk_in_pieces(data, body_starts, body_ends, counts, starts)
+    for batch in np.flatnonzero(counts >= _MANY_RECORDS).tolist():
+        here = starts[first_record[batch] : first_record[batch] + counts[batch]]
+        left[batch] = not _equal_runs(data, int(body_starts[batch]), int(body_ends[batch]), here)
+    if int(counts[left].sum()) >= _FEW_RECORDS:
+        left = _walk_in_pieces(data, body_starts, body_ends, counts, starts, left)
     view = data.data
     for batch in np.flatnonzero(left).tolist():
         found, arrived = _hop(view, int(body_starts[batch]), int(counts[batch]))
@@ -75,14 +86,42 @@ def record_bounds(data: Bytes, body_starts: Ints, body_ends: Ints, counts: Ints)
     return starts, ends
 
 
+# ---- runs of equal records
+
+
+def _equal_runs(data: Bytes, cursor: int, end: int, starts: Ints) -> bool:
+    """Fill in the starts of a batch whose records come in a few long runs of equal size; False: they do not."""
+    done = 0
+    for _ in range(_RUNS_AT_MOST):
+        advance = int(_ADVANCES[int(data[cursor]) | int(data[cursor + 1]) << 8])
+        if not advance or cursor + advance * _RUN_AT_LEAST > end:
+            return False
+        wanted = starts.size - done
+        same = data[cursor : end - 1 : advance][:wanted] == data[cursor]
+        same &= data[cursor + 1 : end : advance][:wanted] == data[cursor + 1]
+        run = same.size if same.all() else int(same.argmin())
+        if run < min(_RUN_AT_LEAST, wanted):
+            return False
+        starts[done : done + run] = np.arange(cursor, cursor + run * advance, advance)
+        cursor += run * advance
+        done += run
+        if done == starts.size:
+            return cursor == end
+        if cursor + 1 >= end:
+            return False
+    return False
+
+
 # ---- many walkers
 
 
-def _walk_in_pieces(data: Bytes, body_starts: Ints, body_ends: Ints, counts: Ints, starts: Ints) -> Bools:
-    """Fill in `starts`; True for the batches whose place in it means nothing yet."""
-    short = (body_ends - body_starts) < _LONG_RECORD * counts
+def _walk_in_pieces(
+    data: Bytes, body_starts: Ints, body_ends: Ints, counts: Ints, starts: Ints, wanted: Bools
+) -> Bools:
+    """Fill in `starts` for the batches wanted; True for those whose place in it still means nothing."""
+    short = wanted & ((body_ends - body_starts) < _LONG_RECORD * counts)
     if not short.any():
-        return ~short
+        return wanted
     stride = max(_STRIDE_AT_LEAST, int(_STRIDE * math.sqrt(int(counts.sum()))))
     begins, batch_of = _begin(data, body_starts, body_ends, np.where(short, counts, 0), stride)
     # Where each walker has to arrive: at the next one of its batch, or at the end of the batch.
@@ -95,15 +134,15 @@ def _walk_in_pieces(data: Bytes, body_starts: Ints, body_ends: Ints, counts: Int
     records = met.sum(axis=0)
     arrived = np.minimum(records, len(path) - 1)
     good = path[arrived, np.arange(begins.size)] == goals
-    bad = ~short
-    bad[batch_of[~good]] = True
-    bad |= np.bincount(batch_of, weights=records, minlength=counts.size).astype(np.int64) != counts
-    if bad.any():
-        met &= ~bad[batch_of]
-        starts[np.repeat(~bad, counts)] = path.T[met.T]
-    else:
+    done = short
+    done[batch_of[~good]] = False
+    done &= np.bincount(batch_of, weights=records, minlength=counts.size).astype(np.int64) == counts
+    if done.all():
         starts[:] = path.T[met.T]
-    return bad
+    else:
+        met &= done[batch_of]
+        starts[np.repeat(done, counts)] = path.T[met.T]
+    return wanted & ~done
 
 
 def _walk(data: Bytes, begins: Ints, goals: Ints, steps: int) -> npt.NDArray[np.int64]:
