@@ -23,6 +23,7 @@ from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.queueing.cron import CronSchedules
 from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.keeper import QueueKeeper
 from headrace.broker.queueing.names import data_topic, journal_topic
 from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.replicas import Replicas
@@ -112,6 +113,7 @@ class Broker:
         self._replica_connections: dict[int, int] = {}
         self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
         self.queues = QueueDesk(self)
+        self.queue_keeper = QueueKeeper(self)
         self.share_groups = ShareGroups(self)
         self.cron = CronSchedules(self)
         self.producer_ids = ProducerIds(metadata, self.node_id)

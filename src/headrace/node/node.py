@@ -280,6 +280,7 @@ class Node:
         spawn(housekeeping.watch_the_clock(), "watch the clock")
         spawn(housekeeping.run(), "housekeeping")
         spawn(self.broker.cron.run(), "cron schedules")
+        spawn(self.broker.queue_keeper.run(), "queues in shape")
         spawn(self.webhooks.run(), "webhooks")
         await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
         # At once: we may be elected from now on, and a leader that refuses connections is taken for dead.

@@ -143,14 +143,14 @@ def _load_snapshot(partition: Partition, image: bytes) -> None:
     partition.start_offset = partition.indexed_end = partition.end_offset = saved.start_offset
     partition.done.load_edges(saved.done)
     partition.moved.update(saved.moved)
-    for offset, deliveries, delay_ms, first_received_ms in saved.retries:
+    for offset, deliveries, delay_ms, first_received_ms, epoch in saved.retries:
         retry = Retry(
             offset,
             deliveries,
             delay_ms=delay_ms,
             now_ms=0,
             first_received_ms=first_received_ms,
-            epoch=NO_EPOCH,
+            epoch=epoch,
             lane=NO_LANE,
         )
         partition.retries[offset] = retry
@@ -172,8 +172,9 @@ def restart_clocks(partition: Partition, now_ms: int) -> None:
         lease.deadline_ms = now_ms + lease.visibility_ms
         partition.deadlines.push(lease)
     for retry in partition.retries.values():
-        # It may have been delivered once more than the journal knows, so no receipt from before is the latest (R56).
-        retry.epoch = NO_EPOCH
+        if not partition.config.journaled_leases:
+            # It may have been delivered once more than the journal knows, so no receipt from before is the latest (R56).
+            retry.epoch = NO_EPOCH
         if retry.held:
             retry.deadline_ms = now_ms + retry.delay_ms
             partition.deadlines.push(retry)

@@ -6,7 +6,7 @@ encoded one by one: the image of a million ranges is made at memory speed, becau
     section = u32 count, then count x i64, all little endian
     0 header     version, start_offset
     1 done       first, end, ...
-    2 retries    offset, deliveries, delay_ms, first_received_ms, ...
+    2 retries    offset, deliveries, delay_ms, first_received_ms, epoch, ...       without the epoch in version 1
     3 leases     offset, delivery, visibility_ms, epoch, first_received_ms, ...     journaled leases only
     4 moved      offset, due_ms, ...
     5 dying      offset, deliveries, reason, bytes of detail, ...
@@ -27,12 +27,14 @@ from typing import NamedTuple
 
 from headrace.core.limits import KIB
 from headrace.queues.commands import DeathReason
+from headrace.queues.deadlines import NO_EPOCH
 from headrace.queues.state import Partition
 
 PART_BYTES = 512 * KIB
 """A checkpoint is cut into records of this size, below every message size limit."""
 
-_VERSION = 1
+_VERSION = 2
+_WITHOUT_EPOCHS = 1
 _COUNT = Struct("<I")
 
 
@@ -45,6 +47,7 @@ class SavedRetry(NamedTuple):
     deliveries: int
     delay_ms: int
     first_received_ms: int
+    epoch: int = NO_EPOCH
 
 
 class SavedLease(NamedTuple):
@@ -75,12 +78,12 @@ def encode_snapshot(partition: Partition) -> bytes:
     retries: array[int] = array("q")
     leases: array[int] = array("q")
     for offset, retry in partition.retries.items():
-        retries.extend((offset, retry.deliveries, retry.delay_ms, retry.first_received_ms))
+        retries.extend((offset, retry.deliveries, retry.delay_ms, retry.first_received_ms, retry.epoch))
     for offset, lease in partition.leases.items():
         if lease.durable:
             leases.extend((offset, lease.delivery, lease.visibility_ms, lease.epoch, lease.first_received_ms))
         elif lease.delivery > 1:
-            retries.extend((offset, lease.delivery, 0, lease.first_received_ms))
+            retries.extend((offset, lease.delivery, 0, lease.first_received_ms, NO_EPOCH))
     dying: array[int] = array("q")
     details: list[bytes] = []
     for offset, death in partition.dying.items():
@@ -110,7 +113,7 @@ def decode_snapshot(image: bytes) -> Snapshot:
         sections.append(ints_from_bytes(image[at : at + size]))
         at += size
     header, done, retries, leases, moved, dying = sections
-    if len(header) < 2 or header[0] != _VERSION:
+    if len(header) < 2 or header[0] not in (_WITHOUT_EPOCHS, _VERSION):
         raise SnapshotError("not a version this broker knows")
     deaths: list[SavedDeath] = []
     for offset, deliveries, reason, size in _rows(dying, 4):
@@ -119,7 +122,7 @@ def decode_snapshot(image: bytes) -> Snapshot:
     return Snapshot(
         header[1],
         done,
-        [SavedRetry(*row) for row in _rows(retries, 4)],
+        [SavedRetry(*row) for row in _rows(retries, 4 if header[0] == _WITHOUT_EPOCHS else 5)],
         [SavedLease(*row) for row in _rows(leases, 5)],
         {row[0]: row[1] for row in _rows(moved, 2)},
         deaths,
