@@ -68,11 +68,11 @@ class ViewFetch:
         if look.enough:
             self._finish(look.results)
             return
-        waited = asyncio.get_running_loop().time() - self._begun
-        if waited >= self._patience_s(look):
+        deadline = self._begun + self._patience_s(look)
+        if asyncio.get_running_loop().time() >= deadline:
             self._finish(self._attempt(last=True).results)
             return
-        self._park(self._patience_s(look) - waited)
+        self._park(deadline)
         for lens, offset in look.missing:
             self._views.scanner.want(lens, offset)
 
@@ -82,12 +82,12 @@ class ViewFetch:
             return patience_s if look.missing else min(patience_s, HURRY_S)
         return patience_s + OVERTIME_S if look.missing else patience_s
 
-    def _park(self, seconds: float) -> None:
+    def _park(self, deadline: float) -> None:
         for waiters in self._places():
             waiters[self] = None
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._look)
 
     def _places(self) -> Iterator[dict[FetchWaiter, None]]:
         for target in self._request.targets:

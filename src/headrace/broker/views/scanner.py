@@ -122,19 +122,21 @@ class Scanner:
         try:
             while self._wishes:
                 self._busy, (lens, offset) = self._wishes.popitem(last=False)
-                await self._serve(lens, offset)
+                has_news = await self._serve(lens, offset)
                 self._busy = None
-                lens.strip.wake()
+                if has_news:
+                    lens.strip.wake()
         finally:
             self._busy = None
             self._at_work = False
 
-    async def _serve(self, lens: Lens, offset: int) -> None:
+    async def _serve(self, lens: Lens, offset: int) -> bool:
+        """Whether there is anything to look at again for those who wait."""
         state = lens.refresh()
         partition = lens.partition
         upto = partition.high_watermark
         if not partition.is_leader or not partition.log.start_offset <= offset < upto:
-            return
+            return False
         first, size = offset, PIECE_BYTES
         if lens.tag_mask is not None:
             stretch = lens.tags.next_stretch(offset, lens.tag_mask, PIECE_BYTES, upto)
@@ -142,11 +144,11 @@ class Scanner:
             first, size = stretch.offset, stretch.read_bytes or PIECE_BYTES
         data = partition.read(first, size, upto) if first < upto else b""
         if isinstance(data, Rejected):
-            return
+            return False
         partition.bytes_out -= len(data)  # it has not left
         if not data:
             lens.strip.add(Block(offset, upto, partition.leader_epoch, b"", (), ()))
-            return
+            return True
         breath = Breath()
         work = partial(
             sift,
@@ -170,13 +172,14 @@ class Scanner:
                 lens.spec.where,
             )
             lens.trouble_until_ms = self._runtime.clock.now_ms() + TROUBLE_MS
-            return
+            return True
         except Exception:
             log.exception("%s of %s: the filter fails at %d", lens.place.topic, partition.tp, first)
             lens.trouble_until_ms = self._runtime.clock.now_ms() + TROUBLE_MS
-            return
+            return True
         if lens.refresh() == state:
             self._keep(lens, offset, first, sifted)
+        return True
 
     def _keep(self, lens: Lens, offset: int, first: int, sifted: Sifted) -> None:
         if sifted.unreadable:
