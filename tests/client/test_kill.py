@@ -30,7 +30,7 @@ PARTITIONS = 3
 def test_kill_9_in_mid_load(fresh_broker: Callable[..., BrokerProcess]) -> None:
     dice = random.Random(int(os.environ.get("HEADRACE_SEED", "7")))
     # Small segments: kills also land on rolls.
-    broker = fresh_broker(environment={"HEADRACE_SEGMENT_BYTES": "200000"})
+    broker = fresh_broker(environment={"HEADRACE_SEGMENT_BYTES": "200000"}, start_seconds=120.0)
     with RawClient(broker.kafka_port) as raw:
         raw.create_topic("t", PARTITIONS)
     loads = [Load(broker.bootstrap, "t", PARTITIONS, name=name) for name in ("p1", "p2")]

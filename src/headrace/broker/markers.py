@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.groups import OFFSETS_TOPIC
+from headrace.broker.marker_mail import MarkerMail
 from headrace.broker.partition import Partition
-from headrace.broker.peer import PeerLost
 from headrace.broker.peers import Peers
 from headrace.broker.shards import Shard, ShardState
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -17,20 +17,12 @@ from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.records.build import build_control_batch
 from headrace.transactions.commands import MarkersWritten, SendMarkers
-from headrace.wire.api import ApiKey
-from headrace.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
 RETRY_S = 0.1
 COMMIT_MS = 10_000
 
@@ -80,7 +72,7 @@ class MarkerSender:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         # Its own connections: a marker waits for its commit, and nobody else should wait behind it.
-        self._peers = Peers(broker.image)
+        self._mail = MarkerMail(broker.runtime, Peers(broker.image), self._settled, COMMIT_MS / 1000 + 5)
 
     def send(self, shard: Shard, effect: SendMarkers) -> None:
         self._broker.runtime.spawn(self._deliver(shard, effect), f"markers of {effect.transactional_id!r}")
@@ -89,14 +81,10 @@ class MarkerSender:
         """R49: Prepare is irreversible, so this goes on until every partition is done or we are no longer the one."""
         left = set(effect.partitions)
         while left and shard.state is ShardState.READY:
-            written: set[TopicPartition] = set()
-            for leader, partitions in self._by_leader(left).items():
-                if leader is None:
-                    written.update(partitions)
-                elif leader == self._broker.node_id:
-                    written.update(await self._write_here(effect, partitions))
-                elif leader >= 0:
-                    written.update(await self._write_there(leader, effect, partitions))
+            found = await asyncio.gather(
+                *(self._write(leader, effect, tps) for leader, tps in self._by_leader(left).items())
+            )
+            written = {tp for partitions in found for tp in partitions}
             if written:
                 left -= written
                 shard.tell(MarkersWritten(effect.transactional_id, effect.marker_round, frozenset(written)))
@@ -112,6 +100,16 @@ class MarkerSender:
             leader = None if gone else -1 if state is None else state.leader
             found.setdefault(leader, []).append(tp)
         return found
+
+    async def _write(
+        self, leader: int | None, effect: SendMarkers, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Those that have it now, or need none."""
+        if leader is None:
+            return partitions
+        if leader == self._broker.node_id:
+            return await self._write_here(effect, partitions)
+        return await self._mail.send(leader, effect, partitions) if leader >= 0 else []
 
     async def _write_here(
         self, effect: SendMarkers, partitions: list[TopicPartition]
@@ -141,35 +139,3 @@ class MarkerSender:
             log.warning("%s: a marker came after a newer epoch", tp)
             return True
         return kind is ErrorKind.NONE
-
-    async def _write_there(
-        self, leader: int, effect: SendMarkers, partitions: list[TopicPartition]
-    ) -> list[TopicPartition]:
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        marker = WritableTxnMarker(
-            effect.producer_id,
-            effect.producer_epoch,
-            effect.commit,
-            [WritableTxnMarkerTopic(name, numbers) for name, numbers in topics.items()],
-            effect.coordinator_epoch,
-        )
-        try:
-            response: WriteTxnMarkersResponse = await self._peers.call(
-                leader,
-                ApiKey.WRITE_TXN_MARKERS,
-                VERSION,
-                WriteTxnMarkersRequest([marker]),
-                COMMIT_MS / 1000 + 5,
-            )
-        except PeerLost as problem:
-            log.info("markers to broker %d: %s", leader, problem.detail)
-            return []
-        return [
-            TopicPartition(topic.name, row.partition_index)
-            for result in response.markers
-            for topic in result.topics
-            for row in topic.partitions
-            if self._settled(TopicPartition(topic.name, row.partition_index), ErrorKind(row.error_code))
-        ]

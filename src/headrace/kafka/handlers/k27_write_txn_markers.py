@@ -25,13 +25,18 @@ KEY = 27
 VERSIONS = (1, 2)
 HIGHEST_ADVERTISED = -1
 
+Row = tuple[str, int, asyncio.Future[ErrorKind]]
+"""Topic, partition, and what becomes of its marker."""
+
 
 async def handle(call: Call) -> WriteTxnMarkersResponse:
     request: WriteTxnMarkersRequest = call.request
     if not _is_from_now(call, request):
         call.broker.close_connection(call.connection_id)
         return WriteTxnMarkersResponse([])
-    return WriteTxnMarkersResponse([await _write(call, marker) for marker in request.markers])
+    # All of them are written before the first is waited for: one sync and one round of replication for the whole request.
+    written = [_write(call, marker) for marker in request.markers]
+    return WriteTxnMarkersResponse([await _answered(*each) for each in written])
 
 
 def _is_from_now(call: Call, request: WriteTxnMarkersRequest) -> bool:
@@ -45,8 +50,8 @@ def _is_from_now(call: Call, request: WriteTxnMarkersRequest) -> bool:
     )
 
 
-async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-    rows: list[tuple[str, int, asyncio.Future[ErrorKind]]] = []
+def _write(call: Call, marker: WritableTxnMarker) -> tuple[int, list[Row]]:
+    rows: list[Row] = []
     for topic in marker.topics:
         for number in topic.partition_indexes:
             future: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
@@ -64,10 +69,14 @@ async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResu
                     future.set_result,
                 )
             rows.append((topic.name, number, future))
+    return marker.producer_id, rows
+
+
+async def _answered(producer_id: int, rows: list[Row]) -> WritableTxnMarkerResult:
     topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for name, number, future in rows:
         result = WritableTxnMarkerPartitionResult(number, (await future).kafka_code)
         topics.setdefault(name, []).append(result)
     return WritableTxnMarkerResult(
-        marker.producer_id, [WritableTxnMarkerTopicResult(name, results) for name, results in topics.items()]
+        producer_id, [WritableTxnMarkerTopicResult(name, results) for name, results in topics.items()]
     )
