@@ -34,6 +34,7 @@ from headrace.spark.reader import explained
 from headrace.spark.sink_columns import PartitionRows, SinkBatch, check_sink_schema, partition_rows
 from headrace.spark.sync_client import CommittedOffset, SyncClient, pause
 from headrace.spark.transactions import Transaction
+from headrace.spark.weave import weave
 
 CONTROL_TOPIC = "_headrace_sinks"
 """Holds no records: the offsets that groups commit for its partitions say which batch each task has finished."""
@@ -115,6 +116,7 @@ class TaskWriter:
             max_batch_bytes=self._options.max_batch_bytes,
             codec=self._options.compression,
             producer=stamp,
+            weave=weave,
         ):
             self._bytes += len(batch)
             if len(batch) > self._options.max_batch_bytes and read_header(batch).record_count == 1:

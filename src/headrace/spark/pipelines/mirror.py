@@ -27,6 +27,7 @@ from headrace.spark.plan import OffsetRange, admit
 from headrace.spark.positions import find_partitions, latest, resolve
 from headrace.spark.sync_client import READ_COMMITTED, CommittedOffset, SyncClient
 from headrace.spark.transactions import Transaction
+from headrace.spark.weave import weave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,6 +141,7 @@ class _Copy:
             max_batch_bytes=_BATCH_BYTES,
             codec=header.codec,
             producer=stamp,
+            weave=weave,
         ):
             self._send(batch, 0)
         self.records += count
