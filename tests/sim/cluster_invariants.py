@@ -3,7 +3,7 @@
 The journals of coordinators (`__transaction_state`, `__consumer_offsets`, queues) are partitions like any other here, and
 the machines that live on them are held to what their journal says.
 
-A look happens when the coordinator's store has changed, when a leader has committed something, and every 20 ms besides.
+A look happens when the coordinator's store has changed, when a leader has committed something, and every 100 ms besides.
 What leaders commit is heard from them at that moment and kept in a book, so nothing slips through between two looks.
 """
 
@@ -23,7 +23,7 @@ from headrace.records.read import read_records
 from headrace.testing.sim_node import SimNode
 from headrace.transactions.shard import TransactionShard
 
-LOOK_EVERY_S = 0.02
+LOOK_EVERY_S = 0.1
 COMPARE_EVERY_S = 0.5
 CHUNK = 1 << 20
 
@@ -53,17 +53,15 @@ class Invariants:
         store: RevisionedStore,
         nodes: Mapping[int, SimNode],
         time_s: Callable[[], float],
-        min_isr_default: int = 1,
     ) -> None:
         self._store = store
         self._nodes = nodes
         self._time_s = time_s
-        self._min_isr_default = min_isr_default
         self.books: dict[Place, Book] = {}
         self._leaders: dict[tuple[Place, int], str] = {}
-        self._listening: dict[str, Any] = {}
         self._compared: dict[tuple[str, Place], tuple[Any, int]] = {}
         self._states: dict[Place, tuple[int, PartitionState]] = {}
+        self._states_at, self._all_states = -1, dict[Place, PartitionState]()
         self._min_isr: dict[str, int] = {}
         self._is_news = True
         self._looked_s = self._compared_s = 0.0
@@ -86,17 +84,13 @@ class Invariants:
 
         partition.on_commit.append(committed)
 
-    def _listen(self) -> None:
-        for node in self._nodes.values():
-            broker = getattr(node.service, "broker", None)
-            if broker is not None and self._listening.get(node.name) is not broker:
-                self._listening[node.name] = broker
-                broker.replicas.on_open.append(self._opened)
+    def listen(self, broker: Any) -> None:
+        """To a broker that is about to open its logs."""
+        broker.replicas.on_open.append(self._opened)
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        self._listen()
         now_s = self._time_s()
         if not self._is_news and now_s - self._looked_s < LOOK_EVERY_S:
             return
@@ -117,12 +111,16 @@ class Invariants:
 
     def states(self) -> dict[Place, PartitionState]:
         """Every partition as the coordinator has it now."""
+        if self._states_at == self._store.revision:
+            return self._all_states
         found: dict[Place, PartitionState] = {}
         for item in self._store.read(keys.TOPICS).items:
             name = item.key.removeprefix(keys.TOPICS)
             topic = decode(TopicState, item.value)
             if name not in self._min_isr:
-                self._min_isr[name] = int(topic.configs.get("min.insync.replicas", self._min_isr_default))
+                self._min_isr[name] = int(
+                    topic.configs.get("min.insync.replicas", TopicConfig().min_insync_replicas)
+                )
             for number in range(topic.partitions):
                 entry = self._store.get(keys.partition(topic.topic_id, number))
                 if entry is None:
@@ -132,6 +130,7 @@ class Invariants:
                 if held is None or held[0] != entry.mod_revision:
                     held = self._states[place] = (entry.mod_revision, decode(PartitionState, entry.value))
                 found[place] = held[1]
+        self._states_at, self._all_states = self._store.revision, found
         return found
 
     def replica(self, node: SimNode, place: Place) -> Any:
@@ -358,6 +357,3 @@ def _gist(machine: Any) -> object:
             for number, value in sorted(numbers.items())
         }
     return None
-
-
-DEFAULT_MIN_ISR = TopicConfig().min_insync_replicas

@@ -71,6 +71,18 @@ class Result:
     history: History = field(repr=False)
 
 
+class _WatchedNode(Node):
+    def __init__(
+        self, settings: Settings, runtime: SimRuntime, coordinator: HostileCoordinator, invariants: Invariants
+    ) -> None:
+        super().__init__(settings, runtime, coordinator)
+        self._invariants = invariants
+
+    def _make_doors(self) -> None:
+        self._invariants.listen(self.broker)
+        super()._make_doors()
+
+
 class SimCluster:
     topic = TOPIC
 
@@ -112,7 +124,7 @@ class SimCluster:
             offsets_partitions=1,
             rack=f"r{self._numbers[node.name]}",
         )
-        service = node.service = Node(settings, runtime, hostile)
+        service = node.service = _WatchedNode(settings, runtime, hostile, self.invariants)
         try:
             await service.start()
         except (HeadraceError, CoordinatorError, OSError):
