@@ -1,8 +1,8 @@
 """Machine: how many requests an endpoint gets at once: as many as it takes without becoming slow (AIMD).
 
 It begins with few and doubles until the endpoint first shows strain, then grows by one per round. Strain is a failure (halve) or
-an answer that took much longer than the quickest ones lately, or longer than `slow_ms` at all (a tenth less). One round is
-punished once: a burst of late answers is one piece of news.
+an answer that took much longer than the quickest ones lately (a tenth less) or longer than SLOW_MS at all (a quarter less). One
+round is punished once: a burst of late answers is one piece of news.
 
 Invariant: 1 <= minimum <= limit <= maximum.
 """
@@ -17,6 +17,7 @@ STRAIN = 3.0
 """So many times the quickest answer lately, plus what is tolerated, is strain."""
 SUSPICIOUS = 1.5
 ON_FAILURE = 0.5
+ON_SLOWNESS = 0.75
 ON_STRAIN = 0.9
 BASELINE_WINDOW_MS = 30_000
 
@@ -54,8 +55,9 @@ class ConcurrencyLimit:
         """`in_flight` counts the request that is answered: a limit that is not used says nothing about itself."""
         self._learn(latency_ms, now_ms)
         assert self._baseline_ms is not None
-        is_strained = latency_ms > self._baseline_ms * STRAIN + TOLERATED_MS or latency_ms > SLOW_MS
-        if is_strained:
+        if latency_ms > SLOW_MS:
+            self._cut(ON_SLOWNESS, latency_ms, now_ms)
+        elif latency_ms > self._baseline_ms * STRAIN + TOLERATED_MS:
             self._cut(ON_STRAIN, latency_ms, now_ms)
         elif in_flight * 2 >= self._limit:
             grown = self._limit + (1.0 if self._growing_fast else 1.0 / self._limit)

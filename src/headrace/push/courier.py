@@ -38,8 +38,8 @@ MAX_BODY_BYTES = MIB
 """Of a batch; a single message may be larger."""
 MAX_TAKE = 100
 """Messages of one receive."""
-LEASE_MARGIN_MS = 20_000
-"""A lease outlives the request by this, so that no answer comes too late."""
+LEASE_MARGIN_MS = 5_000
+"""A lease outlives the request by this, so that no answer comes too late. After a crash it has to run out, so it is short."""
 IDLE_MS = 5_000
 TROUBLE_MS = 250
 STARVED_MS = 50
@@ -64,6 +64,8 @@ class Job(NamedTuple):
 
     deliveries: tuple[Delivery, ...]
     size: int
+    leased_ms: int = 0
+    """Monotonic, not later than the lease began."""
 
 
 class Result(NamedTuple):
@@ -190,7 +192,7 @@ class Courier:
         if not deliveries:
             return IDLE_MS, arrival
         self._waiting_since_ms = None
-        self._begin(queue, deliveries)
+        self._begin(queue, deliveries, now_ms)
         return 0, None
 
     def _count(self, queue: QueueSpec, room: int) -> int:
@@ -213,8 +215,8 @@ class Courier:
             self._waiting_since_ms = now_ms
         return max(0, self._waiting_since_ms + spec.batch_wait_ms - now_ms)
 
-    def _begin(self, queue: QueueSpec, deliveries: Sequence[Delivery]) -> None:
-        jobs = cut(deliveries, self.spec.batch_size)
+    def _begin(self, queue: QueueSpec, deliveries: Sequence[Delivery], leased_ms: int) -> None:
+        jobs = [job._replace(leased_ms=leased_ms) for job in cut(deliveries, self.spec.batch_size)]
         for job in jobs:
             self._budget.used += job.size
             largest = max(bodies.size_of(delivery.record) for delivery in job.deliveries)
@@ -232,7 +234,7 @@ class Courier:
         left = list(line)
         try:
             while left:
-                if not await self._deliver(left[0], is_fifo):
+                if not await self._still_leased(left[0]) or not await self._deliver(left[0], is_fifo):
                     break
                 self._budget.used -= left.pop(0).size
             for job in left[1:]:
@@ -244,6 +246,17 @@ class Courier:
             self._budget.used -= sum(job.size for job in left)
             self.in_flight -= 1
             self._changed.set()
+
+    async def _still_leased(self, job: Job) -> bool:
+        """A disk that stood still, or those before it in line, may have used up the lease: nothing is sent that is not ours."""
+        now_ms = self._clock.now_ms()
+        if now_ms - job.leased_ms < LEASE_MARGIN_MS / 2:
+            return True
+        lease_ms = self.spec.timeout_ms + LEASE_MARGIN_MS
+        for source, handles in by_source(job.deliveries).items():
+            if any(refusal is not None for refusal in await self._desk.extend(source, handles, lease_ms)):
+                return False
+        return True
 
     async def _deliver(self, job: Job, is_fifo: bool) -> bool:
         """True when all of it was taken."""
