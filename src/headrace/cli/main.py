@@ -16,6 +16,7 @@ from headrace.cli.lazy import LazyGroup
 NOUNS = {
     "serve": "Start a broker.",
     "topic": "Create, change, write and read topics.",
+    "view": "Filtered, read-only topics that any Kafka client can consume.",
     "group": "Look at consumer groups and move them.",
     "queue": "Create queues; send, receive, look at and acknowledge messages.",
     "dlq": "Look at dead letters and send them back.",

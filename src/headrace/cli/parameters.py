@@ -14,6 +14,7 @@ from headrace.core.units import parse_duration_ms, parse_size
 if TYPE_CHECKING:
     from headrace.client.positions import Position
     from headrace.cluster.config_keys import ConfigKey
+    from headrace.records.filters import Filter
 
 
 class _Parsed(click.ParamType[Any]):
@@ -105,6 +106,15 @@ class Pattern(_Parsed):
         super().__init__(_pattern)
 
 
+class Where(_Parsed):
+    """A Filter."""
+
+    name = "filter"
+
+    def __init__(self) -> None:
+        super().__init__(_filter)
+
+
 class MessageFormat(_Parsed):
     """The text itself, once it is known to make sense."""
 
@@ -150,6 +160,15 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as problem:
         raise ValueError(f'"{text}" is not a regular expression: {problem}') from None
+
+
+def _filter(text: str) -> Filter:
+    from headrace.records.filters import FilterProblem, compile_filter
+
+    try:
+        return compile_filter(text)
+    except FilterProblem as problem:
+        raise ValueError(f"the filter makes no sense:\n{problem.pointed()}") from None
 
 
 def _message_format(text: str) -> str:

@@ -17,6 +17,7 @@ from headrace.cli.broker_link import BrokerLink, Span
 from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.client.errors import headrace_error
 from headrace.client.positions import Anchor, Position
+from headrace.records.filters import Filter, FilterInput
 
 BATCH = 500
 LOOK_SECONDS = 0.2
@@ -35,6 +36,7 @@ class Reading(NamedTuple):
     pattern: re.Pattern[str] | None = None
     patience_ms: int | None = None
     """Give up after so long without a message."""
+    where: Filter | None = None
 
 
 class Reader:
@@ -176,6 +178,9 @@ class Reader:
             )
 
     def _wanted(self, message: Any) -> bool:
+        where = self._reading.where
+        if where is not None and not where.matches(_filter_input(message)):
+            return False
         pattern = self._reading.pattern
         if pattern is None:
             return True
@@ -201,3 +206,15 @@ class Reader:
             self._commit()
         finally:
             self._consumer.close()
+
+
+def _filter_input(message: Any) -> FilterInput:
+    return FilterInput(
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+        message.timestamp()[1],
+        message.offset(),
+        message.topic(),
+        message.partition(),
+    )

@@ -15,9 +15,10 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.message_format import DEFAULT_FORMAT, MessageRow, compile_format, for_terminal, message_row
 from headrace.cli.output import Shape, counted
-from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern, StartPosition
+from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern, StartPosition, Where
 from headrace.cli.reading import Reader, Reading
 from headrace.client.positions import END, START, Anchor, Position
+from headrace.records.filters import Filter
 
 
 @leaf(MessageRow, Shape.STREAM, broker=True, short_output=False)
@@ -38,6 +39,9 @@ from headrace.client.positions import END, START, Anchor, Position
     "--grep", type=Pattern(), help="Only messages whose value or key matches this regular expression."
 )
 @click.option(
+    "--where", type=Where(), help="""Only messages that match, as in 'tag == "eu" and value.amount > 100'."""
+)
+@click.option(
     "--wait", "patience_ms", type=Duration(), help="Give up (exit 7) when nothing comes for so long."
 )
 def command(
@@ -50,6 +54,7 @@ def command(
     partition: int | None,
     line: str,
     grep: re.Pattern[str] | None,
+    where: Filter | None,
     patience_ms: int | None,
 ) -> None:
     """Read messages from topics.
@@ -68,7 +73,7 @@ def command(
         raise Failure(Exit.USAGE, "a group shares all partitions; --partition is for reading without one")
     start = start or START
     follow = follow or start.anchor is Anchor.END
-    reading = Reading(topics, start, limit, follow, group, partition, grep, patience_ms)
+    reading = Reading(topics, start, limit, follow, group, partition, grep, patience_ms, where)
     count = show_messages(run, reading, line)
     if limit is not None and count < limit:
         run.note(f"{counted(count, 'message')}, and that is the end; --follow waits for more")

@@ -11,10 +11,11 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.message_format import DEFAULT_FORMAT, MessageRow
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern
+from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern, Where
 from headrace.cli.reading import Reading
 from headrace.cli.topic.consume import show_messages
 from headrace.client.positions import Anchor, Position
+from headrace.records.filters import Filter
 
 
 @leaf(MessageRow, Shape.STREAM, broker=True)
@@ -29,6 +30,9 @@ from headrace.client.positions import Anchor, Position
     "--grep", type=Pattern(), help="Only messages whose value or key matches this regular expression."
 )
 @click.option(
+    "--where", type=Where(), help="""Only messages that match, as in 'tag == "eu" and value.amount > 100'."""
+)
+@click.option(
     "--wait", "patience_ms", type=Duration(), help="Give up (exit 7) when nothing comes for so long."
 )
 def command(
@@ -37,8 +41,9 @@ def command(
     lines: int,
     line: str,
     grep: re.Pattern[str] | None,
+    where: Filter | None,
     patience_ms: int | None,
 ) -> None:
     """Show the last messages of topics, then new ones as they come. Ctrl+C ends it."""
     start = Position(Anchor.LAST, lines)
-    show_messages(run, Reading(topics, start, None, True, None, None, grep, patience_ms), line)
+    show_messages(run, Reading(topics, start, None, True, None, None, grep, patience_ms, where), line)
