@@ -1,4 +1,4 @@
-"""What is done to a real cluster: kills, pauses beyond the lease, cut links, and a coordinator that goes away."""
+"""What is done to a real cluster: kills, pauses beyond the lease, cut links, failing disks, a coordinator that goes away."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
 from real_cluster import RealBroker, RealCluster, wait_for
+from real_disk import fail_one_sync
 
 LEASE_S = 6.0
 
@@ -27,6 +28,8 @@ class Tormentor:
             self._faults += ["etcd killed", "etcd paused"]
         if cluster.namespaces is not None:
             self._faults += ["isolated", "deaf", "cut off from etcd"]
+        if all(broker.disk is not None for broker in cluster.brokers.values()):
+            self._faults += ["power loss", "disk full", "fsync failure"]
 
     def create_topic(self, partitions: int, min_isr: int = 2) -> None:
         topic = NewTopic(self._topic, partitions, 3, config={"min.insync.replicas": str(min_isr)})
@@ -90,6 +93,8 @@ class Tormentor:
                 victim.resume()
             case "etcd killed" | "etcd paused":
                 self._trouble_etcd(kind)
+            case "power loss" | "disk full" | "fsync failure":
+                self.trouble_disk(kind, victim)
             case _:
                 self._cut(kind, victim.number)
         self.done[kind] += 1
@@ -106,6 +111,28 @@ class Tormentor:
             etcd.pause()
             time.sleep(self._dice.uniform(0.5, 1.6 * LEASE_S))
             etcd.resume()
+
+    def trouble_disk(self, kind: str, victim: RealBroker) -> None:
+        disk = victim.disk
+        assert disk is not None
+        if kind == "disk full":
+            disk.fill()
+            time.sleep(self._dice.uniform(2, 1.6 * LEASE_S))
+            disk.make_room()
+            return
+        if kind == "power loss":
+            # Power goes from everything at once: a broker that lives on could acknowledge a sync which ext4 calls
+            # a success although the shutdown overtook it.
+            victim.pause()
+            disk.lose_power()
+            victim.kill()
+            disk.come_back()
+        else:
+            fail_one_sync(victim.pid, self._dice.uniform(1, 3))
+            # Out of service until somebody restarts it (S7); the rest of the cluster has to do without it meanwhile.
+            time.sleep(self._dice.uniform(0.5, LEASE_S))
+            victim.kill()
+        victim.start()
 
     def _cut(self, kind: str, number: int) -> None:
         spaces = self._cluster.namespaces

@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from real_disk import RealDisk
+
 from headrace.testing.broker_process import BrokerProcess
 from headrace.testing.etcd_server import EtcdServer, free_ports
 
@@ -28,10 +30,16 @@ class RealBroker(BrokerProcess):
     """A broker with a place on the network and a fixed port, so that clients and peers find it again."""
 
     def __init__(
-        self, number: int, directory: Path, coordinator: str, host: str, prefix: Sequence[str]
+        self,
+        number: int,
+        directory: Path,
+        coordinator: str,
+        host: str,
+        prefix: Sequence[str],
+        disk: RealDisk | None = None,
     ) -> None:
         super().__init__(
-            directory / f"b{number}",
+            directory / f"b{number}" if disk is None else disk.mount / "data",
             arguments=("--host", host, *(("--insecure",) if prefix else ())),
             environment={
                 "HEADRACE_NODE_ID": str(number),
@@ -43,6 +51,8 @@ class RealBroker(BrokerProcess):
             start_seconds=40.0,
             prefix=tuple(prefix),
         )
+        self._log = directory / f"b{number}.log"
+        self.disk = disk
         self.number = number
         self.host = host
         self.is_paused = False
@@ -180,8 +190,11 @@ class RealCluster:
         coordinator: str = "etcd",
         size: int = 3,
         namespaces: Namespaces | None = None,
+        disks: bool = False,
     ) -> None:
+        """`disks`: every broker gets a real file system of its own, which can fail."""
         self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
         self.namespaces = namespaces
         self.etcd: EtcdServer | None = None
         if coordinator == "etcd":
@@ -195,7 +208,8 @@ class RealCluster:
             host, prefix = "127.0.0.1", ()
             if namespaces is not None:
                 host, prefix = namespaces.addresses[f"n{number}"], namespaces.prefix(f"n{number}")
-            self.brokers[number] = RealBroker(number, directory, url, host, prefix)
+            disk = RealDisk(directory, f"disk{number}") if disks else None
+            self.brokers[number] = RealBroker(number, directory, url, host, prefix, disk)
 
     @property
     def bootstrap(self) -> str:
@@ -205,6 +219,8 @@ class RealCluster:
         if self.etcd is not None:
             self.etcd.start()
         for broker in self.brokers.values():
+            if broker.disk is not None:
+                broker.disk.make()
             broker.start()
         return self
 
@@ -214,6 +230,8 @@ class RealCluster:
                 broker.resume()
             if broker.is_up:
                 broker.kill()
+            if broker.disk is not None:
+                broker.disk.remove()
         if self.etcd is not None:
             self.etcd.stop()
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from real_disk import RealDisk
+
 from headrace.testing.etcd_server import etcd_binary
-from torture import coordinator_away, leader_kills, rolling_restart
+from torture import coordinator_away, failing_disks, leader_kills, rolling_restart
 
 pytestmark = pytest.mark.skipif(etcd_binary() is None, reason="etcd is not installed")
 
@@ -35,3 +37,13 @@ def test_acks_all_goes_on_without_the_coordinator(tmp_path: Path) -> None:
     assert result["alive"] == [1, 2, 3]
     assert result["failures"] == [] and (result["lost"], result["duplicated"]) == (0, 0)
     assert result["longest_gap_s"] < 3.0, "writes must not wait for the coordinator"
+
+
+def test_disks_lose_power_fill_up_and_fail_to_sync(tmp_path: Path) -> None:
+    """S5, S7, S15, R12, R29 on ext4: one broker after the other; what was acknowledged is there, once, and all come back."""
+    if not RealDisk.are_possible():
+        pytest.skip("no loop devices, or no right to mount them")
+    result = failing_disks(tmp_path, ("power loss", "disk full", "fsync failure"))
+    assert result["acked"] > 0 and result["failures"] == []
+    assert (result["lost"], result["duplicated"], result["moved"], result["disordered"]) == (0, 0, 0, 0)
+    assert all(result["noticed"].values()), result["noticed"]

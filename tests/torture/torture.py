@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from books import Bulk, Witness, audit, gaps
 from faults import Tormentor
 from real_cluster import Namespaces, RealCluster
+from real_disk import RealDisk
 
 from headrace.testing.checker import check
 
 TOPIC = "torture"
 WITNESSED = "witnessed"
+SIGNS = {"disk full": "until there is more", "fsync failure": "fsync failed"}
+"""What a broker whose disk has that trouble says of it."""
+DISK_FAULTS = ("power loss", "disk full", "fsync failure") * 2
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -71,10 +76,16 @@ def leader_kills(
 
 
 def torment(
-    directory: Path, minutes: float, seed: int, *, namespaces: Namespaces | None, per_second: int = 2500
+    directory: Path,
+    minutes: float,
+    seed: int,
+    *,
+    namespaces: Namespaces | None,
+    per_second: int = 2500,
+    disks: bool = False,
 ) -> dict[str, Any]:
     partitions = 6
-    with RealCluster(directory, namespaces=namespaces) as cluster:
+    with RealCluster(directory, namespaces=namespaces, disks=disks) as cluster:
         tormentor = Tormentor(cluster, TOPIC, seed)
         tormentor.create_topic(partitions)
         watched = Tormentor(cluster, WITNESSED, seed)
@@ -116,6 +127,34 @@ def torment(
         "operations": len(history.operations),
         "clean": report.is_clean and checked.is_valid,
     }
+
+
+def failing_disks(directory: Path, kinds: Sequence[str], per_second: int = 500) -> dict[str, Any]:
+    """Power loss, a full disk and a failed sync, one broker after the other, under load with acks=all."""
+    with RealCluster(directory, disks=True) as cluster:
+        tormentor = Tormentor(cluster, TOPIC, 1)
+        tormentor.create_topic(3)
+        bulk = Bulk(cluster.bootstrap, TOPIC, 3, per_second).start()
+        time.sleep(2)
+        noticed: dict[str, bool] = {}
+        try:
+            for number, kind in enumerate(kinds):
+                tormentor.wait_whole()
+                time.sleep(0.5)
+                victim = cluster.brokers[number % len(cluster.brokers) + 1]
+                tormentor.trouble_disk(kind, victim)
+                noticed[kind] = SIGNS.get(kind, "") in victim.log()
+                print(f"{kind} of broker {number % len(cluster.brokers) + 1}", flush=True)
+            tormentor.wait_whole(90)
+        except BaseException:
+            print(cluster.log())
+            raise
+        books = bulk.stop()
+        report = audit(cluster.bootstrap, TOPIC, 3, books)
+    return {
+        "faults": list(kinds), "noticed": noticed, "acked": report.acked, "lost": report.lost, "duplicated": report.duplicated,
+        "moved": report.moved, "disordered": report.disordered, "failures": books.failures[:3],
+    }  # fmt: skip
 
 
 def rolling_restart(directory: Path) -> dict[str, Any]:
@@ -173,12 +212,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=2500)
     parser.add_argument("--loopback", action="store_true", help="No network namespaces, so no cut links.")
-    parser.add_argument("--only", choices=("kills", "faults", "rolling", "outage"))
+    parser.add_argument("--only", choices=("kills", "faults", "rolling", "outage", "disks"))
+    parser.add_argument(
+        "--no-disks", action="store_true", help="No file systems of our own, so no failing disks."
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--outage-s", type=float, default=120)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: dict[str, Any] = {}
+    has_disks = not options.no_disks and RealDisk.are_possible()
     with tempfile.TemporaryDirectory(prefix="torture-") as scratch:
         home = Path(scratch)
         if options.only in (None, "kills"):
@@ -187,21 +230,33 @@ def main() -> int:
             results["rolling"] = _show("rolling restart", rolling_restart(home / "rolling"))
         if options.only in (None, "outage"):
             results["outage"] = _show("coordinator away", coordinator_away(home / "outage", options.outage_s))
+        if options.only in (None, "disks") and has_disks:
+            results["disks"] = _show("failing disks", failing_disks(home / "disks", DISK_FAULTS))
         if options.only in (None, "faults"):
-            results["faults"] = _show("faults", _in_namespaces(home / "faults", options))
+            results["faults"] = _show("faults", _in_namespaces(home / "faults", options, has_disks))
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1))
     return 0
 
 
-def _in_namespaces(directory: Path, options: argparse.Namespace) -> dict[str, Any]:
+def _in_namespaces(directory: Path, options: argparse.Namespace, disks: bool) -> dict[str, Any]:
+    def run(spaces: Namespaces | None) -> dict[str, Any]:
+        return torment(
+            directory,
+            options.minutes,
+            options.seed,
+            namespaces=spaces,
+            per_second=options.rate,
+            disks=disks,
+        )
+
     if options.loopback or not Namespaces.are_possible():
-        return torment(directory, options.minutes, options.seed, namespaces=None, per_second=options.rate)
+        return run(None)
     spaces = Namespaces(["n1", "n2", "n3"])
     try:
         spaces.build()
         spaces.enter_bridge_namespace()
-        return torment(directory, options.minutes, options.seed, namespaces=spaces, per_second=options.rate)
+        return run(spaces)
     finally:
         spaces.remove()
 
