@@ -529,6 +529,53 @@ def test_q9_a_subscription_of_its_own_with_a_filter(api: Api, endpoint: Endpoint
     api.ask("POST", "/api/v1/webhooks", {"queue": name, "url": endpoint.url, "filter": "true"}, status=400)
 
 
+# -- to a browser ------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """What EventSource does."""
+
+    def __init__(self, broker: BrokerProcess, path: str) -> None:
+        self._connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=10)
+        self._connection.request("GET", path, headers={"accept": "text/event-stream"})
+        self._response = self._connection.getresponse()
+        assert self._response.status == 200
+        assert (self._response.getheader("content-type") or "").startswith("text/event-stream")
+
+    def next(self) -> Any:
+        while True:
+            line = self._response.readline()
+            if line.startswith(b"data: "):
+                return json.loads(line[6:])
+
+    def close(self) -> None:
+        self._response.close()
+        self._connection.close()
+
+
+def test_a_queue_as_server_sent_events(api: Api, name: str) -> None:
+    """A page holds no more than its window, acknowledges by receipt, and what it leaves behind goes back at once."""
+    api.ask("POST", "/api/v1/queues", {"name": name})
+    api.send(name, *(f"m{number}" for number in range(6)))
+    page = Stream(api.broker, f"/queues/{name}/stream?window=2&visibility=60s")
+    first, second = page.next(), page.next()
+    assert (first["value"], second["value"]) == ("m0", "m1")
+    assert (api.queue(name)["in_flight"], api.queue(name)["ready"]) == (2, 4)
+    api.ask("DELETE", f"/queues/{name}/messages/{first['receipt']}")
+    assert page.next()["value"] == "m2"
+    page.close()
+    until(lambda: (api.queue(name)["in_flight"], api.queue(name)["ready"]) == (0, 5))
+    quick = Stream(api.broker, f"/queues/{name}/stream?ack=auto")
+    assert [quick.next()["value"] for _ in range(5)] == ["m1", "m2", "m3", "m4", "m5"]
+    api.send(name, "later")
+    assert quick.next()["value"] == "later"
+    api.send(name, "last")
+    assert quick.next()["value"] == "last"
+    quick.close()
+    api.ask("GET", f"/queues/{name}-none/stream", status=404)
+    api.ask("GET", f"/queues/{name}/stream?ack=perhaps", status=400)
+
+
 # -- the command line --------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.peer_desks import PeerDeskDoor
 from headrace.http.rest.admin_queues import AdminQueueDoor
+from headrace.http.rest.queue_stream import QueueStreamDoor
 from headrace.http.rest.queues import QueueDoor
 from headrace.http.rest.schedules import ScheduleDoor
 from headrace.http.rest.topics import TopicDoor
@@ -174,6 +175,7 @@ class Node:
         SqsDoor(self.broker, sqs, self._forwarder).mount(router)
         TopicDoor(self.broker).mount(router)
         QueueDoor(self.broker, sqs.receipt_key).mount(forwarding)
+        QueueStreamDoor(self.broker, sqs.receipt_key).mount(router)
         AdminQueueDoor(self.broker).mount(forwarding)
         ScheduleDoor(self.broker).mount(forwarding)
         self.webhooks = Couriers(
