@@ -51,6 +51,9 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 DOUBT_MS = 300
 
 
+DELETE_RECORDS_MS = 30_000
+
+
 class BrokerOptions(NamedTuple):
     log_dir: str
     ephemeral: bool = False
@@ -386,8 +389,11 @@ class Broker:
 
     # -- maintenance -------------------------------------------------------------------------------------------
 
-    async def delete_records(self, partition: Partition, offset: int) -> int:
-        """Forget everything below `offset` (-1: all that is committed); the new first offset."""
+    async def delete_records(
+        self, partition: Partition, offset: int, timeout_ms: int = DELETE_RECORDS_MS
+    ) -> int:
+        """Forget everything below `offset` (-1: all that is committed), here and on every live replica; the new first
+        offset. REQUEST_TIMED_OUT: it is gone here, and will be elsewhere."""
         if not partition.is_leader:
             raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER)
         await partition.settle_own_writes()
@@ -397,6 +403,16 @@ class Broker:
         start = partition.delete_records(wanted)
         if isinstance(start, Rejected):
             raise HeadraceError(start.kind, start.detail)
+
+        def live_followers() -> list[int]:
+            return [
+                node.id
+                for node in self.image.live_brokers()
+                if node.id in partition.replicas and node.id != self.node_id
+            ]
+
+        if not await partition.low_watermark.reach(start, live_followers, timeout_ms / 1000):
+            raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "some replicas have not deleted them yet")
         return start
 
     def connection_closed(self, connection_id: int) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol
 from headrace.broker.disk_room import DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.following import Following
+from headrace.broker.low_watermark import LowWatermark
 from headrace.broker.runtime import Runtime
 from headrace.broker.sequence_doubts import SequenceDoubts
 from headrace.cluster.configs import TopicConfig
@@ -113,6 +114,7 @@ class Partition:
         self.verifications = Verifications()
         self._acks: Acks[CommitCallback] = Acks()
         self.doubts = SequenceDoubts()
+        self.low_watermark = LowWatermark()
         self._lazy_flush: asyncio.TimerHandle | None = None
         self.scrubbed_to = 0
         """How far the background reading has come (S22)."""
@@ -127,6 +129,7 @@ class Partition:
     def become_leader(self, leader: Leader) -> None:
         """The log has begun this epoch on disk already (R10: PartitionLog.start_epoch)."""
         self.doubts.forget()
+        self.low_watermark.begin_leadership()
         self._fail_waiting(ErrorKind.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = leader.leader_epoch
         self._leader = leader
@@ -158,6 +161,10 @@ class Partition:
     @property
     def isr(self) -> tuple[int, ...]:
         return () if self._leader is None else self._leader.isr
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return () if self._leader is None else self._leader.replicas
 
     def resign(self, kind: ErrorKind = ErrorKind.NOT_LEADER_OR_FOLLOWER) -> None:
         """R18: an append that was not committed while we led is never acknowledged by us."""

@@ -1,4 +1,4 @@
-"""Driver: elections and moves that an administrator asks for. Any broker may carry them out: each is a compared
+"""Driver: elections, moves and farewells that an administrator asks for. Any broker may carry them out: each is a compared
 transaction that names the controller's epoch (R1), and the controller takes a move from there.
 """
 
@@ -13,6 +13,7 @@ from headrace.cluster.changes import Change
 from headrace.cluster.controller import Standings, elect
 from headrace.cluster.election import ElectionType
 from headrace.cluster.image import Topic
+from headrace.cluster.membership import unregister
 from headrace.cluster.reassignment import start, stop
 from headrace.cluster.state import PartitionState
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -78,6 +79,20 @@ class PartitionAdmin:
             for topic, number, state in self._image.all_partitions()
             if state.reassigning
         ]
+
+    async def forget_broker(self, broker_id: int) -> None:
+        """UnregisterBroker: raises with the refusal."""
+        for _ in range(ATTEMPTS):
+            await self._metadata.load()
+            controller = self._image.controller
+            if controller is None:
+                raise HeadraceError(ErrorKind.NOT_CONTROLLER, "the cluster has no controller right now")
+            change = unregister(self._image, broker_id, controller.epoch)
+            if isinstance(change, Rejected):
+                raise HeadraceError(change.kind, change.detail)
+            if (await self._metadata.commit(change)).succeeded:
+                return
+        raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same broker; try again")
 
     async def _decide(
         self, topic: str, number: int, decide: Callable[[Topic, int], Change | Rejected]

@@ -97,7 +97,10 @@ def _loss(
     durable: bool,
 ) -> Loss:
     life = image.life(broker_id)
-    if life is None or life.incarnation == registration.incarnation:
+    if life is None:
+        # A new broker, unless its directory says otherwise: then the cluster has forgotten it (see `unregister`).
+        return Loss.NOTHING if previous is None or not previous.broker_epoch else Loss.EVERYTHING
+    if life.incarnation == registration.incarnation:
         return Loss.NOTHING
     if previous is None or not _was_ours(
         previous, image.mod_revision(keys.epoch(broker_id)), life.incarnation
@@ -160,6 +163,40 @@ def announce_stop(image: ClusterImage, broker_id: int) -> Change | None:
         ),
         ops=(Put(keys.fence(broker_id), encode(Fence(FenceReason.STOPPING, broker.epoch, loss))),),
         why=f"broker {broker_id} is stopping",
+    )
+
+
+def unregister(image: ClusterImage, broker_id: int, controller_epoch: int) -> Change | Rejected:
+    """Forget a broker that is gone for good (KIP-631). Should its disk come back, it counts as having lost everything.
+
+    One that lives would just register again, and one that still has replicas may be the only one that has their data:
+    both are refused, though Kafka takes them.
+    """
+    if image.is_live(broker_id):
+        return Rejected(ErrorKind.INVALID_REQUEST, f"broker {broker_id} is alive; stop it first")
+    if image.broker(broker_id) is None and image.life(broker_id) is None:
+        return Rejected(ErrorKind.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
+    held = [
+        f"{topic.name}-{number}"
+        for topic, number, partition in image.all_partitions()
+        if broker_id in partition.replicas
+    ]
+    if held:
+        more = f" and {len(held) - 3} more" if len(held) > 3 else ""
+        detail = (
+            f"broker {broker_id} has replicas of {', '.join(held[:3])}{more}; move them off first (drain)"
+        )
+        return Rejected(ErrorKind.INVALID_REQUEST, detail)
+    names = (
+        keys.broker(broker_id), keys.epoch(broker_id), keys.fence(broker_id), keys.broker_config(broker_id)
+    )  # fmt: skip
+    return Change(
+        compares=(
+            controller_is(controller_epoch),
+            *(Compare(name, "mod", image.mod_revision(name)) for name in names[:3]),
+        ),
+        ops=tuple(Delete(name) for name in names),
+        why=f"broker {broker_id} is forgotten",
     )
 
 

@@ -139,6 +139,7 @@ def _heard_from_follower(
                 partition.log.start_offset,
                 diverging=(effect.epoch, effect.end_offset),
             )
+    partition.low_watermark.heard(replica_id, wanted.log_start_offset)
     return None
 
 

@@ -1,6 +1,11 @@
-"""Door: DeleteRecords (21): forget everything below an offset; -1 means up to the high watermark."""
+"""Door: DeleteRecords (21): forget everything below an offset; -1 means up to the high watermark.
+
+Answered when no live replica has them any more, as in Kafka; all partitions of a request share its timeout.
+"""
 
 from __future__ import annotations
+
+import asyncio
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
@@ -19,19 +24,24 @@ async def handle(call: Call) -> DeleteRecordsResponse:
     request: DeleteRecordsRequest = call.request
     topics = []
     for topic in request.topics:
-        rows = [
-            await _delete(call, topic.name, entry.partition_index, entry.offset) for entry in topic.partitions
-        ]
-        topics.append(DeleteRecordsTopicResult(topic.name, rows))
+        rows = await asyncio.gather(
+            *(
+                _delete(call, topic.name, entry.partition_index, entry.offset, request.timeout_ms)
+                for entry in topic.partitions
+            )
+        )
+        topics.append(DeleteRecordsTopicResult(topic.name, list(rows)))
     return DeleteRecordsResponse(topics=topics)
 
 
-async def _delete(call: Call, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+async def _delete(
+    call: Call, topic: str, index: int, offset: int, timeout_ms: int
+) -> DeleteRecordsPartitionResult:
     partition, error = call.broker.find_partition(topic, index)
     if partition is None:
         return DeleteRecordsPartitionResult(index, -1, error.kafka_code)
     try:
-        start = await call.broker.delete_records(partition, offset)
+        start = await call.broker.delete_records(partition, offset, timeout_ms)
     except HeadraceError as problem:
         return DeleteRecordsPartitionResult(index, -1, problem.kind.kafka_code)
     return DeleteRecordsPartitionResult(index, start, ErrorKind.NONE)
