@@ -12,7 +12,7 @@ SCHEDULES ?= 20000
 UPDATES ?= 1000000
 MINUTES ?= 10
 
-.PHONY: demo demo-delivery test lint unit clients sim fuzz eos eos-sim compaction torture torture-single bench docs clean help
+.PHONY: demo demo-delivery test lint unit clients sim sim-queues fuzz eos eos-sim compaction torture torture-single bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ unit: env  ## only the quick tests
 
 sim: env  ## whole clusters on virtual time with injected faults: make sim SEEDS=1000
 	@$(BIN)/python scripts/sim --seeds $(SEEDS)
+
+sim-queues: env  ## the same for queues and their SQS clients: make sim-queues SEEDS=1000
+	@$(BIN)/python scripts/sim --queues --seeds $(SEEDS)
 
 torture: env  ## real brokers and etcd: kills, pauses, cut links, outages: make torture MINUTES=10
 	@scripts/system-packages etcd-server=etcd iptables=iptables

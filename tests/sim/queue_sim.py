@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from queue_clients import Sender, SqsClient, Station, Worker, now_ms
 
 from headrace.queues.shard import QueueShard
 from headrace.testing.dice import Dice
-from headrace.testing.history import Outcome
 from headrace.testing.nemesis import Fault, FaultKind, Nemesis
 from headrace.testing.queue_checker import QueueHistory, QueueReport, check_queue
 from headrace.testing.simulation import Simulation
@@ -52,13 +51,12 @@ class QueueResult:
 
 
 class QueueCluster(SimCluster):
-    def __init__(self, seed: int, shape: QueueShape, plan: list[Fault] | None = None) -> None:
+    def __init__(self, seed: int, shape: QueueShape, plan: Sequence[Fault] | None = None) -> None:
         super().__init__(seed, shape, plan)
         self.topic = "jobs.fifo" if shape.fifo else "jobs"
         self.queue_shape = shape
         self.queue_history = QueueHistory()
         self._dead_ids: dict[str, set[str]] = {}
-        self._dead_checked: dict[str, int] = {}
         self._acked = 0
 
     def run(self) -> QueueResult:  # type: ignore[override]
@@ -120,6 +118,7 @@ class QueueCluster(SimCluster):
         self._acked = sum(sender.acked for sender in senders)
         await self._recovered()
         await self._drain(Worker(station, self._sqs("last"), self.dice.fork("last")))
+        await asyncio.sleep(2.0)  # what the last answers did not wait for
         self.invariants.logs_match()
         self._over = True
         await supervisor
@@ -236,7 +235,3 @@ def draw_shape(seed: int) -> QueueShape:
         dead_letters=not fifo and dice.chance(0.5),
         kinds=kinds,
     )
-
-
-def acked_of(history: QueueHistory) -> int:
-    return sum(1 for one in history.operations if one.outcome is Outcome.OK)

@@ -1,0 +1,136 @@
+"""Rules of queues switched off one at a time in the whole cluster: each breaks something that the checker notices (R56-R60)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from cluster_mutants import ALL
+from queue_sim import QueueShape
+
+from headrace.broker.queueing.transfers import Transfers
+from headrace.broker.shards import Shard
+from headrace.core.plan import Plan
+from headrace.http.sqs import attributes, queue_actions
+from headrace.queues import commands, shard
+from headrace.queues.ack import decide_ack
+from headrace.queues.board import Board
+from headrace.queues.dedup import DedupIndex
+from headrace.queues.lanes import MAIN, Lane, Lanes
+from headrace.queues.state import Partition
+from headrace.testing.nemesis import Fault, FaultKind
+
+Patch = tuple[Any, str, Callable[..., Any]]
+
+CRASHES = (FaultKind.KILL, FaultKind.POWER_CUT)
+ROUGH = QueueShape(
+    seconds=25.0,
+    partitions=1,
+    min_isr=1,
+    producers=2,
+    workers=3,
+    pause_s=0.15,
+    period_s=3.0,
+    kinds=CRASHES,
+    hostile=False,
+    disk_faults=False,
+    outages=False,
+    delays=False,
+)
+FIFO = replace(ROUGH, fifo=True)
+BUSY = replace(ROUGH, pause_s=0.02, workers=6)
+BLACKOUTS = tuple(Fault(2.0 + 2.0 * number, 0.2, FaultKind.POWER_CUT, ALL, 0.0) for number in range(10))
+DYING = replace(ROUGH, dead_letters=True, workers=2)
+
+
+class QueueMutant(NamedTuple):
+    rule: str
+    breaks: str
+    patches: tuple[Patch, ...]
+    shape: QueueShape
+    finds: str
+    """What the report has to say."""
+    seed: int = 0
+    plan: tuple[Fault, ...] | None = None
+    """Faults that lead to the trouble, where drawn ones find it too rarely."""
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.breaks}"
+
+
+def _any_receipt_will_do(board: Board, command: commands.Ack, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    leases = partition.leases if partition is not None else {}
+    handles = [
+        handle._replace(delivery=lease.delivery, epoch=lease.epoch)
+        if (lease := leases.get(handle.offset)) is not None
+        else handle
+        for handle in command.handles
+    ]
+    return decide_ack(board, replace(command, handles=tuple(handles)), now_ms)
+
+
+_append = Shard._append
+_engine_config = attributes.engine_config
+_restart_clocks = shard.restart_clocks
+
+
+def _answer_before_it_is_committed(self: Shard, journal: Any, producer: Any) -> None:
+    gate = self._gate_offset
+    _append(self, journal, producer)
+    self._gate_offset = gate
+
+
+def _leases_in_memory(*given: Any, **named: Any) -> Any:
+    return replace(_engine_config(*given, **named), journaled_leases=False)
+
+
+def _no_full_timeout_after_a_failover(partition: Partition, now_ms: int) -> None:
+    """What was running goes on as if it had begun long ago."""
+    for lease in partition.leases.values():
+        lease.visibility_ms = min(lease.visibility_ms, 1)
+    _restart_clocks(partition, now_ms)
+
+
+def _one_by_one_is_too_slow(self: Lanes, lane: Lane) -> None:
+    level = self.levels[lane.level]
+    if lane.ready.count:
+        level.setdefault(lane.id, lane)
+        return
+    level.pop(lane.id, None)
+    if lane.id != MAIN and lane.unused:
+        del self._by_id[lane.id], self._by_key[lane.level, lane.group]
+        self._free_ids.append(lane.id)
+
+
+async def _first_there_then_here(self: Transfers, hosted: Any, letters: Any, make_command: Any) -> Any:
+    """Written to the dead letters, and done some time later."""
+    for target, records in letters.items():
+        for record in records:
+            await self._broker.queues.send(*target, record)
+    await asyncio.sleep(1.0)
+    return await hosted.shard.submit(make_command)
+
+
+async def _first_here_then_there(self: Transfers, hosted: Any, letters: Any, make_command: Any) -> Any:
+    """Done, and written to the dead letters some time later."""
+    answer = await hosted.shard.submit(make_command)
+    await asyncio.sleep(1.0)
+    for target, records in letters.items():
+        for record in records:
+            await self._broker.queues.send(*target, record)
+    return answer
+
+
+MUTANTS = [
+    QueueMutant("R56", "any receipt deletes", ((shard._DECIDE, "Ack", _any_receipt_will_do),), replace(ROUGH, kinds=(FaultKind.SLOW,)), "vanished", 1),
+    QueueMutant("R57", "answers do not wait for the journal", ((Shard, "_append", _answer_before_it_is_committed),), BUSY, "early-redelivery", 0, BLACKOUTS),
+    QueueMutant("R57", "receives are not journaled", ((queue_actions, "engine_config", _leases_in_memory),), ROUGH, "early-redelivery"),
+    QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
+    QueueMutant("R59", "a group has many batches out", ((Lanes, "refresh", _one_by_one_is_too_slow),), FIFO, "fifo-violation"),
+    QueueMutant("R59", "a deduplication id is forgotten", ((DedupIndex, "find", lambda *_: None), (DedupIndex, "sift", lambda self, messages, window_ms: ((), (), 0))), FIFO, "dedup-violation"),
+    QueueMutant("R60", "a dead letter is written before it is done", ((Transfers, "transfer", _first_there_then_here),), DYING, "twice", 1),
+    QueueMutant("R60", "a dead letter is done before it is written", ((Transfers, "transfer", _first_here_then_there),), DYING, "vanished", 1),
+]  # fmt: skip
