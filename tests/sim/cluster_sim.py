@@ -15,6 +15,7 @@ from typing import Any
 from cluster_client import ClusterClient, Consumer, Gone, OffsetKeeper, Producer, TransactionalProducer
 from cluster_invariants import Broken, Invariants, Place
 
+from headrace.broker import replicator
 from headrace.cluster import keys
 from headrace.cluster.state import PartitionState
 from headrace.coordinator.memory import MemoryCoordinator
@@ -58,6 +59,8 @@ class Shape:
     disk_faults: bool = True
     outages: bool = True
     moves: bool = False
+    poll_ms: int = replicator.MAX_WAIT_MS
+    """How long followers wait for news. Long polls make idle hours cheap, and failures less convenient."""
 
 
 @dataclass
@@ -209,7 +212,11 @@ class SimCluster:
     # -- the run -------------------------------------------------------------------------------------------------
 
     def run(self) -> Result:
-        self.simulation.run(self._scenario, limit_s=self.shape.seconds + 4 * HEAL_S)
+        usual_ms, replicator.MAX_WAIT_MS = replicator.MAX_WAIT_MS, self.shape.poll_ms
+        try:
+            self.simulation.run(self._scenario, limit_s=self.shape.seconds + 4 * HEAL_S)
+        finally:
+            replicator.MAX_WAIT_MS = usual_ms
         report = check(self.history.operations)
         if not report.is_valid:
             raise Broken(report.describe())
@@ -375,6 +382,7 @@ def draw_shape(seed: int) -> Shape:
         period_s=dice.pick((3.0, 6.0, 12.0, 20.0)),
         hostile=dice.chance(0.7),
         moves=dice.chance(0.3),
+        poll_ms=dice.pick((150, 500, 1000)),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -133,6 +134,21 @@ class DevCluster:
             "HEADRACE_DEFAULT_REPLICATION_FACTOR": str(factor if factor > 1 else min(3, self._brokers)),
         }
 
+    def start_command(self, number: int) -> str:
+        """What a person types to get one broker back while the others run."""
+        words = [word for word in self._command(number)[4:] if word != "--json"]
+        settings = {
+            name: value
+            for name, value in self._environment(number).items()
+            if name != "HEADRACE_DEFAULT_REPLICATION_FACTOR"
+        }
+        flags = [
+            word
+            for name, value in settings.items()
+            for word in ("--" + name.removeprefix("HEADRACE_").lower().replace("_", "-"), value)
+        ]
+        return shlex.join(["headrace", "serve", *flags, *words])
+
     async def watch(self, stop: asyncio.Event, run: Invocation) -> None:
         """Until we are told to stop, or nobody is left."""
         asked = asyncio.ensure_future(stop.wait())
@@ -140,7 +156,11 @@ class DevCluster:
         while ends and not asked.done():
             done, _ = await asyncio.wait({asked, *ends}, return_when=asyncio.FIRST_COMPLETED)
             for end in done - {asked}:
-                run.warn(f"broker {ends.pop(end)} ended with exit code {end.result()}; the others go on")
+                number = ends.pop(end)
+                run.warn(
+                    f"broker {number} ended with exit code {end.result()}; the others go on. To start it again:\n"
+                    f"  {self.start_command(number)}"
+                )
         asked.cancel()
         if not ends:
             raise Failure(Exit.FAILED, "every broker has ended")

@@ -66,6 +66,6 @@ def command(run: Invocation, broker: int, wait_ms: int, dry_run: bool) -> Exit:
         raise Failure(
             Exit.PARTIAL,
             f"no other broker can take {', '.join(stuck[:5])}{' and more' if len(stuck) > 5 else ''}",
-            "add a broker, or lower the number of replicas",
+            "every other broker that lives has a replica of them already: start another broker, then drain again",
         )
     return Exit.OK

@@ -62,8 +62,10 @@ def _words(row: StatusRow) -> str:
         f"  {counted(row.brokers, 'broker')}, controller {row.controller if row.controller >= 0 else 'none'}",
         f"  {counted(row.topics, 'topic')}, {counted(row.partitions, 'partition')}",
     ]
-    if row.fenced:
-        lines.append(f"  fenced: {', '.join(map(str, row.fenced))}")
+    lines += [
+        f"  broker {number} is down or starting: start it, or move what it holds: headrace cluster drain {number}"
+        for number in row.fenced
+    ]
     for number, what in (
         (row.leaderless, "without a leader"),
         (row.under_replicated, "with replicas that are behind"),
