@@ -46,7 +46,7 @@ def record_batches(piece: Piece, wanted: OffsetRange, layout: Layout) -> Iterato
     ):
         inside = columns.between_offsets(max(wanted.start, piece.first), wanted.end)
         if not layout.where.is_empty:
-            inside = layout.where.select(inside)
+            inside = layout.where.select(inside, wanted.tp)
         if inside.offsets.size:
             yield to_arrow(inside, wanted, layout)
 

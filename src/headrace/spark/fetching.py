@@ -69,15 +69,29 @@ def shared_client(access: Access) -> SyncClient:
 
 
 def fetch_range(
-    client: SyncClient, wanted: OffsetRange, *, isolation: int, fail_on_data_loss: bool, max_bytes: int
+    client: SyncClient,
+    wanted: OffsetRange,
+    *,
+    isolation: int,
+    fail_on_data_loss: bool,
+    max_bytes: int,
+    where: str = "",
 ) -> Iterator[Piece]:
-    return _RangeFetch(client, wanted, isolation, fail_on_data_loss, max_bytes).pieces()
+    """`where` asks the broker to leave out what does not match; one that is not ours sends everything."""
+    return _RangeFetch(client, wanted, isolation, fail_on_data_loss, max_bytes, where).pieces()
 
 
 class _RangeFetch:
     def __init__(
-        self, client: SyncClient, wanted: OffsetRange, isolation: int, fail_on_data_loss: bool, max_bytes: int
+        self,
+        client: SyncClient,
+        wanted: OffsetRange,
+        isolation: int,
+        fail_on_data_loss: bool,
+        max_bytes: int,
+        where: str,
     ) -> None:
+        self._where = where
         self._client = client
         self._range = wanted
         self._isolation = isolation
@@ -123,7 +137,7 @@ class _RangeFetch:
             )
             request = FetchRequest(
                 -1, -1, _WAIT_MS, 1, self._max_bytes, self._isolation, 0, -1,
-                [FetchTopic(self._range.topic, ZERO_UUID, [partition])],
+                [FetchTopic(self._range.topic, ZERO_UUID, [partition])], where=self._where,
             )  # fmt: skip
             version = connection.version(ApiKey.FETCH)
             connection.send(ApiKey.FETCH, version, [encode_fetch_request(request, version)])

@@ -28,8 +28,10 @@ from pyspark.sql.datasource import (
 from headrace.core.ids import TopicPartition
 from headrace.records.columns import RecordColumns, header_columns
 from headrace.spark.plan import OffsetRange
+from headrace.spark.where import matching_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOWHERE = TopicPartition("", -1)
 _NEVER_NULL = {"topic", "partition", "offset", "timestamp", "timestampType"}
 
 
@@ -45,11 +47,14 @@ class RowFilter:
     time_high: int | None = None
     key: bytes | None = None
     header: tuple[str, str] | None = None
+    where: str = ""
+    """In the filter language; the broker is told as well."""
 
     @property
     def is_empty(self) -> bool:
         """Whether rows need no look: offsets and partitions are settled by the plan."""
-        return self.time_low is None and self.time_high is None and self.key is None and self.header is None
+        bounds = (self.time_low, self.time_high, self.key, self.header)
+        return not self.where and all(bound is None for bound in bounds)
 
     @property
     def newest_batch_before(self) -> int | None:
@@ -70,8 +75,10 @@ class RowFilter:
                 found.append(one._replace(start=start, end=end))
         return found
 
-    def select(self, columns: RecordColumns) -> RecordColumns:
-        """The rows that pass. A few vector comparisons; only a key or header filter looks at bytes."""
+    def select(self, columns: RecordColumns, tp: TopicPartition = _NOWHERE) -> RecordColumns:
+        """The rows that pass. A few vector comparisons; only a key or header filter looks at bytes, and `where` at rows."""
+        if self.where:
+            columns = _rows(columns, matching_rows(columns, self.where, tp))
         keep = np.ones(columns.offsets.size, dtype=np.bool_)
         times = columns.timestamps * 1000
         if self.time_low is not None:
@@ -82,9 +89,13 @@ class RowFilter:
             keep &= _equal(columns.data, columns.key_starts, columns.key_ends, self.key) & ~columns.key_nulls
         if self.header is not None:
             keep &= _has_header(columns, *self.header)
-        if keep.all():
-            return columns
-        return RecordColumns._make((columns.data, *(column[keep] for column in columns[1:])))
+        return _rows(columns, keep)
+
+
+def _rows(columns: RecordColumns, keep: npt.NDArray[np.bool_]) -> RecordColumns:
+    if keep.all():
+        return columns
+    return RecordColumns._make((columns.data, *(column[keep] for column in columns[1:])))
 
 
 def _equal(

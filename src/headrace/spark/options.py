@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
+from headrace.records.filters import FilterProblem, compile_filter
 from headrace.spark.connection import Access
 from headrace.spark.plan import BATCH_RECORDS_PER_TASK
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
@@ -67,6 +68,8 @@ class SourceOptions:
     direct_read: bool = False
     direct_read_paths: tuple[str, ...] = ()
     header_filter: tuple[str, str] | None = None
+    where: str = ""
+    """In the filter language: the broker leaves out what does not match."""
     fetch_bytes: int = 4 * MIB
 
 
@@ -198,6 +201,7 @@ def source_options(options: Mapping[str, str], *, push_filters: bool = False) ->
         direct_read=direct.lower() not in _FALSE,
         direct_read_paths=() if direct.lower() in _TRUE + _FALSE else tuple(direct.split(",")),
         header_filter=_header_filter(reader),
+        where=_where(reader),
         fetch_bytes=reader.count("fetchBytes") or 4 * MIB,
     )
 
@@ -228,6 +232,18 @@ def _assigned(reader: _Reader) -> tuple[TopicPartition, ...]:
         return tuple(sorted(TopicPartition(topic, int(one)) for topic, rows in given.items() for one in rows))
     except (AttributeError, TypeError, ValueError):
         raise OptionError('assign is written like {"orders":[0,1]}') from None
+
+
+def _where(reader: _Reader) -> str:
+    text = reader.text("where") or ""
+    if text:
+        if reader.choice("records", ("records", "raw"), "rows") == "raw" or reader.flag("raw", False):
+            raise OptionError("where looks at records, and rows=raw hands out whole batches")
+        try:
+            compile_filter(text)
+        except FilterProblem as problem:
+            raise OptionError(f"where makes no sense:\n{problem.pointed()}") from None
+    return text
 
 
 def _header_filter(reader: _Reader) -> tuple[str, str] | None:

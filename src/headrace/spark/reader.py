@@ -79,6 +79,7 @@ class RangeReader:
                 isolation=self.options.isolation,
                 fail_on_data_loss=self.options.fail_on_data_loss,
                 max_bytes=self.options.fetch_bytes,
+                where=self.options.where,
             )
 
     def _direct(self, client: SyncClient, wanted: OffsetRange) -> Iterator[tuple[Piece | None, int]]:
@@ -92,7 +93,7 @@ def range_reader(options: SourceOptions, schema: StructType, where: RowFilter | 
     columns = chosen_columns(schema, options)
     if options.raw:
         return RangeReader(options, columns, Layout(columns))
-    where = replace(where or RowFilter(), header=options.header_filter)
+    where = replace(where or RowFilter(), header=options.header_filter, where=options.where)
     key_type = pa.string() if options.key_format == "string" else pa.binary()
     return RangeReader(options, columns, Layout(columns, key_type, value_decoder(options, schema), where))
 

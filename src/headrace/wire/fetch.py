@@ -31,6 +31,9 @@ TOPIC_IDS = 13
 LAST = 18
 UNKNOWN_HIGH_WATERMARK = 2**63 - 1
 
+WHERE_TAG = 10_000
+"""Far from the numbers that Kafka gives out."""
+
 
 class FetchPartition(NamedTuple):
     partition: int
@@ -71,6 +74,8 @@ class FetchRequest(NamedTuple):
     forgotten_topics: Sequence[ForgottenTopic] = ()
     rack_id: str = ""
     cluster_id: str | None = None
+    where: str = ""
+    """A filter for everything that is asked for: our own tagged field, which other brokers step over (v12)."""
 
 
 # The Python-level constructor of a NamedTuple costs more than the tuple itself.
@@ -161,7 +166,7 @@ def _decode_flexible(view: memoryview, pos: int, version: int) -> FetchRequest:
 
 def _finish(view: memoryview, pos: int, version: int, replica_id: int, head: tuple[Any, ...]) -> FetchRequest:
     if view[pos:] == _PLAIN_TAIL[version]:
-        request: FetchRequest = _new(FetchRequest, (replica_id, -1, *head, (), "", None))
+        request: FetchRequest = _new(FetchRequest, (replica_id, -1, *head, (), "", None, ""))
         return request
     reader = Reader(view, pos, flexible=version >= FLEXIBLE)
     return _decode_tail(reader, version, replica_id, head)
@@ -188,20 +193,21 @@ def _decode_tail(reader: Reader, version: int, replica_id: int, head: tuple[Any,
         forgotten = reader.array(3, lambda inner: _read_forgotten(inner, version))
     if version >= 11:
         rack_id = reader.string()
-    tagged: dict[str, Any] = {"cluster_id": None, "replica": (replica_id, -1)}
+    tagged: dict[str, Any] = {"cluster_id": None, "replica": (replica_id, -1), "where": ""}
 
     def replica_state(inner: Reader) -> None:
         tagged["replica"] = (inner.int32(), inner.int64())
         inner.tags()
 
     known: dict[int, Callable[[Reader], None]] = {
-        0: lambda inner: tagged.update(cluster_id=inner.nullable_string())
+        0: lambda inner: tagged.update(cluster_id=inner.nullable_string()),
+        WHERE_TAG: lambda inner: tagged.update(where=inner.string()),
     }
     if version >= 15:
         known[1] = replica_state
     reader.tags(known)
     reader.finish()
-    row = (*tagged["replica"], *head, tuple(forgotten), rack_id, tagged["cluster_id"])
+    row = (*tagged["replica"], *head, tuple(forgotten), rack_id, tagged["cluster_id"], tagged["where"])
     return FetchRequest._make(row)
 
 
@@ -288,6 +294,10 @@ def encode_fetch_request(request: FetchRequest, version: int) -> bytes:
         tagged.append((0, inner.join()))
     if version >= 15 and (request.replica_id, request.replica_epoch) != (-1, -1):
         tagged.append((1, _replica_state.pack(request.replica_id, request.replica_epoch)))
+    if request.where and version >= FLEXIBLE:
+        inner = Writer()
+        inner.string(request.where)
+        tagged.append((WHERE_TAG, inner.join()))
     writer.tags(tagged)
     return writer.join()
 

@@ -5,6 +5,7 @@ Views are served by the leader of the source's partition, and by nobody else.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from headrace.broker.partition import Partition
@@ -13,14 +14,19 @@ from headrace.broker.views.scanner import Lens, Scanner
 from headrace.broker.views.strips import Budget, Strip
 from headrace.broker.views.tag_index import TagBudget, TagIndex
 from headrace.cluster.image import ClusterImage, Delta, TopicDeleted
+from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
+from headrace.records.filters import compile_filter
 from headrace.records.selection import Place
 
 CACHE_BYTES = 64 * MIB
 TAG_INDEX_BATCHES = 500_000
 """About 20 bytes each."""
+
+MAX_PASSING = 256
+"""Filters of fetches that are remembered at once, each for one partition."""
 
 FindPartition = Callable[[str, int], tuple[Partition | None, ErrorKind]]
 
@@ -34,6 +40,7 @@ class Views:
         self._image = image
         self._find_partition = find_partition
         self._lenses: dict[tuple[bytes, int], Lens] = {}
+        self._passing: OrderedDict[tuple[bytes, int, str], Lens] = OrderedDict()
         self._tags: dict[tuple[str, int], TagIndex] = {}
 
     def lens(self, view: str, number: int) -> tuple[Lens | None, ErrorKind]:
@@ -52,11 +59,27 @@ class Views:
             self._lenses[topic.id, number] = lens
         return lens, ErrorKind.NONE
 
+    def passing_lens(self, partition: Partition, where: str) -> Lens:
+        """For a filter that comes with a fetch and leaves no trace but a strip. Raises FilterProblem."""
+        key = (partition.topic_id, partition.tp.partition, where)
+        lens = self._passing.get(key)
+        if lens is None or lens.partition is not partition:
+            spec = ViewSpec(partition.tp.topic, compile_filter(where))
+            tags = self._tags.setdefault(partition.tp, TagIndex(self._tag_budget))
+            lens = Lens(spec, partition, Place(*partition.tp), Strip(self.budget), tags)
+            self._passing[key] = lens
+            if len(self._passing) > MAX_PASSING:
+                self._passing.popitem(last=False)[1].strip.clear()
+        self._passing.move_to_end(key)
+        return lens
+
     def heard(self, deltas: list[Delta]) -> None:
         for delta in deltas:
             if isinstance(delta, TopicDeleted):
                 for key in [key for key in self._lenses if key[0] == delta.topic_id]:
                     self._lenses.pop(key).strip.clear()
+                for passing in [key for key in self._passing if key[0] == delta.topic_id]:
+                    self._passing.pop(passing).strip.clear()
                 for tp in [tp for tp in self._tags if tp[0] == delta.name]:
                     self._tags.pop(tp).valid_for(None)
 

@@ -1,5 +1,6 @@
 """Door: Fetch (1), the other hot path. Whole batches as they lie in the file; an empty fetch parks.
 
+A view, or a filter that came along, is read through a lens (broker.views).
 v7: sessions (KIP-227). v9: leader epochs. v12: flexible. v13: topic ids. v16: node endpoints (KIP-951).
 Not served: v18.
 """
@@ -16,6 +17,7 @@ from headrace.core.limits import MAX_FETCH_BYTES
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_fetch
+from headrace.records.filters import FilterProblem
 from headrace.replication.events import Diverging, FollowerFetch, RefuseFetch
 from headrace.wire import fetch as wire
 from headrace.wire.fetch_response import (
@@ -57,12 +59,14 @@ def handle_frame(
     if reader.is_replica:
         broker.replica_connected(connection.id, reader.replica_id)
     targets = [_target(broker, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
+    if request.where and not reader.is_replica:
+        targets = [_filtered(broker, target, request.where) for target in targets]
     asked = FetchRequest(
         targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
     )
     counted = broker.quotas.active and not reader.is_replica
     parked: ParkedFetch | ViewFetch | None
-    if broker.image.has_views and any(target.lens is not None for target in targets):
+    if (request.where or broker.image.has_views) and any(target.lens is not None for target in targets):
         parked = fetch_views(
             broker.views, asked, lambda results: _answer(broker, slot, header, opened, results, counted)
         )
@@ -119,6 +123,17 @@ def _target(broker: Broker, wanted: Wanted, by_id: bool, reader: Reader, replica
         if near >= 0:
             return FetchTarget(wanted, partition, _go_there(partition, near))
     return FetchTarget(wanted, partition)
+
+
+def _filtered(broker: Broker, target: FetchTarget, where: str) -> FetchTarget:
+    """A filter that came with the fetch (wire.fetch.WHERE_TAG). Who sends one filters again, so views may ignore it."""
+    if target.partition is None or target.lens is not None:
+        return target
+    try:
+        lens = broker.views.passing_lens(target.partition, where)
+    except FilterProblem:
+        return FetchTarget(target.wanted, None, Got(ErrorKind.INVALID_REQUEST))
+    return FetchTarget(target.wanted, target.partition, None, lens)
 
 
 def _heard_from_follower(
