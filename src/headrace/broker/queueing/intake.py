@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
+from headrace.broker.queueing.payloads import is_aborted
 from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
 from headrace.queues.commands import Message, Wanted
@@ -46,7 +47,7 @@ def look(
             first = max(position, header.base_offset)
             if first > position:
                 skipped.append((position, first))
-            if header.is_control:
+            if header.is_control or is_aborted(partition, header):
                 skipped.append((first, header.next_offset))
             else:
                 records = read_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES)

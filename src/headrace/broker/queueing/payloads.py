@@ -9,7 +9,7 @@ from headrace.broker.partition import Partition
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from headrace.core.plan import Rejected
-from headrace.records.batch import scan
+from headrace.records.batch import BatchHeader, scan
 from headrace.records.build import Record
 from headrace.records.read import read_records
 
@@ -58,7 +58,7 @@ class Payloads:
         wanted: tuple[int, dict[int, Record]] = (offset + 1, {})
         for position, header in scan(data):
             records = {}
-            if not header.is_control:
+            if not header.is_control and not is_aborted(self._partition, header):
                 records = {
                     record.offset: record
                     for record in read_records(data, position, max_bytes=MAX_DECOMPRESSED_BYTES)
@@ -76,3 +76,11 @@ class Payloads:
         while self._bytes > MAX_CACHED_BYTES and len(self._batches) > 1:
             _, (_, dropped, _) = self._batches.popitem(last=False)
             self._bytes -= dropped
+
+
+def is_aborted(partition: Partition, header: BatchHeader) -> bool:
+    """R48: a transaction that was aborted never happened, for queues as for consumers. Below the last stable offset only."""
+    return header.is_transactional and any(
+        entry.producer_id == header.producer_id and entry.first_offset <= header.base_offset <= entry.last_offset
+        for entry in partition.log.aborted_transactions(header.base_offset, header.next_offset)
+    )
