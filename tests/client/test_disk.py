@@ -24,6 +24,7 @@ from headrace.core.errors import ErrorKind
 from headrace.records.build import Record, build_batch
 from headrace.testing.broker_process import BrokerProcess
 from headrace.wire.api import ApiKey
+from headrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -116,6 +117,36 @@ def test_a_full_disk_refuses_writes_and_recovers_without_a_restart(tmp_path: Pat
             assert again.fetch("small", 0).high_watermark == taken + 1, (
                 "nothing acknowledged was lost on the way"
             )
+
+
+def test_without_inodes_the_topics_that_exist_go_on(tmp_path: Path) -> None:
+    """S16: no more files is a full disk, too. A topic that finds no place is refused or offline, and nothing else is."""
+    need_root("mount")
+    with (
+        mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=200m,nr_inodes=120", "tmpfs") as disk,
+        BrokerProcess(disk / "data") as broker,
+        RawClient(broker.kafka_port) as raw,
+    ):
+        raw.create_topic("first")
+        assert raw.produce("first", batch(100), acks=-1).error_code == 0
+        codes: list[int] = []
+        for number in range(60):
+            topic = CreatableTopic(f"more-{number}", 1, 1)
+            answer = raw.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest([topic], timeout_ms=1000))
+            codes.append(
+                answer.topics[0].error_code or raw.produce(topic.name, batch(100), acks=-1).error_code
+            )
+            if codes[-1]:
+                break
+        assert codes[-1] == ErrorKind.KAFKA_STORAGE_ERROR, codes
+        assert raw.produce("first", batch(100), acks=-1).error_code == 0
+        assert raw.fetch("first", 0).high_watermark == 2
+        with urllib.request.urlopen(f"{broker.url}/livez") as alive:
+            assert alive.status == 200
+        run("mount", "-o", "remount,nr_inodes=10000", disk)
+        wait_for(lambda: raw.produce("first", batch(100), acks=-1).error_code == 0)
+        raw.create_topic("later")
+        assert raw.produce("later", batch(100), acks=-1).error_code == 0
 
 
 def test_a_failed_sync_is_final(fresh_broker: Callable[..., BrokerProcess]) -> None:

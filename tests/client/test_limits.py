@@ -15,6 +15,7 @@ import cramjam
 import pytest
 from raw_client import RawClient, fetch_request, produce_request
 
+from headrace.core.errors import ErrorKind
 from headrace.records.batch import BatchHeader
 from headrace.records.build import Record, append_record, assemble, build_batch
 from headrace.records.compression import Codec
@@ -229,3 +230,11 @@ def test_a_batch_of_very_many_small_records_does_not_stop_the_broker(
         # On the event loop it would hold everybody up from the moment that it is read.
         assert served > 3
         assert raw.answer(ApiKey.PRODUCE, 9).topics[0].partitions[0].error_code == 0
+
+
+@pytest.mark.parametrize("internal", ["__consumer_offsets", "__transaction_state"])
+def test_clients_do_not_write_internal_topics(crowd: BrokerProcess, internal: str) -> None:
+    """X17, whether the topic exists yet or not."""
+    with RawClient(crowd.kafka_port) as raw:
+        row = raw.produce(internal, build_batch([Record(b"k", b"v")], wall_ms=now_ms()))
+        assert row.error_code == ErrorKind.INVALID_TOPIC_EXCEPTION
