@@ -43,6 +43,12 @@ class View(NamedTuple):
             for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
                 yield topic.name or "", partition
 
+    @property
+    def missing(self) -> set[int]:
+        """Brokers that have left, though partitions still count on them."""
+        named = {member for _, partition in self.partitions() for member in partition.replica_nodes}
+        return named - {node.broker_id for node in self.cluster.brokers}
+
 
 class _Item(NamedTuple):
     key: str

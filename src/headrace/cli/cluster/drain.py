@@ -48,7 +48,7 @@ def command(run: Invocation, broker: int, wait_ms: int, dry_run: bool) -> Exit:
     """
     link = ClusterLink(run.link)
     view = link.view()
-    if all(node.broker_id != broker for node in view.cluster.brokers):
+    if broker not in view.missing and all(node.broker_id != broker for node in view.cluster.brokers):
         raise Failure(Exit.NOT_FOUND, f"there is no broker {broker}", "headrace cluster nodes")
     plan = drain(image_of(view), broker)
     run.output.items(MoveRow, [move_row(move) for move in plan], MOVE_COLUMNS)

@@ -18,7 +18,7 @@ class NodeRow(Row):
     address: str
     rack: str | None
     state: str
-    """live or fenced; a broker that has left is not listed."""
+    """live, fenced (down or starting), or gone: it has left, and partitions still count on it."""
     controller: bool
     leads: int
     replicas: int
@@ -44,6 +44,18 @@ def command(run: Invocation) -> None:
             replicas=replicas[node.broker_id],
         )
         for node in view.cluster.brokers
+    ]
+    rows += [
+        NodeRow(
+            id=number,
+            address="-",
+            rack=None,
+            state="gone",
+            controller=False,
+            leads=0,
+            replicas=replicas[number],
+        )
+        for number in sorted(view.missing)
     ]
     run.output.items(
         NodeRow,

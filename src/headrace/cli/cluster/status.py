@@ -19,6 +19,7 @@ class StatusRow(Row):
     controller: int
     brokers: int
     fenced: list[int]
+    """Down, starting, or gone and still counted on by partitions."""
     topics: int
     partitions: int
     leaderless: int
@@ -39,14 +40,14 @@ def command(run: Invocation) -> Exit:
 
 def status_of(view: View) -> StatusRow:
     partitions = [partition for _, partition in view.partitions()]
-    fenced = sorted(node.broker_id for node in view.cluster.brokers if node.is_fenced)
+    fenced = sorted({*view.missing, *(node.broker_id for node in view.cluster.brokers if node.is_fenced)})
     leaderless = sum(partition.leader_id < 0 for partition in partitions)
     behind = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
     return StatusRow(
         cluster_id=view.cluster.cluster_id,
         healthy=not (fenced or leaderless or behind) and view.cluster.controller_id >= 0,
         controller=view.cluster.controller_id,
-        brokers=len(view.cluster.brokers),
+        brokers=len(view.cluster.brokers) + len(view.missing),
         fenced=fenced,
         topics=len(view.metadata.topics),
         partitions=len(partitions),
