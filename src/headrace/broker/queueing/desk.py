@@ -178,6 +178,11 @@ class QueueDesk:
         data = self._image.topic(topic)
         if data is None:
             raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
+        if data.view is not None:
+            raise HeadraceError(
+                ErrorKind.INVALID_TOPIC_EXCEPTION,
+                f"{topic} is a view; subscribe to {data.view.source} with its filter instead: {data.view.where}",
+            )
         replicas = {number: state.target for number, state in enumerate(data.partitions) if state is not None}
         held = self._image.topic(journal)
         if held is None:

@@ -15,7 +15,7 @@ import msgspec
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.ids import is_internal, java_string_hash
+from headrace.core.ids import java_string_hash
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.http.messages import Answer, Request
@@ -77,8 +77,9 @@ class TopicDoor:
         return answer({"topic": topic, "records": rows}, 201)
 
     async def _ensure(self, topic: str) -> None:
-        if is_internal(topic):
-            raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        refusal = self._broker.produce_refusal(topic)
+        if refusal is not None:
+            raise HeadraceError(refusal.kind, refusal.detail)
         if self._broker.image.topic(topic) is None:
             if not self._broker.auto_create_topics:
                 raise HeadraceError(
@@ -102,7 +103,7 @@ class TopicDoor:
     async def _read(self, request: Request) -> Answer:
         topic = request.params["topic"]
         partitions = self._partitions(topic, number(request, "partition", -1, -1, 1_000_000))
-        accepts = self._filter(request)
+        accepts = self._filter(request, topic)
         if "text/event-stream" in request.header(b"accept"):
             return event_stream(
                 self._tail(partitions, accepts, from_end=request.query.get("offset") != "start")
@@ -125,7 +126,7 @@ class TopicDoor:
         numbers = range(len(known.partitions)) if chosen < 0 else [chosen]
         found: list[Partition] = []
         for each in numbers:
-            partition, missing = self._broker.find_partition(topic, each)
+            partition, missing = self._broker.find_readable(topic, each)
             if partition is None:
                 raise HeadraceError(missing, f"{topic}-{each} is not on this broker")
             found.append(partition)
@@ -153,10 +154,12 @@ class TopicDoor:
             )
         return int(text)
 
-    def _filter(self, request: Request) -> Filter | None:
-        expression = request.query.get("where")
+    def _filter(self, request: Request, topic: str) -> Filter | None:
+        expression, view = request.query.get("where"), self._broker.image.view(topic)
         if expression is None:
-            return None
+            return None if view is None else view.filter
+        if view is not None:
+            expression = f"({view.where}) and ({expression})"
         try:
             return compile_filter(expression)
         except FilterProblem as problem:
