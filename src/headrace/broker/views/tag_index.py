@@ -1,7 +1,7 @@
 """Machine: which tags the batches of a partition hold, shared by all its views, so that most need not be read again.
 
 Filled by the first view that asks for tags while it reads, kept in memory only: it is a cache that any reading rebuilds
-(docs/decisions/0012). Invariant: a batch that holds a wanted tag is never skipped.
+(docs/decisions/0012-views-are-lenses.md). Invariant: a batch that holds a wanted tag is never skipped.
 """
 
 from __future__ import annotations
