@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
+from headrace.core.units import parse_duration_ms
 from headrace.records.filters import FilterProblem, compile_filter
 from headrace.spark.connection import Access
 from headrace.spark.plan import BATCH_RECORDS_PER_TASK
@@ -45,8 +46,21 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """Which queue a stream works off, and how."""
+
+    name: str
+    url: str
+    visibility_ms: int = 60_000
+    max_messages: int = 1000
+    filter: str = ""
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     access: Access
+    queue: QueueOptions | None = None
     subscribe: tuple[str, ...] = ()
     pattern: str | None = None
     assign: tuple[TopicPartition, ...] = ()
@@ -160,8 +174,11 @@ def source_options(options: Mapping[str, str], *, push_filters: bool = False) ->
     names = reader.text("subscribe", "topic")
     pattern = reader.text("subscribePattern")
     assigned = _assigned(reader) if reader.text("assign") else ()
-    if sum((bool(names), bool(pattern), bool(assigned))) != 1:
-        raise OptionError('say what to read with one of "subscribe", "subscribePattern" and "assign"')
+    queue = _queue_options(reader)
+    if sum((bool(names), bool(pattern), bool(assigned), queue is not None)) != 1:
+        raise OptionError(
+            'say what to read with one of "subscribe", "subscribePattern", "assign" and "queue"'
+        )
     if pattern is not None:
         try:
             re.compile(pattern)
@@ -178,6 +195,7 @@ def source_options(options: Mapping[str, str], *, push_filters: bool = False) ->
     direct = reader.text("directRead") or "false"
     return SourceOptions(
         access=access_from(options),
+        queue=queue,
         subscribe=tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
         if names
         else (),
@@ -223,6 +241,33 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         max_batch_bytes=reader.count("maxBatchBytes") or MIB,
         transaction_timeout_ms=reader.count("transactionTimeoutMs") or 300_000,
         max_records_per_second=reader.count("maxRecordsPerSecond"),
+    )
+
+
+def _queue_options(reader: _Reader) -> QueueOptions | None:
+    name = reader.text("queue")
+    if name is None:
+        return None
+    bootstrap = reader.text("bootstrap", "kafka.bootstrap.servers", "bootstrap.servers") or ""
+    host = bootstrap.split(",")[0].rpartition(":")[0]
+    wanted = reader.text("queueFilter") or ""
+    try:
+        visibility_ms = parse_duration_ms(reader.text("visibility") or "60s")
+        if wanted:
+            compile_filter(wanted)
+    except FilterProblem as problem:
+        raise OptionError(f"queueFilter: {problem}") from None
+    except ValueError as problem:
+        raise OptionError(f"visibility: {problem}") from None
+    if visibility_ms < 1000:
+        raise OptionError("visibility is one second at least: a micro-batch takes its time")
+    return QueueOptions(
+        name,
+        reader.text("url") or f"http://{host}:9324",
+        visibility_ms,
+        reader.count("maxMessagesPerTrigger", "maxRecordsPerTrigger") or 1000,
+        wanted,
+        reader.text("token"),
     )
 
 

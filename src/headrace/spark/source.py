@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.spark.options import OptionError, SourceOptions, sink_options, source_options
+from headrace.spark.queue_reader import QueueStreamReader
 from headrace.spark.reader import HeadraceReader, PushdownReader
 from headrace.spark.schema import source_ddl
 from headrace.spark.stream_reader import HeadraceStreamReader
@@ -35,10 +36,15 @@ class HeadraceDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._source()
+        if options.queue is not None:
+            raise OptionError("what is taken from a queue has to be acknowledged; read it with readStream")
         return (PushdownReader if options.push_filters else HeadraceReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return HeadraceStreamReader(self._source(), schema)
+        options = self._source()
+        if options.queue is not None:
+            return QueueStreamReader(options, schema)
+        return HeadraceStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

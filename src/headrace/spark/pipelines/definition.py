@@ -163,8 +163,38 @@ class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
         return found
 
 
-Kinds = Archive | Replay | Transform | Aggregate | Mirror | Audit
-KINDS = {kind.__struct_config__.tag: kind for kind in (Archive, Replay, Transform, Aggregate, Mirror, Audit)}
+class Redrive(Pipeline, tag="redrive", frozen=True, kw_only=True):
+    """Dead letters back to where they came from, mended on the way if wanted."""
+
+    queue: str
+    """The dead-letter queue."""
+    to: str = ""
+    """A topic; when not given, each letter goes where it came from."""
+    url: str = ""
+    """REST of the broker; port 9324 of `bootstrap` when not given."""
+    filter: str = ""
+    """Headrace's filter language, as in header.kind = 'a' and value.amount > 10; others stay where they are."""
+    sql: str = ""
+    python: str = ""
+    rate: int = 0
+    """Letters a second; 0: as fast as it goes."""
+    visibility: str = "60s"
+    max_messages_per_trigger: int = 1000
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.sql and self.python:
+            found.append("mend letters with sql or with python, not both")
+        if self.python and ":" not in self.python:
+            found.append(f'python = "{self.python}": written like module:function')
+        return found
+
+
+Kinds = Archive | Replay | Transform | Aggregate | Mirror | Audit | Redrive
+KINDS = {
+    kind.__struct_config__.tag: kind
+    for kind in (Archive, Replay, Transform, Aggregate, Mirror, Audit, Redrive)
+}
 
 
 def _no_topics(topics: list[str]) -> list[str]:
@@ -225,6 +255,8 @@ EXAMPLES = {
     'watermark = "2 minutes"\nby = ["value.shop"]\ntarget = "orders-per-minute"\n\n'
     '[aggregates]\norders = "count(*)"\ntotal = "sum(value.amount)"\n',
     "mirror": 'topics = ["orders"]\ntarget_bootstrap = "other-cluster:9092"\n',
+    "redrive": 'queue = "orders-dead"\n# to = "orders"\n# filter = "header.kind = \'a\'"\n'
+    "# sql = \"select key, replace(value, 'EURO', 'EUR') as value, headers, topic from source\"\n",
     "audit": 'topic = "orders"\npath = "archive/orders"\nreport = "report"\n',
 }
 

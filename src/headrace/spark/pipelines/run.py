@@ -21,11 +21,13 @@ from headrace.spark.pipelines.definition import (
     Audit,
     Kinds,
     Mirror,
+    Redrive,
     Replay,
     Transform,
     seconds,
 )
 from headrace.spark.pipelines.mirror import MirrorPipeline
+from headrace.spark.pipelines.redrive import start_redrive
 from headrace.spark.pipelines.replay import ReplayPipeline
 from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.streams import start
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 _POST_SECONDS = 5.0
 _LOOK_SECONDS = 1
-_ALWAYS_ONCE = (Replay, Audit)
+_ALWAYS_ONCE = (Replay, Audit, Redrive)
 
 
 class InRounds(Protocol):
@@ -96,7 +98,7 @@ class Progress:
 
 
 def make_session(definition: Kinds) -> SparkSession:
-    settings = dict(STATELESS_SETTINGS) if isinstance(definition, Transform) else {}
+    settings = dict(STATELESS_SETTINGS) if isinstance(definition, Transform | Redrive) else {}
     session = local_session(
         f"headrace {definition.name}",
         master=definition.spark.master,
@@ -121,6 +123,8 @@ def run(
             session = spark or make_session(definition)
             if isinstance(definition, Transform | Aggregate):
                 _stream(start(session, definition, once=once), progress)
+            elif isinstance(definition, Redrive):
+                _stream(start_redrive(session, definition), progress)
             else:
                 _rounds(_in_rounds(definition, session), definition, progress, once)
         except BaseException as problem:

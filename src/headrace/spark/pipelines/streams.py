@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.spark.pipelines.definition import Aggregate, DefinitionError, Transform, seconds
+from headrace.spark.pipelines.definition import Aggregate, DefinitionError, Redrive, Transform, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,8 +40,8 @@ def source_frame(spark: SparkSession, definition: Transform | Aggregate) -> Data
     return (reader.option("valueSchema", value_schema) if value_schema else reader).load()
 
 
-def transformed(spark: SparkSession, frame: DataFrame, definition: Transform) -> DataFrame:
-    """The rows to write. SQL sees the topic as the view `source`."""
+def mended(spark: SparkSession, frame: DataFrame, definition: Transform | Redrive) -> DataFrame:
+    """The rows to write. SQL sees what is read as the view `source`."""
     if definition.sql:
         frame.createOrReplaceTempView("source")
         return spark.sql(definition.sql)
@@ -82,7 +82,7 @@ def as_messages(frame: DataFrame, definition: Aggregate) -> DataFrame:
 def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool) -> StreamingQuery:
     frame = source_frame(spark, definition)
     if isinstance(definition, Transform):
-        rows = transformed(spark, frame, definition)
+        rows = mended(spark, frame, definition)
         writer = _to_topic(rows, definition.target, definition)
     else:
         rows = aggregated(frame, definition)

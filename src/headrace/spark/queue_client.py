@@ -1,0 +1,127 @@
+"""Driver: one queue over REST, for the driver of a Spark job: receive, acknowledge, give back, extend.
+
+Blocking, with a connection of its own. A broken connection is opened again once: every request here may be sent twice (a
+message that was received and not heard of becomes visible again when its time is over).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.parse
+from base64 import b64decode
+from typing import Any, NamedTuple
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+
+_SECONDS = 75.0
+_OK, _REFUSED = 300, 500
+
+
+class Message(NamedTuple):
+    """What was handed out: where it lies in the log, and what to say when it is done."""
+
+    tp: TopicPartition
+    offset: int
+    receipt: str
+    id: str
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class QueueClient:
+    def __init__(self, url: str, queue: str, token: str | None = None) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER, f'"{url}" is not the address of a broker', "http://host:9324"
+            )
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname, parts.port or 9324, timeout=_SECONDS)
+        self._url = url
+        self._path = f"/queues/{urllib.parse.quote(queue, safe='')}/messages"
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+
+    def receive(self, count: int, visibility_ms: int, wait_ms: int) -> list[Message]:
+        query = f"?max={count}&visibility={visibility_ms}ms&wait={wait_ms}ms"
+        status, body = self._ask("GET", self._path + query)
+        if status >= _OK:
+            raise _refusal(status, body)
+        return [_message(item) for item in body["items"]]
+
+    def ack(self, receipt: str) -> bool:
+        """False: the receipt is not valid any more."""
+        return self._settle("DELETE", f"{self._path}/{receipt}")
+
+    def give_back(self, receipt: str) -> bool:
+        """The queue's own policy says when it is handed out again, and when it is a dead letter."""
+        return self._settle("POST", f"{self._path}/{receipt}/nack")
+
+    def extend(self, receipt: str, visibility_ms: int) -> bool:
+        return self._settle("POST", f"{self._path}/{receipt}/extend?visibility={visibility_ms}ms")
+
+    def is_done(self, message_id: str) -> bool:
+        """Whether nobody will be handed this message again."""
+        status, body = self._ask("GET", f"{self._path}/{message_id}/status")
+        return status == http.client.NOT_FOUND or (status < _OK and body["state"] in ("done", "dying"))
+
+    def queues(self) -> list[dict[str, Any]]:
+        status, body = self._ask("GET", "/api/v1/queues")
+        if status >= _OK:
+            raise _refusal(status, body)
+        found: list[dict[str, Any]] = body["items"]
+        return found
+
+    def _settle(self, method: str, path: str) -> bool:
+        status, body = self._ask(method, path)
+        if status >= _REFUSED:
+            raise _refusal(status, body)
+        return status < _OK
+
+    def _ask(self, method: str, path: str) -> tuple[int, Any]:
+        for last in (False, True):
+            try:
+                self._connection.request(method, path, headers=self._headers)
+                answer = self._connection.getresponse()
+                raw = answer.read()
+                return answer.status, json.loads(raw) if raw else None
+            except (OSError, http.client.HTTPException, ValueError) as problem:
+                self._connection.close()
+                if last:
+                    raise HeadraceError(
+                        ErrorKind.NETWORK_EXCEPTION, f"{self._url} can't be reached: {problem}"
+                    ) from problem
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _message(item: dict[str, Any]) -> Message:
+    return Message(
+        TopicPartition(item["topic"], item["partition"]),
+        item["offset"],
+        item["receipt"],
+        item["message_id"],
+        item["timestamp"],
+        _bytes(item["key"]),
+        _bytes(item["value"]),
+        tuple((name, _bytes(value)) for name, value in item["headers"].items()),
+    )
+
+
+def _bytes(shown: Any) -> bytes | None:
+    """REST shows bytes as text, or as {"base64": …} when they are none."""
+    if shown is None:
+        return None
+    return shown.encode() if isinstance(shown, str) else b64decode(shown["base64"])
+
+
+def _refusal(status: int, body: Any) -> HeadraceError:
+    problem = body if isinstance(body, dict) else {}
+    detail = problem.get("detail") or problem.get("message") or problem.get("error") or f"HTTP {status}"
+    kind = ErrorKind.NOT_FOUND if status == http.client.NOT_FOUND else ErrorKind.INVALID_REQUEST
+    return HeadraceError(kind if status < _REFUSED else ErrorKind.UNKNOWN_SERVER_ERROR, str(detail))
