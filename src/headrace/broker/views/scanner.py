@@ -12,15 +12,18 @@ import time
 from collections import OrderedDict
 from functools import partial
 from threading import Event
+from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.views.strips import Block, Strip
-from headrace.broker.views.tag_index import Tagged, TagIndex
+from headrace.broker.views.tag_index import Stretch, Tagged, TagIndex
 from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from headrace.core.plan import Rejected
+from headrace.core.ports import Buffer
+from headrace.records.batch import scan
 from headrace.records.selection import Place, Sifted, sift
 from headrace.records.tag_mask import mask_of
 
@@ -37,6 +40,8 @@ BATCH_SECONDS = 10.0
 
 TROUBLE_MS = 60_000
 MAX_WISHES = 10_000
+MAX_STRETCHES = 32
+"""Of batches that may match, with others between them, in one piece."""
 
 _WORK_SECONDS = 0.001
 _PAUSE_SECONDS = 0.00005
@@ -71,6 +76,16 @@ class Breath:
         now = time.perf_counter()
         self._batch_ends = now + BATCH_SECONDS
         return now > self._piece_ends
+
+
+class Piece(NamedTuple):
+    """What is filtered in one go."""
+
+    data: Buffer
+    new_from: int | None
+    """Where the data begins, when the tag index does not know it yet."""
+    covers_to: int | None
+    """Once all of it is filtered, everything below this is known; None: where the data ends."""
 
 
 class Lens:
@@ -137,22 +152,17 @@ class Scanner:
         upto = partition.high_watermark
         if not partition.is_leader or not partition.log.start_offset <= offset < upto:
             return False
-        first, size = offset, PIECE_BYTES
-        if lens.tag_mask is not None:
-            stretch = lens.tags.next_stretch(offset, lens.tag_mask, PIECE_BYTES, upto)
-            self.skipped_batches += stretch.skipped
-            first, size = stretch.offset, stretch.read_bytes or PIECE_BYTES
-        data = partition.read(first, size, upto) if first < upto else b""
-        if isinstance(data, Rejected):
+        piece = self._gather(lens, offset, upto)
+        if piece is None:
             return False
-        partition.bytes_out -= len(data)  # it has not left
-        if not data:
-            lens.strip.add(Block(offset, upto, partition.leader_epoch, b"", (), ()))
+        if not piece.data:
+            covered = upto if piece.covers_to is None else piece.covers_to
+            lens.strip.add(Block(offset, covered, partition.leader_epoch, b"", (), ()))
             return True
         breath = Breath()
         work = partial(
             sift,
-            data,
+            piece.data,
             lens.spec.filter,
             lens.place,
             max_bytes=MAX_DECOMPRESSED_BYTES,
@@ -167,32 +177,65 @@ class Scanner:
                 "%s of %s: filtering one batch at %d takes more than %d s: %s",
                 lens.place.topic,
                 partition.tp,
-                first,
+                offset,
                 BATCH_SECONDS,
                 lens.spec.where,
             )
             lens.trouble_until_ms = self._runtime.clock.now_ms() + TROUBLE_MS
             return True
         except Exception:
-            log.exception("%s of %s: the filter fails at %d", lens.place.topic, partition.tp, first)
+            log.exception("%s of %s: the filter fails at %d", lens.place.topic, partition.tp, offset)
             lens.trouble_until_ms = self._runtime.clock.now_ms() + TROUBLE_MS
             return True
         if lens.refresh() == state:
-            self._keep(lens, offset, first, sifted)
+            self._keep(lens, offset, piece, sifted)
         return True
 
-    def _keep(self, lens: Lens, offset: int, first: int, sifted: Sifted) -> None:
+    def _gather(self, lens: Lens, offset: int, upto: int) -> Piece | None:
+        """About PIECE_BYTES from `offset` on, without what the tag index says can't match. None: it can't be read."""
+        parts: list[Buffer] = []
+        position, size = offset, 0
+        for _ in range(MAX_STRETCHES):
+            stretch = Stretch(position, None, 0)
+            if lens.tag_mask is not None:
+                stretch = lens.tags.next_stretch(position, lens.tag_mask, PIECE_BYTES - size, upto)
+                self.skipped_batches += stretch.skipped
+                position = stretch.offset
+            is_new = stretch.read_bytes is None
+            if position >= upto or stretch.read_bytes == 0 or (is_new and parts):
+                break
+            data = lens.partition.read(position, stretch.read_bytes or PIECE_BYTES, upto)
+            if isinstance(data, Rejected):
+                return None
+            lens.partition.bytes_out -= len(data)  # it has not left
+            if is_new:
+                return Piece(data, position, upto if not data else None)
+            if not data:
+                return Piece(b"".join(parts), None, upto)
+            parts.append(data)
+            size += len(data)
+            for _, header in scan(data):
+                position = header.next_offset
+            if size >= PIECE_BYTES:
+                break
+        return Piece(b"".join(parts), None, position)
+
+    def _keep(self, lens: Lens, offset: int, piece: Piece, sifted: Sifted) -> None:
         if sifted.unreadable:
-            log.warning("%s: %d batches near %d can't be opened", lens.partition.tp, sifted.unreadable, first)
+            log.warning(
+                "%s: %d batches near %d can't be opened", lens.partition.tp, sifted.unreadable, offset
+            )
         self.pieces += 1
-        self.source_bytes += sum(size for _, size, _ in sifted.seen)
         self.matched += sifted.records
-        lens.strip.add(
-            Block(offset, sifted.next_offset, sifted.epoch, sifted.data, sifted.lasts, sifted.positions)
-        )
+        done = sum(size for _, size, _ in sifted.seen)
+        self.source_bytes += done
+        end = sifted.next_offset
+        if piece.covers_to is not None and done == len(piece.data):
+            end = piece.covers_to
+        lens.strip.add(Block(offset, end, sifted.epoch, sifted.data, sifted.lasts, sifted.positions))
         lens.strip.forget_below(lens.partition.log.start_offset)
-        if lens.tag_mask is not None:
-            lens.tags.add(first, [Tagged(*entry) for entry in sifted.seen])
+        if lens.tag_mask is not None and piece.new_from is not None:
+            lens.tags.add(piece.new_from, [Tagged(*entry) for entry in sifted.seen])
 
     def is_in_trouble(self, lens: Lens) -> ErrorKind | None:
         in_trouble = lens.trouble_until_ms > self._runtime.clock.now_ms()

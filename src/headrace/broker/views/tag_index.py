@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 RUN_BATCHES = 4_096
+MAX_SKIPPED = 20_000
+"""In one go: this runs on the event loop."""
 
 
 class Tagged(NamedTuple):
@@ -28,7 +30,7 @@ class Stretch(NamedTuple):
 
     offset: int
     read_bytes: int | None
-    """None: the index knows nothing here, read what comes."""
+    """None: the index knows nothing here, read what comes. 0: enough was stepped over for one go."""
     skipped: int
     """Batches that were stepped over."""
 
@@ -132,6 +134,8 @@ class TagIndex:
                 else:
                     skipped += 1
                     offset = run.ends[number]
+                    if skipped >= MAX_SKIPPED:
+                        return Stretch(offset, 0, skipped)
                 position = run.ends[number]
                 number += 1
             if position < run.end:

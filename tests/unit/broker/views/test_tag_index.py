@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.broker.views import tag_index
 from headrace.broker.views.tag_index import RUN_BATCHES, Stretch, TagBudget, Tagged, TagIndex
 
 A, B = 1, 2
@@ -71,3 +73,10 @@ def test_no_batch_with_a_wanted_tag_is_skipped(batches: list[tuple[int, int]], d
             ahead = [batch for start, batch in log if start >= found.offset]
             assert ahead[0].mask & wanted and found.read_bytes <= sum(batch.size for batch in ahead)
     assert budget.batches == sum(len(run.ends) for run, _ in budget._held.values())
+
+
+def test_one_look_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tag_index, "MAX_SKIPPED", 10)
+    index = TagIndex(TagBudget(1_000))
+    index.add(0, [Tagged(number + 1, 10, A) for number in range(100)])
+    assert index.next_stretch(0, B, 100, 100) == Stretch(10, 0, 10)
