@@ -10,9 +10,10 @@ FRAMES ?= 1000000
 KILLS ?= 200
 SCHEDULES ?= 20000
 UPDATES ?= 1000000
+RECORDS ?= 1000000
 MINUTES ?= 10
 
-.PHONY: demo demo-delivery test lint unit clients sim sim-queues fuzz eos eos-sim compaction torture torture-single bench docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues fuzz eos eos-sim compaction torture torture-single bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +64,9 @@ eos: env  ## kill consume-transform-produce loops and their broker: make eos KIL
 
 compaction: env  ## a thousand keys updated over and over while they are read: make compaction UPDATES=1000000
 	@HEADRACE_UPDATES=$(UPDATES) $(BIN)/python -m pytest -q -s tests/client/test_compaction.py -k thousand
+
+views: env  ## a view of one percent of a million records, with every client and Spark: make views RECORDS=1000000
+	@HEADRACE_VIEW_RECORDS=$(RECORDS) $(BIN)/python -m pytest -q tests/client/test_views.py tests/spark/test_views.py
 
 eos-sim: env  ## schedules of late and repeated requests against transactions: make eos-sim SCHEDULES=20000
 	@$(BIN)/python scripts/late-request-schedules --schedules $(SCHEDULES)
