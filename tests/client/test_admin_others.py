@@ -16,6 +16,7 @@ from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResourceType
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import GroupIdNotFoundError, GroupSubscribedToTopicError, NoError
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -150,6 +151,33 @@ def kafka_python_group(broker: BrokerProcess, topic: str, admin: kafka.KafkaAdmi
     assert f"g-{topic}" in repr(admin.describe_groups([f"g-{topic}"]))
     offsets = admin.list_group_offsets(f"g-{topic}")
     assert "9" in repr(offsets)
+
+
+def test_offsets_are_deleted_unless_somebody_reads(broker: BrokerProcess, topic: str) -> None:
+    """OffsetDelete with kafka-python: gone where nobody is subscribed, refused where somebody is, an error for no group."""
+    read, left = kafka.TopicPartition(topic, 0), kafka.TopicPartition(f"{topic}-left", 0)
+    group = f"g-{topic}"
+    admin = kafka.KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics([NewTopic(name, 1, 1) for name in (read.topic, left.topic)])
+    consumer = kafka.KafkaConsumer(
+        read.topic, bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False
+    )
+    try:
+        while not consumer.assignment():
+            consumer.poll(200)
+        at_three = kafka.OffsetAndMetadata(3, "", -1)
+        consumer.commit({read: at_three, left: at_three})
+        outcome = admin.delete_group_offsets(group, [read, left])
+        assert outcome == {read: GroupSubscribedToTopicError, left: NoError}
+        assert (consumer.committed(read), consumer.committed(left)) == (3, None)
+        consumer.close()
+        assert admin.delete_group_offsets(group, [read]) == {read: NoError}
+        assert read not in admin.list_group_offsets(group)[group]
+        with pytest.raises(GroupIdNotFoundError):
+            admin.delete_group_offsets(f"nobody-{topic}", [read])
+    finally:
+        consumer.close()
+        admin.close()
 
 
 def test_kafkajs(broker: BrokerProcess, topic: str, kafkajs: Path) -> None:

@@ -54,6 +54,11 @@ MUTANTS = {
 }
 
 
+KNOWN_SEEDS = {"R43 coordinator epochs": 1539, "R45 marker invalidates": 577}
+"""Where the rare ones were seen first, to keep the suite quick; the search goes on from the beginning if that moves."""
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_rule_that_is_off_is_noticed(name: str) -> None:
-    assert first_torn(MUTANTS[name], range(2_000)) is not None
+    known = KNOWN_SEEDS.get(name, 0)
+    assert first_torn(MUTANTS[name], range(known, known + 1)) or first_torn(MUTANTS[name], range(2_000))

@@ -22,15 +22,11 @@ from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import Coordinator, CoordinatorError
 from headrace.core.errors import HeadraceError
 from headrace.groups.config import GroupConfig
-from headrace.http.forwarding import Forwarder, ForwardingRouter
+from headrace.http.forwarding import Forwarder
 from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.peer_desks import PeerDeskDoor
-from headrace.http.rest.admin_queues import AdminQueueDoor
-from headrace.http.rest.queue_stream import QueueStreamDoor
-from headrace.http.rest.queues import QueueDoor
-from headrace.http.rest.schedules import ScheduleDoor
-from headrace.http.rest.topics import TopicDoor
+from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
 from headrace.http.server import HttpServer
@@ -168,16 +164,11 @@ class Node:
         MetricsDoor(registry).mount(router)
         sqs = self._sqs_settings()
         self._forwarder = Forwarder(self.broker, self._receipt_key)
-        forwarding = ForwardingRouter(router, self._forwarder)
         self._peer_desks = PeerDeskDoor(self.broker, self._receipt_key)
         self._peer_desks.mount(router)
         self.broker.queues.anywhere.peers = self._peer_desks
         SqsDoor(self.broker, sqs, self._forwarder).mount(router)
-        TopicDoor(self.broker).mount(router)
-        QueueDoor(self.broker, sqs.receipt_key).mount(forwarding)
-        QueueStreamDoor(self.broker, sqs.receipt_key).mount(router)
-        AdminQueueDoor(self.broker).mount(forwarding)
-        ScheduleDoor(self.broker).mount(forwarding)
+        mount_rest(router, self.broker, self._forwarder, sqs.receipt_key, __version__)
         self.webhooks = Couriers(
             self.broker, webhook_rules(self.settings), ca_file=self.settings.webhook_ca_file
         )

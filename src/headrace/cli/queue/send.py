@@ -59,7 +59,10 @@ def command(
         run.note("One message per line; Ctrl+D ends.")
     bodies = values or (line.rstrip("\n") for line in sys.stdin)
     path = f"/queues/{part(name)}/messages"
-    rows = [SentRow(**run.http.ask("POST", path, {"value": body, **fixed})) for body in bodies]
+    sent = (run.http.ask("POST", path, {"value": body, **fixed}) for body in bodies)
+    rows = [
+        SentRow(message_id=one["message_id"], partition=one["partition"], offset=one["offset"]) for one in sent
+    ]
     columns = [column("ID", "message_id"), column("PARTITION", "partition", right=True), column("OFFSET", "offset", right=True)]  # fmt: skip
     run.output.items(SentRow, rows, columns)
     run.done(f"Sent {counted(len(rows), 'message')} to {name}")

@@ -2,6 +2,8 @@
 
 GET|POST           /api/v1/queues                     POST also makes subscriptions: {"topics": [...], "filter": "..."}
 GET|PATCH|DELETE   /api/v1/queues/{queue}
+GET|POST           /api/v1/subscriptions              the same for subscriptions alone: they have "topics"
+GET|PATCH|DELETE   /api/v1/subscriptions/{queue}
 POST               /api/v1/queues/{queue}/purge | pause | resume
 GET|POST           /api/v1/queues/{queue}/moves       redrive: {"to": "", "rate": 50, "filter": "", "max": 0}
 DELETE             /api/v1/moves/{task}
@@ -18,6 +20,7 @@ from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import topic_name_problem
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, invalid, json_object
 from headrace.http.router import Router
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue
@@ -39,6 +42,11 @@ class AdminQueueDoor:
         router.add("GET", "/api/v1/queues/{queue}", self._describe)
         router.add("PATCH", "/api/v1/queues/{queue}", self._change)
         router.add("DELETE", "/api/v1/queues/{queue}", self._delete)
+        router.add("GET", "/api/v1/subscriptions", self._list_subscriptions)
+        router.add("POST", "/api/v1/subscriptions", self._subscribe)
+        router.add("GET", "/api/v1/subscriptions/{queue}", self._describe)
+        router.add("PATCH", "/api/v1/subscriptions/{queue}", self._change)
+        router.add("DELETE", "/api/v1/subscriptions/{queue}", self._unsubscribe)
         router.add("POST", "/api/v1/queues/{queue}/purge", self._purge)
         router.add("POST", "/api/v1/queues/{queue}/pause", self._pause)
         router.add("POST", "/api/v1/queues/{queue}/resume", self._resume)
@@ -61,8 +69,15 @@ class AdminQueueDoor:
         kind = request.query.get("kind", "")
         if kind not in ("", "queue", "subscription"):
             raise invalid("kind is queue or subscription")
-        items = [await self._shown(spec) for spec in self._desk.specs() if kind in ("", spec.kind)]
-        return answer({"items": items, "next_cursor": None})
+        return await self._listed(request, kind)
+
+    async def _list_subscriptions(self, request: Request) -> Answer:
+        return await self._listed(request, "subscription")
+
+    async def _listed(self, request: Request, kind: str) -> Answer:
+        specs = {spec.name: spec for spec in self._desk.specs() if kind in ("", spec.kind)}
+        shown, cursor = window(request, specs)
+        return page(request, [await self._shown(specs[name]) for name in shown], cursor)
 
     async def _describe(self, request: Request) -> Answer:
         return answer(await self._shown(self._spec(request)))
@@ -137,6 +152,27 @@ class AdminQueueDoor:
         )
         await self._desk.create(with_config(spec, self._config(base, body, spec.filter)), partitions)
         return answer(await self._shown(self._desk.spec(name)), 201)
+
+    async def _subscribe(self, request: Request) -> Answer:
+        body = json_object(request)
+        topics = body.get("topics")
+        if not topics or topics == [body.get("name")]:
+            raise invalid(
+                'a subscription has topics: {"name": "billing", "topics": ["orders"]}',
+                "POST /api/v1/queues makes a queue with a topic of its own.",
+            )
+        return await self._create(request)
+
+    async def _unsubscribe(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        if spec.kind != "subscription":
+            raise HeadraceError(
+                ErrorKind.NOT_FOUND,
+                f'"{spec.name}" is a queue, not a subscription',
+                f"DELETE /api/v1/queues/{spec.name} deletes it, with its topic.",
+            )
+        await self._desk.delete(spec.name, with_topic=False)
+        return Response(b"", 204, "")
 
     async def _change(self, request: Request) -> Answer:
         spec = self._spec(request)

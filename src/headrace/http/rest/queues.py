@@ -17,9 +17,11 @@ from headrace.broker.queueing import names
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.idempotency import Once
 from headrace.http.rest.reading import (
     answer,
     invalid,
@@ -43,9 +45,10 @@ MAX_BODY_BYTES = 2 * MIB
 
 
 class QueueDoor:
-    def __init__(self, broker: Broker, receipt_key: bytes) -> None:
+    def __init__(self, broker: Broker, receipt_key: bytes, once: Once) -> None:
         self._broker = broker
         self._key = receipt_key
+        self._once = once
 
     def mount(self, router: Router) -> None:
         router.add("POST", "/queues/{queue}/messages", self._send, max_body_bytes=MAX_BODY_BYTES)
@@ -73,10 +76,19 @@ class QueueDoor:
         if dedup and config.dedup_window_ms:
             record = record._replace(headers=(*record.headers, (names.DEDUP_ID, dedup.encode())))
             sent = await self._broker.queues.send_once(spec, topic, number_, record, dedup.encode())
+        elif dedup:
+            place = TopicPartition(topic, self._once.partition(topic, dedup))
+            sent = await self._once.send(place, record, dedup)
         else:
             sent = await self._broker.queues.send(topic, number_, record)
         return answer(
-            {"message_id": sent.message_id, "partition": sent.partition, "offset": sent.offset}, 201
+            {
+                "message_id": sent.message_id,
+                "partition": sent.partition,
+                "offset": sent.offset,
+                "duplicate": sent.duplicate,
+            },
+            201,
         )
 
     async def _spec(self, name: str, *, create: bool = False) -> QueueSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -41,6 +41,17 @@ def json_object(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise invalid("the body must be a JSON object")
     return body
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def body_of(request: Request, kind: type[T]) -> T:
+    """The body as the type that the OpenAPI document shows."""
+    try:
+        return msgspec.convert(json_object(request), kind)
+    except msgspec.ValidationError as problem:
+        raise invalid(str(problem)) from None
 
 
 def number(request: Request, name: str, default: int, low: int, high: int) -> int:

@@ -1,24 +1,29 @@
-"""Door: topics over REST: publish, browse by offset or time, tail.
+"""Door: the records of topics over REST: publish, browse by offset or time, tail. Any broker answers for any partition (C6).
 
 POST /topics/{topic}/records      raw body, or JSON {"records": […]} with content-type application/json
-GET  /topics/{topic}/records      ?partition=&offset=&from=&limit=&where=   (Accept: text/event-stream tails)
+GET  /topics/{topic}/records      ?partition=&offset=&from=&cursor=&limit=&where=
+                                  Accept: application/jsonl for lines, text/event-stream to tail
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from headrace.broker.broker import Broker
-from headrace.broker.partition import Partition
+from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.questions import Sent
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.ids import java_string_hash
+from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
 from headrace.core.limits import MIB
-from headrace.core.plan import Rejected
-from headrace.http.messages import Answer, Request
+from headrace.http.forwarding import MARK, Forwarder
+from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.idempotency import Once
 from headrace.http.rest.reading import (
     answer,
     invalid,
@@ -29,32 +34,38 @@ from headrace.http.rest.reading import (
     shown_record,
     time_ms,
 )
+from headrace.http.rest.records import Bounds, RecordReader
 from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
-from headrace.records.batch import scan
 from headrace.records.build import Record
 from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
-from headrace.records.read import read_records
 
 MAX_RECORDS = 1_000
 MAX_BODY_BYTES = 16 * MIB
-READ_BYTES = MIB
+MAX_SCANNED_CHUNKS = 64
+"""A browse with a filter looks at so many pieces of log per request and then says where to go on."""
+JSONL = "application/jsonl"
+
+Positions = dict[TopicPartition, int]
 
 
 class TopicDoor:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, forwarder: Forwarder, once: Once) -> None:
         self._broker = broker
+        self._forwarder = forwarder
+        self._reader = RecordReader(broker)
+        self._once = once
 
     def mount(self, router: Router) -> None:
         for path in ("/topics/{topic}/records", "/topics/{topic}/messages"):
             router.add("POST", path, self._publish, max_body_bytes=MAX_BODY_BYTES)
             router.add("GET", path, self._read)
 
-    # -- publishing --------------------------------------------------------------------------------------------------------
+    # -- publishing ----------------------------------------------------------------------------------------------------
 
     async def _publish(self, request: Request) -> Answer:
         topic = request.params["topic"]
-        await self._ensure(topic)
+        chosen = number(request, "partition", -1, -1, 1_000_000)
         wall_ms = self._broker.runtime.clock.wall_ms()
         if request.header(b"content-type").startswith("application/json"):
             body = json_object(request)
@@ -64,30 +75,65 @@ class TopicDoor:
             records = [record_from_json(entry, wall_ms) for entry in entries]
         else:
             records = [record_from_request(request, wall_ms)]
-        chosen = number(request, "partition", -1, -1, 1_000_000)
+        await self._ensure(topic)
+        key = request.header(b"idempotency-key")
         sent = await asyncio.gather(
             *(
-                self._broker.queues.send(topic, self._partition(topic, record, chosen), record)
-                for record in records
+                self._send(
+                    request, topic, record, chosen, key and (key if len(records) == 1 else f"{key}/{place}")
+                )
+                for place, record in enumerate(records)
             )
         )
-        rows = [
-            {"partition": row.partition, "offset": row.offset, "message_id": row.message_id} for row in sent
-        ]
-        return answer({"topic": topic, "records": rows}, 201)
+        return answer({"topic": topic, "records": sent}, 201)
+
+    async def _send(
+        self, asker: Request, topic: str, record: Record, chosen: int, key: str
+    ) -> dict[str, Any]:
+        number_ = self._partition(topic, record, chosen, key)
+        if not key:
+            return _row(await self._broker.queues.send(topic, number_, record))
+        try:
+            return _row(await self._once.send(TopicPartition(topic, number_), record, key))
+        except Elsewhere as elsewhere:
+            if asker.headers.get(MARK) is not None:
+                raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, elsewhere.detail) from None
+            return await self._send_elsewhere(topic, number_, record, key, elsewhere)
+
+    async def _send_elsewhere(
+        self, topic: str, number_: int, record: Record, key: str, elsewhere: Elsewhere
+    ) -> dict[str, Any]:
+        """The leader knows which keys it has seen, so it is asked to publish the record itself."""
+        shown = shown_record(topic, number_, record)
+        body = msgspec.json.encode({name: shown[name] for name in ("key", "value", "headers", "timestamp")})
+        headers = {b"content-type": b"application/json", b"idempotency-key": key.encode("latin-1", "replace")}
+        path = f"/topics/{quote(topic, safe='')}/records"
+        request = Request("POST", path, query_string=f"partition={number_}", headers=headers, body=body)
+        response = await self._forwarder.forward(request, elsewhere)
+        if response.status != 201:
+            raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, f"{topic}-{number_} can't be written now")
+        row: dict[str, Any] = msgspec.json.decode(response.body)["records"][0]
+        return row
 
     async def _ensure(self, topic: str) -> None:
+        problem = topic_name_problem(topic)
+        if problem is not None:
+            raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, problem)
+        if is_internal(topic):
+            raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         refusal = self._broker.produce_refusal(topic)
         if refusal is not None:
             raise HeadraceError(refusal.kind, refusal.detail)
         if self._broker.image.topic(topic) is None:
             if not self._broker.auto_create_topics:
                 raise HeadraceError(
-                    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"'
+                    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
+                    f'there is no topic called "{topic}"',
+                    "POST /api/v1/topics makes one.",
                 )
             await self._broker.topics.auto_create(topic)
 
-    def _partition(self, topic: str, record: Record, chosen: int) -> int:
+    def _partition(self, topic: str, record: Record, chosen: int, key: str) -> int:
         known = self._broker.image.topic(topic)
         count = len(known.partitions) if known is not None else 1
         if chosen >= 0:
@@ -96,134 +142,142 @@ class TopicDoor:
             return chosen
         if record.key is not None:
             return (java_string_hash(record.key.decode("latin-1")) & 0x7FFFFFFF) % count
+        if key:
+            return self._once.partition(topic, key)
         return self._broker.queues.choose_partition(topic, None)
 
-    # -- reading -----------------------------------------------------------------------------------------------------------
+    # -- browsing ------------------------------------------------------------------------------------------------------
 
     async def _read(self, request: Request) -> Answer:
         topic = request.params["topic"]
-        partitions = self._partitions(topic, number(request, "partition", -1, -1, 1_000_000))
-        accepts = self._filter(request, topic)
+        numbers = self._reader.partitions(topic, number(request, "partition", -1, -1, 1_000_000))
+        accepts = _filter(request)
+        places = [TopicPartition(topic, each) for each in numbers]
         if "text/event-stream" in request.header(b"accept"):
-            return event_stream(
-                self._tail(partitions, accepts, from_end=request.query.get("offset") != "start")
-            )
+            seen = request.header(b"last-event-id") or request.query.get("cursor", "")
+            default = "start" if request.query.get("offset") == "start" else "end"
+            positions = await self._positions(request, places, seen, default)
+            return event_stream(self._tail(positions, accepts))
         limit = number(request, "limit", 100, 1, MAX_RECORDS)
+        positions = await self._positions(request, places, request.query.get("cursor", ""), "start")
+        rows = await self._browse(positions, accepts, limit)
+        cursor = _encode_positions(positions)
+        if JSONL in request.header(b"accept"):
+            lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+            return Response(lines, 200, JSONL, (("x-next-cursor", cursor),))
+        following = positions[places[0]] if len(places) == 1 else None
+        return answer({"items": rows, "next_offset": following, "next_cursor": cursor})
+
+    async def _browse(self, positions: Positions, accepts: Filter | None, limit: int) -> list[dict[str, Any]]:
+        """Moves the positions along."""
         rows: list[dict[str, Any]] = []
-        for partition in partitions:
-            start = self._start(request, partition)
-            found = read_from(partition, start, limit - len(rows), accepts)
-            rows += [shown_record(topic, partition.tp.partition, record) for record in found]
-            if len(rows) >= limit:
-                break
-        next_offset = rows[-1]["offset"] + 1 if rows and len(partitions) == 1 else None
-        return answer({"items": rows, "next_offset": next_offset})
+        chunks = 0
+        for tp, position in positions.items():
+            while len(rows) < limit and chunks < MAX_SCANNED_CHUNKS:
+                chunk = await self._reader.read(tp, position, MAX_RECORDS)
+                chunks += 1
+                for record in chunk.records:
+                    if len(rows) >= limit:
+                        break
+                    positions[tp] = record.offset + 1
+                    if accepts is None or accepts.matches(as_input(tp, record)):
+                        rows.append(shown_record(tp.topic, tp.partition, record))
+                else:
+                    positions[tp] = chunk.next_offset
+                if positions[tp] == position or len(rows) >= limit:
+                    break
+                position = positions[tp]
+        return rows
 
-    def _partitions(self, topic: str, chosen: int) -> list[Partition]:
-        known = self._broker.image.topic(topic)
-        if known is None:
-            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
-        numbers = range(len(known.partitions)) if chosen < 0 else [chosen]
-        found: list[Partition] = []
-        for each in numbers:
-            partition, missing = self._broker.find_readable(topic, each)
-            if partition is None:
-                raise HeadraceError(missing, f"{topic}-{each} is not on this broker")
-            found.append(partition)
-        return found
-
-    def _start(self, request: Request, partition: Partition) -> int:
-        log = partition.log
+    async def _positions(
+        self, request: Request, places: list[TopicPartition], cursor: str, default: str
+    ) -> Positions:
+        bounds = await asyncio.gather(*(self._reader.bounds(tp) for tp in places))
+        if cursor:
+            known = _decode_positions(cursor)
+            return {
+                tp: min(max(known.get(tp.partition, start), start), end)
+                for tp, (start, end) in zip(places, bounds, strict=True)
+            }
         when = request.query.get("from")
         if when is not None:
-            found = log.offset_for_time(time_ms(when, "from"), partition.high_watermark)
-            return partition.high_watermark if found is None else found.offset
-        text = request.query.get("offset", "start")
-        if text == "start":
-            return log.start_offset
-        if text == "end":
-            return partition.high_watermark
-        if text.startswith("-") and text[1:].isdigit():
-            return max(log.start_offset, partition.high_watermark - int(text[1:]))
-        if not text.isdigit():
-            raise invalid("offset is a number, start, end, or -N for the last N")
-        if not log.start_offset <= int(text) <= partition.high_watermark:
-            raise HeadraceError(
-                ErrorKind.OFFSET_OUT_OF_RANGE,
-                f"offsets go from {log.start_offset} to {partition.high_watermark}",
-            )
-        return int(text)
+            wall_ms = time_ms(when, "from")
+            found = await asyncio.gather(*(self._reader.offset_for_time(tp, wall_ms) for tp in places))
+            return {
+                tp: end if offset is None else offset
+                for tp, offset, (_, end) in zip(places, found, bounds, strict=True)
+            }
+        text = request.query.get("offset", default)
+        return {tp: _start(text, bound) for tp, bound in zip(places, bounds, strict=True)}
 
-    def _filter(self, request: Request, topic: str) -> Filter | None:
-        expression, view = request.query.get("where"), self._broker.image.view(topic)
-        if expression is None:
-            return None if view is None else view.filter
-        if view is not None:
-            expression = f"({view.where}) and ({expression})"
-        try:
-            return compile_filter(expression)
-        except FilterProblem as problem:
-            raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail, problem.pointed()) from None
-
-    async def _tail(
-        self, partitions: list[Partition], accepts: Filter | None, *, from_end: bool
-    ) -> AsyncIterator[bytes]:
-        """Server-sent events, one per record, for as long as the client listens."""
-        positions = {
-            partition: partition.high_watermark if from_end else partition.log.start_offset
-            for partition in partitions
-        }
+    async def _tail(self, positions: Positions, accepts: Filter | None) -> AsyncIterator[bytes]:
+        """Server-sent events, one per record, for as long as the client listens. The id of an event is where all
+        partitions stand, so that a browser that connects again (Last-Event-ID) goes on where it was."""
         while True:
-            woken = asyncio.Event()
-            waiter = _Waiter(woken)
-            for partition in partitions:
-                partition.fetch_waiters[waiter] = None
-            try:
-                for partition in partitions:
-                    for record in read_from(partition, positions[partition], MAX_RECORDS, None):
-                        positions[partition] = record.offset + 1
-                        if accepts is None or accepts.matches(as_input(partition, record)):
-                            row = shown_record(partition.tp.topic, partition.tp.partition, record)
-                            event_id = f"{partition.tp.partition}:{record.offset}"
-                            yield encode_event(msgspec.json.encode(row).decode(), event_id=event_id)
-                if all(positions[partition] >= partition.high_watermark for partition in partitions):
-                    await woken.wait()
-            finally:
-                for partition in partitions:
-                    partition.fetch_waiters.pop(waiter, None)
+            quiet = True
+            for tp in list(positions):
+                chunk = await self._reader.read(tp, positions[tp], MAX_RECORDS)
+                for record in chunk.records:
+                    quiet = False
+                    positions[tp] = record.offset + 1
+                    if accepts is None or accepts.matches(as_input(tp, record)):
+                        row = shown_record(tp.topic, tp.partition, record)
+                        event_id = _encode_positions(positions)
+                        yield encode_event(msgspec.json.encode(row).decode(), event_id=event_id)
+                positions[tp] = max(positions[tp], chunk.next_offset)
+            if quiet:
+                await self._reader.wait(positions)
 
 
-class _Waiter:
-    def __init__(self, woken: asyncio.Event) -> None:
-        self._woken = woken
+def _row(sent: Sent) -> dict[str, Any]:
+    return {
+        "partition": sent.partition,
+        "offset": sent.offset,
+        "message_id": sent.message_id,
+        "duplicate": sent.duplicate,
+    }
 
-    def wake(self) -> None:
-        self._woken.set()
+
+def _start(text: str, bounds: Bounds) -> int:
+    if text == "start":
+        return bounds.start
+    if text == "end":
+        return bounds.end
+    if re.fullmatch(r"-[0-9]{1,18}", text):
+        return max(bounds.start, bounds.end - int(text[1:]))
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise invalid("offset is a number, start, end, or -N for the last N")
+    if not bounds.start <= int(text) <= bounds.end:
+        raise HeadraceError(
+            ErrorKind.OFFSET_OUT_OF_RANGE,
+            f"offsets go from {bounds.start} to {bounds.end}",
+            "offset=start and offset=end are always there.",
+        )
+    return int(text)
 
 
-def as_input(partition: Partition, record: Record) -> FilterInput:
-    tp = partition.tp
+def _encode_positions(positions: Positions) -> str:
+    return ",".join(f"{tp.partition}:{offset}" for tp, offset in positions.items())
+
+
+def _decode_positions(text: str) -> dict[int, int]:
+    if not re.fullmatch(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*", text):
+        raise invalid("the cursor is not one of ours")
+    pairs = [pair.split(":") for pair in text.split(",")]
+    return {int(partition): int(offset) for partition, offset in pairs}
+
+
+def _filter(request: Request) -> Filter | None:
+    expression = request.query.get("where")
+    if expression is None:
+        return None
+    try:
+        return compile_filter(expression)
+    except FilterProblem as problem:
+        raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail, problem.pointed()) from None
+
+
+def as_input(tp: TopicPartition, record: Record) -> FilterInput:
     return FilterInput(
         record.key, record.value, record.headers, record.timestamp, record.offset, tp.topic, tp.partition
     )
-
-
-def read_from(partition: Partition, offset: int, limit: int, accepts: Filter | None) -> list[Record]:
-    """Up to `limit` committed records from `offset` on that the filter takes."""
-    found: list[Record] = []
-    position, end = max(offset, partition.log.start_offset), partition.last_stable_offset
-    while position < end and len(found) < limit:
-        data = partition.read(position, READ_BYTES, end)
-        if isinstance(data, Rejected):
-            raise HeadraceError(data.kind, data.detail)
-        if not data:
-            break
-        for at, header in scan(data):
-            if not header.is_control:
-                for record in read_records(data, at):
-                    if record.offset < position or len(found) >= limit:
-                        continue
-                    if accepts is None or accepts.matches(as_input(partition, record)):
-                        found.append(record)
-            position = header.next_offset
-    return found

@@ -1,0 +1,215 @@
+"""Door: topics themselves: list, create, look at, configure, grow, trim, delete.
+
+GET|POST           /api/v1/topics
+GET|PATCH|DELETE   /api/v1/topics/{topic}             PATCH {"configs": {"retention.ms": "…"|null}, "partitions": 6}; If-Match
+POST               /api/v1/topics/{topic}/trim        {"partition": 0, "before_offset": 42}: forget what is below
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headrace.broker.broker import Broker
+from headrace.cluster.configs import Alteration, AlterOp, describe_topic
+from headrace.cluster.image import Topic
+from headrace.cluster.topics import DEFAULT, CreateTopic
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition, topic_name_problem
+from headrace.http.messages import Answer, Request, Response
+from headrace.http.problem import problem
+from headrace.http.rest.paging import page, window
+from headrace.http.rest.reading import answer, body_of
+from headrace.http.rest.records import Bounds, RecordReader
+from headrace.http.router import Router
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+Count = Annotated[int, Meta(ge=1, le=10_000)]
+Configs = dict[str, str | None]
+TRIM_VERSION = 2
+
+
+class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, max_length=249)]
+    partitions: Count | None = None
+    """None: as the broker is configured."""
+    replication_factor: Annotated[int, Meta(ge=1, le=100)] | None = None
+    configs: Configs = {}
+
+
+class TopicChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    configs: Configs = {}
+    """Null takes a config back to its default."""
+    partitions: Count | None = None
+
+
+class Trim(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    partition: Annotated[int, Meta(ge=0, le=1_000_000)]
+    before_offset: Annotated[int, Meta(ge=-1, le=2**62)]
+    """-1: everything that is there."""
+
+
+class AdminTopicDoor:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._reader = RecordReader(broker)
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/topics", self._list)
+        router.add("POST", "/api/v1/topics", self._create)
+        router.add("GET", "/api/v1/topics/{topic}", self._describe)
+        router.add("PATCH", "/api/v1/topics/{topic}", self._change)
+        router.add("DELETE", "/api/v1/topics/{topic}", self._delete)
+        router.add("POST", "/api/v1/topics/{topic}/trim", self._trim)
+
+    def _topic(self, request: Request) -> Topic:
+        name = request.params["topic"]
+        topic = self._broker.image.topic(name)
+        if topic is None:
+            raise HeadraceError(
+                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
+                f'there is no topic called "{name}"',
+                "GET /api/v1/topics lists them.",
+            )
+        return topic
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> Answer:
+        image = self._broker.image
+        internal = "internal" in request.query
+        names, cursor = window(
+            request, (name for name, topic in image.topics.items() if internal or not topic.internal)
+        )
+        found = [topic for name in names if (topic := image.topic(name)) is not None]
+        return page(request, [_summary(topic) for topic in found], cursor)
+
+    async def _describe(self, request: Request) -> Answer:
+        topic = self._topic(request)
+        return answer(await self._shown(topic), headers=(("etag", _etag(topic)),))
+
+    async def _shown(self, topic: Topic) -> dict[str, Any]:
+        places = [TopicPartition(topic.name, number) for number in range(len(topic.partitions))]
+        bounds = await asyncio.gather(*(self._bounds(tp) for tp in places))
+        partitions = []
+        for tp, state, bound in zip(places, topic.partitions, bounds, strict=True):
+            partitions.append(
+                {
+                    "partition": tp.partition,
+                    "leader": state.leader if state is not None else -1,
+                    "replicas": list(state.replicas) if state is not None else [],
+                    "isr": list(state.isr) if state is not None else [],
+                    "start_offset": bound.start if bound is not None else None,
+                    "end_offset": bound.end if bound is not None else None,
+                }
+            )
+        configs = {
+            entry.name: {
+                "value": entry.value,
+                "source": entry.source.name.lower(),
+                "read_only": entry.read_only,
+            }
+            for entry in describe_topic(topic.configs, self._broker.image.layers())
+        }
+        return {**_summary(topic), "partitions": partitions, "configs": configs}
+
+    async def _bounds(self, tp: TopicPartition) -> Bounds | None:
+        """None: its leader can't say right now. The rest of the topic can still be shown."""
+        try:
+            return await self._reader.bounds(tp)
+        except HeadraceError:
+            return None
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    async def _create(self, request: Request) -> Answer:
+        wanted = body_of(request, NewTopic)
+        trouble = topic_name_problem(wanted.name)
+        if trouble is not None:
+            raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, trouble)
+        await self._broker.topics.create(
+            CreateTopic(
+                wanted.name,
+                DEFAULT if wanted.partitions is None else wanted.partitions,
+                DEFAULT if wanted.replication_factor is None else wanted.replication_factor,
+                configs=wanted.configs,
+            )
+        )
+        topic = self._broker.image.topic(wanted.name)
+        assert topic is not None
+        location = ("location", f"/api/v1/topics/{wanted.name}")
+        return answer(await self._shown(topic), 201, (location, ("etag", _etag(topic))))
+
+    async def _change(self, request: Request) -> Answer:
+        topic = self._topic(request)
+        change = body_of(request, TopicChange)
+        expected = request.header(b"if-match")
+        if expected not in ("", "*", _etag(topic)):
+            return problem(
+                412,
+                "PRECONDITION_FAILED",
+                "the topic has been changed since you looked at it",
+                hint="GET it again, and send its new ETag as If-Match",
+                request_id=request.request_id,
+                instance=request.path,
+            )
+        admin = self._broker.topics
+        if change.partitions is not None and change.partitions != len(topic.partitions):
+            await admin.grow(topic.name, change.partitions)
+        if change.configs:
+            alterations = [
+                Alteration(name, AlterOp.DELETE if value is None else AlterOp.SET, value)
+                for name, value in change.configs.items()
+            ]
+            await admin.alter_configs(topic.name, alterations, replace=False)
+        return await self._describe(request)
+
+    async def _delete(self, request: Request) -> Answer:
+        await self._broker.topics.delete(self._topic(request).name)
+        return Response(b"", 204, "")
+
+    async def _trim(self, request: Request) -> Answer:
+        topic = self._topic(request)
+        wanted = body_of(request, Trim)
+        tp = TopicPartition(topic.name, wanted.partition)
+        self._reader.partitions(*tp)
+        leader = self._broker.image.leader(*tp)
+        if leader is None:
+            raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
+        entry = DeleteRecordsTopic(
+            topic.name, [DeleteRecordsPartition(wanted.partition, wanted.before_offset)]
+        )
+        response: DeleteRecordsResponse = await self._broker.peers.call(
+            leader.id, ApiKey.DELETE_RECORDS, TRIM_VERSION, DeleteRecordsRequest([entry], 10_000), 15.0
+        )
+        row = response.topics[0].partitions[0]
+        if row.error_code:
+            raise HeadraceError(ErrorKind(row.error_code), f"{tp} can't be trimmed to {wanted.before_offset}")
+        return answer({"topic": topic.name, "partition": wanted.partition, "start_offset": row.low_watermark})
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    replicas = [len(state.replicas) for state in topic.partitions if state is not None]
+    return {
+        "name": topic.name,
+        "id": topic.id.hex(),
+        "partition_count": len(topic.partitions),
+        "replication_factor": max(replicas, default=0),
+        "internal": topic.internal,
+        "overrides": dict(topic.configs),
+    }
+
+
+def _etag(topic: Topic) -> str:
+    text = f"{topic.id.hex()} {len(topic.partitions)} {sorted(topic.configs.items())}"
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:16]}"'

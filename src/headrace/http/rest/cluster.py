@@ -1,0 +1,50 @@
+"""Door: the cluster in one look.
+
+GET /api/v1/cluster
+"""
+
+from __future__ import annotations
+
+from headrace.broker.broker import Broker
+from headrace.http.messages import Answer, Request
+from headrace.http.rest.reading import answer
+from headrace.http.router import Router
+
+
+class ClusterDoor:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/cluster", self._describe)
+
+    def _describe(self, request: Request) -> Answer:
+        image = self._broker.image
+        led: dict[int, int] = {}
+        under_replicated = offline = 0
+        for _, _, state in image.all_partitions():
+            led[state.leader] = led.get(state.leader, 0) + 1
+            under_replicated += len(state.isr) < len(state.replicas)
+            offline += state.leader < 0
+        brokers = [
+            {
+                "id": node.id,
+                "kafka": f"{node.registration.host}:{node.registration.port}",
+                "http": f"{node.registration.http_host}:{node.registration.http_port}",
+                "rack": node.rack,
+                "partitions_led": led.get(node.id, 0),
+            }
+            for node in image.live_brokers()
+        ]
+        controller = image.controller
+        return answer(
+            {
+                "cluster_id": self._broker.cluster_id,
+                "answered_by": self._broker.node_id,
+                "controller": controller.broker_id if controller is not None else None,
+                "brokers": brokers,
+                "topics": sum(not topic.internal for topic in image.topics.values()),
+                "under_replicated_partitions": under_replicated,
+                "offline_partitions": offline,
+            }
+        )

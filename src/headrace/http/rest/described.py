@@ -1,0 +1,34 @@
+"""Codec: the OpenAPI document without a server: the doors are put up for nobody, and their routes written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.http.health import HealthDoor
+from headrace.http.metrics import MetricsDoor, Registry
+from headrace.http.openapi import document
+from headrace.http.rest.doors import mount_rest
+from headrace.http.rest.operations import OPERATIONS
+from headrace.http.rest.webhooks import WebhookDoor
+from headrace.http.router import Router
+
+
+class _Nobody:
+    """Stands for a broker: doors look things up in it when they are made, and nobody ever calls them."""
+
+    def __getattr__(self, name: str) -> _Nobody:
+        return _Nobody()
+
+
+def public_router(version: str) -> Router:
+    router = Router()
+    nobody: Any = _Nobody()
+    HealthDoor().mount(router)
+    MetricsDoor(Registry()).mount(router)
+    mount_rest(router, nobody, nobody, b"", version)
+    WebhookDoor(nobody, nobody, nobody).mount(router)
+    return router
+
+
+def api_document(version: str) -> dict[str, Any]:
+    return document(public_router(version).routes(), OPERATIONS, version)

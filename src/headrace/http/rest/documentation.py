@@ -1,0 +1,32 @@
+"""Door: the OpenAPI document of this server, made from its routes.
+
+GET /openapi.json
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.http.messages import Request, Response
+from headrace.http.openapi import document
+from headrace.http.rest.operations import OPERATIONS
+from headrace.http.router import Router
+
+DOCUMENT_TYPE = "application/vnd.oai.openapi+json;version=3.1"
+
+
+class DocumentationDoor:
+    def __init__(self, router: Router, version: str) -> None:
+        self._router = router
+        self._version = version
+        self._encoded = b""
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/openapi.json", self._answer)
+
+    def _answer(self, request: Request) -> Response:
+        if not self._encoded:
+            made = document(self._router.routes(), OPERATIONS, self._version)
+            self._encoded = msgspec.json.format(msgspec.json.encode(made), indent=1)
+        content_type = DOCUMENT_TYPE if "oai.openapi" in request.header(b"accept") else "application/json"
+        return Response(self._encoded, 200, content_type)

@@ -1,0 +1,246 @@
+"""Door: consumer groups: list, look at with their lag, seek, delete.
+
+GET                /api/v1/groups
+GET|DELETE         /api/v1/groups/{group}
+POST               /api/v1/groups/{group}/seek        {"topic": "t", "to": "start|end|-10|@time|42", "dry_run": true}
+
+A group lives with its coordinator, on any broker, so it is asked with the Kafka protocol that every administrator uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headrace.broker.broker import Broker
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.groups.subscription import parse_assignment
+from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.paging import page, window
+from headrace.http.rest.reading import answer, body_of, invalid, time_ms
+from headrace.http.rest.records import Bounds, RecordReader
+from headrace.http.router import Router
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headrace.wire.messages.delete_groups import DeleteGroupsRequest
+from headrace.wire.messages.describe_groups import DescribeGroupsRequest
+from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest
+from headrace.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+GROUP = 0
+"""The kind of coordinator."""
+
+
+class Seek(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    topic: Annotated[str, Meta(min_length=1, max_length=249)]
+    to: Annotated[str, Meta(min_length=1, max_length=64)]
+    """start, end, an offset, -N from the end, or @ and a time."""
+    partition: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    """None: all of them."""
+    dry_run: bool = False
+
+
+class GroupDoor:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._reader = RecordReader(broker)
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/groups", self._list)
+        router.add("GET", "/api/v1/groups/{group}", self._describe)
+        router.add("DELETE", "/api/v1/groups/{group}", self._delete)
+        router.add("POST", "/api/v1/groups/{group}/seek", self._seek)
+
+    async def _ask(self, group: str, key: int, version: int, request: object) -> Any:
+        coordinator = await self._broker.find_coordinator(group, GROUP)
+        return await self._broker.peers.call(coordinator.id, key, version, request)
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> Answer:
+        found = {group.group_id: group for group in await self._listed()}
+        names, cursor = window(request, found)
+        return page(request, [_summary(found[name]) for name in names], cursor)
+
+    async def _listed(self) -> list[ListedGroup]:
+        """Of every broker that answers: one that is away takes no list with it."""
+        asked = [
+            self._broker.peers.call(node.id, ApiKey.LIST_GROUPS, 5, ListGroupsRequest([], []))
+            for node in self._broker.image.live_brokers()
+        ]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        problems = [found for found in answers if isinstance(found, BaseException)]
+        if problems and len(problems) == len(answers):
+            raise problems[0]
+        return [group for found in answers if not isinstance(found, BaseException) for group in found.groups]
+
+    async def _known(self, name: str) -> ListedGroup:
+        for group in await self._listed():
+            if group.group_id == name:
+                return group
+        raise HeadraceError(
+            ErrorKind.GROUP_ID_NOT_FOUND,
+            f'there is no group called "{name}"',
+            "GET /api/v1/groups lists them.",
+        )
+
+    async def _describe(self, request: Request) -> Answer:
+        name = request.params["group"]
+        group = await self._known(name)
+        members = await self._members(group)
+        committed = await self._committed(name)
+        read = {tp.topic for tp in committed} | {
+            tp["topic"] for member in members for tp in member["assignment"]
+        }
+        bounds = await self._bounds(
+            TopicPartition(topic, number)
+            for topic in sorted(read)
+            if self._broker.image.topic(topic) is not None
+            for number in self._reader.partitions(topic)
+        )
+        rows = [_row(tp, committed.get(tp), bounds.get(tp)) for tp in sorted({*committed, *bounds})]
+        lags = [row["lag"] for row in rows if row["lag"] is not None]
+        return answer({**_summary(group), "lag": sum(lags), "members": members, "partitions": rows})
+
+    async def _members(self, group: ListedGroup) -> list[dict[str, Any]]:
+        name = group.group_id
+        if group.group_type.lower() == "consumer":
+            request = ConsumerGroupDescribeRequest([name])
+            (described,) = (await self._ask(name, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request)).groups
+            return [
+                _member(
+                    member,
+                    member.instance_id,
+                    [(entry.topic_name, entry.partitions) for entry in member.assignment.topic_partitions],
+                )
+                for member in described.members
+            ]
+        if group.group_type.lower() == "share":
+            return []
+        (classic,) = (await self._ask(name, ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([name]))).groups
+        members = []
+        for member in classic.members:
+            owned = parse_assignment(bytes(member.member_assignment)) or ()
+            members.append(
+                _member(member, member.group_instance_id, [(topic, list(rows)) for topic, rows in owned])
+            )
+        return members
+
+    async def _committed(self, name: str) -> dict[TopicPartition, int]:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(name, topics=None)])
+        response = await self._ask(name, ApiKey.OFFSET_FETCH, 8, request)
+        (found,) = response.groups
+        if found.error_code:
+            raise HeadraceError(ErrorKind(found.error_code), f'the offsets of "{name}" can\'t be read now')
+        return {
+            TopicPartition(topic.name, row.partition_index): row.committed_offset
+            for topic in found.topics
+            for row in topic.partitions
+            if row.committed_offset >= 0
+        }
+
+    async def _bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        wanted = list(places)
+        found = await asyncio.gather(*(self._reader.bounds(tp) for tp in wanted), return_exceptions=True)
+        return {tp: bounds for tp, bounds in zip(wanted, found, strict=True) if isinstance(bounds, Bounds)}
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    async def _seek(self, request: Request) -> Answer:
+        name = request.params["group"]
+        wanted = body_of(request, Seek)
+        numbers = self._reader.partitions(wanted.topic, -1 if wanted.partition is None else wanted.partition)
+        places = [TopicPartition(wanted.topic, number) for number in numbers]
+        targets = dict(
+            zip(places, await asyncio.gather(*(self._target(tp, wanted.to) for tp in places)), strict=True)
+        )
+        before = await self._committed(name)
+        if not wanted.dry_run:
+            await self._commit(name, targets)
+        rows = [
+            {"topic": tp.topic, "partition": tp.partition, "from_offset": before.get(tp), "to_offset": offset}
+            for tp, offset in targets.items()
+        ]
+        return answer({"group": name, "dry_run": wanted.dry_run, "partitions": rows})
+
+    async def _target(self, tp: TopicPartition, to: str) -> int:
+        bounds = await self._reader.bounds(tp)
+        if to == "start":
+            return bounds.start
+        if to == "end":
+            return bounds.end
+        if to.startswith("@"):
+            offset = await self._reader.offset_for_time(tp, time_ms(to[1:], "to"))
+            return bounds.end if offset is None else offset
+        if not re.fullmatch(r"-?[0-9]{1,18}", to):
+            raise invalid("to is start, end, an offset, -N from the end, or @ and a time")
+        offset = int(to) if not to.startswith("-") else bounds.end + int(to)
+        return min(max(offset, bounds.start), bounds.end)
+
+    async def _commit(self, name: str, targets: dict[TopicPartition, int]) -> None:
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for tp, offset in targets.items():
+            row = OffsetCommitRequestPartition(tp.partition, offset, -1, "")
+            topics.setdefault(tp.topic, []).append(row)
+        request = OffsetCommitRequest(
+            name, -1, "", topics=[OffsetCommitRequestTopic(topic, topic_id=b"\0" * 16, partitions=rows) for topic, rows in topics.items()]
+        )  # fmt: skip
+        response = await self._ask(name, ApiKey.OFFSET_COMMIT, 7, request)
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    kind = ErrorKind(row.error_code)
+                    hint = "A group can be moved while it has no members: stop its consumers first."
+                    raise HeadraceError(kind, f"{topic.name}-{row.partition_index} was not moved", hint)
+
+    async def _delete(self, request: Request) -> Answer:
+        name = request.params["group"]
+        await self._known(name)
+        response = await self._ask(name, ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([name]))
+        (result,) = response.results
+        if result.error_code:
+            raise HeadraceError(ErrorKind(result.error_code), f'group "{name}" was not deleted')
+        return Response(b"", 204, "")
+
+
+def _summary(group: ListedGroup) -> dict[str, Any]:
+    return {
+        "name": group.group_id,
+        "state": group.group_state,
+        "type": group.group_type.lower() or "classic",
+        "protocol_type": group.protocol_type,
+    }
+
+
+def _member(member: Any, instance_id: str | None, owned: list[tuple[str, list[int]]]) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "assignment": [{"topic": topic, "partitions": partitions} for topic, partitions in owned],
+    }
+
+
+def _row(tp: TopicPartition, committed: int | None, bounds: Bounds | None) -> dict[str, Any]:
+    lag = None
+    if committed is not None and bounds is not None:
+        lag = max(0, bounds.end - max(committed, bounds.start))
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "committed_offset": committed,
+        "end_offset": bounds.end if bounds is not None else None,
+        "lag": lag,
+    }

@@ -1,0 +1,14 @@
+"""Codec: what every public route takes and answers, by method and path: the source of the OpenAPI document."""
+
+from __future__ import annotations
+
+from headrace.http.openapi import Operations
+from headrace.http.rest.operations import administration, messages, queues, service, webhooks
+
+OPERATIONS: Operations = {
+    **messages.OPERATIONS,
+    **queues.OPERATIONS,
+    **administration.OPERATIONS,
+    **webhooks.OPERATIONS,
+    **service.OPERATIONS,
+}

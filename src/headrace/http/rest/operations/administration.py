@@ -1,0 +1,153 @@
+"""Codec: topics, groups and the cluster."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.http.openapi import FLAG, Operation, Operations, Param
+from headrace.http.rest.admin_topics import NewTopic, TopicChange, Trim
+from headrace.http.rest.groups import Seek
+from headrace.http.rest.operations.queues import CHANGE_PROBLEMS, PAGE
+
+
+class TopicSummary(msgspec.Struct, kw_only=True):
+    name: str
+    id: str
+    partition_count: int
+    replication_factor: int
+    internal: bool
+    overrides: dict[str, str]
+    """Configs that differ from the broker's."""
+
+
+class TopicPage(msgspec.Struct, kw_only=True):
+    items: list[TopicSummary]
+    next_cursor: str | None
+
+
+class ShownPartition(msgspec.Struct, kw_only=True):
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    start_offset: int | None
+    end_offset: int | None
+
+
+class ShownConfig(msgspec.Struct, kw_only=True):
+    value: str | None
+    source: str
+    read_only: bool
+
+
+class ShownTopic(TopicSummary, kw_only=True):
+    partitions: list[ShownPartition]
+    configs: dict[str, ShownConfig]
+
+
+class Trimmed(msgspec.Struct, kw_only=True):
+    topic: str
+    partition: int
+    start_offset: int
+
+
+class GroupSummary(msgspec.Struct, kw_only=True):
+    name: str
+    state: str
+    type: str
+    protocol_type: str
+
+
+class GroupPage(msgspec.Struct, kw_only=True):
+    items: list[GroupSummary]
+    next_cursor: str | None
+
+
+class Owned(msgspec.Struct, kw_only=True):
+    topic: str
+    partitions: list[int]
+
+
+class ShownMember(msgspec.Struct, kw_only=True):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: list[Owned]
+
+
+class Standing(msgspec.Struct, kw_only=True):
+    topic: str
+    partition: int
+    committed_offset: int | None
+    end_offset: int | None
+    lag: int | None
+
+
+class ShownGroup(GroupSummary, kw_only=True):
+    lag: int
+    members: list[ShownMember]
+    partitions: list[Standing]
+
+
+class Sought(msgspec.Struct, kw_only=True):
+    topic: str
+    partition: int
+    from_offset: int | None
+    to_offset: int
+
+
+class SeekResult(msgspec.Struct, kw_only=True):
+    group: str
+    dry_run: bool
+    partitions: list[Sought]
+
+
+class ShownBroker(msgspec.Struct, kw_only=True):
+    id: int
+    kafka: str
+    http: str
+    rack: str | None
+    partitions_led: int
+
+
+class ShownCluster(msgspec.Struct, kw_only=True):
+    cluster_id: str
+    answered_by: int
+    controller: int | None
+    brokers: list[ShownBroker]
+    topics: int
+    under_replicated_partitions: int
+    offline_partitions: int
+
+
+IF_MATCH = Param("If-Match", "the ETag of what you looked at; changed since, it is refused (412)")
+
+OPERATIONS: Operations = {
+    ("GET", "/api/v1/topics"): Operation(
+        "List topics", "topics", {200: TopicPage},
+        query=(Param("internal", "the broker's own, too", FLAG), *PAGE), problems=(400,),
+    ),
+    ("POST", "/api/v1/topics"): Operation(
+        "Create a topic", "topics", {201: ShownTopic}, body=(NewTopic,), problems=(400, 409)
+    ),
+    ("GET", "/api/v1/topics/{topic}"): Operation("Look at a topic", "topics", {200: ShownTopic}),
+    ("PATCH", "/api/v1/topics/{topic}"): Operation(
+        "Configure or grow a topic", "topics", {200: ShownTopic}, body=(TopicChange,), headers=(IF_MATCH,),
+        problems=(*CHANGE_PROBLEMS, 412),
+    ),
+    ("DELETE", "/api/v1/topics/{topic}"): Operation("Delete a topic", "topics", {204: None}),
+    ("POST", "/api/v1/topics/{topic}/trim"): Operation(
+        "Forget what is below an offset", "topics", {200: Trimmed}, body=(Trim,)
+    ),
+    ("GET", "/api/v1/groups"): Operation("List groups", "groups", {200: GroupPage}, query=PAGE, problems=(400,)),
+    ("GET", "/api/v1/groups/{group}"): Operation("Look at a group and its lag", "groups", {200: ShownGroup}),
+    ("DELETE", "/api/v1/groups/{group}"): Operation(
+        "Delete a group", "groups", {204: None}, "Only while it has no members.", problems=CHANGE_PROBLEMS
+    ),
+    ("POST", "/api/v1/groups/{group}/seek"): Operation(
+        "Move a group's offsets", "groups", {200: SeekResult}, "Only while it has no members; `dry_run` shows what would happen.",
+        body=(Seek,), problems=CHANGE_PROBLEMS,
+    ),
+    ("GET", "/api/v1/cluster"): Operation("The cluster in one look", "cluster", {200: ShownCluster}, problems=()),
+}  # fmt: skip

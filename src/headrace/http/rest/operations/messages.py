@@ -1,0 +1,198 @@
+"""Codec: the data path: publishing to topics and reading them, sending to queues and consuming them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headrace.http.openapi import DURATION, FLAG, OFFSET, TIME, Operation, Operations, Param, one_of, whole
+
+Bytes = Any
+"""A text, any JSON, or {"base64": "…"} for bytes that are not text."""
+
+MILLISECONDS = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class NewRecord(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A text or any JSON as `key` and `value`; {"base64": "…"} for bytes that are not text."""
+
+    value: Bytes = None
+    key: Bytes = None
+    headers: dict[str, Bytes] = {}
+    timestamp: Annotated[int, Meta(ge=0, le=253402300799999)] | None = None
+    delay: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
+    deliver_at: Annotated[int, Meta(ge=0, le=253402300799999)] | None = None
+    ttl: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
+    priority: Annotated[int, Meta(ge=0, le=9)] | None = None
+    group: str | None = None
+    tag: str | None = None
+
+
+class NewRecords(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    records: Annotated[list[NewRecord], Meta(min_length=1, max_length=1_000)]
+
+
+class Published(msgspec.Struct, kw_only=True):
+    partition: int
+    offset: int
+    message_id: str
+    duplicate: bool
+    """The Idempotency-Key was there already: this is where the first one is."""
+
+
+class PublishedRecords(msgspec.Struct, kw_only=True):
+    topic: str
+    records: list[Published]
+
+
+class ShownRecord(msgspec.Struct, kw_only=True):
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Bytes
+    value: Bytes
+    headers: dict[str, Bytes]
+
+
+class Records(msgspec.Struct, kw_only=True):
+    items: list[ShownRecord]
+    next_offset: int | None
+    """Where to go on; only when one partition was asked for."""
+    next_cursor: str
+    """Where to go on in all partitions."""
+
+
+class SentMessage(msgspec.Struct, kw_only=True):
+    message_id: str
+    partition: int
+    offset: int
+    duplicate: bool
+
+
+class ReceivedMessage(ShownRecord, kw_only=True):
+    message_id: str
+    receipt: str = ""
+    """What acknowledges it; not in a peek."""
+    delivery: int = 0
+    """1 the first time."""
+
+
+class Messages(msgspec.Struct, kw_only=True):
+    items: list[ReceivedMessage]
+
+
+class MessageStatus(msgspec.Struct, kw_only=True):
+    state: str
+    deliveries: int
+
+
+RAW_QUERY = (
+    Param("tag", "a tag for filters; raw bodies only"),
+    Param("delay", "deliver not before so long; raw bodies only", DURATION),
+    Param("deliver_at", "deliver not before; raw bodies only", TIME),
+    Param("ttl", "expires after so long; raw bodies only", DURATION),
+    Param("priority", "0 to 9, where the queue has priorities; raw bodies only", whole(0, 9)),
+    Param("group", "of a FIFO queue; raw bodies only"),
+    Param("key", "the record's key; raw bodies only"),
+)
+IDEMPOTENCY = Param(
+    "Idempotency-Key", "the same key within ten minutes is the same message", {"type": "string", "pattern": "^[!-~]{1,256}$"}
+)  # fmt: skip
+EVENTS = "text/event-stream"
+
+PUBLISH = Operation(
+    "Publish records",
+    "topics",
+    {201: PublishedRecords},
+    "JSON is one record or {\"records\": […]}; any other body is the value of one record, with `x-header-…` headers as its "
+    "headers. Answered when the records are committed.",
+    query=(Param("partition", "instead of the one the key leads to", whole(-1, 1_000_000)), *RAW_QUERY),
+    headers=(IDEMPOTENCY,),
+    body=(NewRecord, NewRecords),
+    raw_body=True,
+    problems=(400, 404, 409),
+)  # fmt: skip
+READ = Operation(
+    "Browse or tail records",
+    "topics",
+    {200: Records},
+    "By offset, by time or from a cursor. `Accept: application/jsonl` gives lines (the cursor is in `X-Next-Cursor`), "
+    "`Accept: text/event-stream` goes on for ever and resumes from `Last-Event-ID`.",
+    query=(
+        Param("partition", "one of them; all without it", whole(-1, 1_000_000)),
+        Param("offset", "a number, start, end, or -N for the last N", OFFSET),
+        Param("from", "the first record at or after this time", TIME),
+        Param("cursor", "next_cursor of the page before"),
+        Param("limit", "at most so many", whole(1, 1_000, 100)),
+        Param("where", "a filter, such as value.amount > 100"),
+    ),
+    other_types=("application/jsonl", EVENTS),
+    problems=(400, 404),
+)
+RECEIPT_PROBLEMS = (400, 404)
+
+OPERATIONS: Operations = {
+    **{("POST", path): PUBLISH for path in ("/topics/{topic}/records", "/topics/{topic}/messages")},
+    **{("GET", path): READ for path in ("/topics/{topic}/records", "/topics/{topic}/messages")},
+    ("POST", "/queues/{queue}/messages"): Operation(
+        "Send a message",
+        "queues",
+        {201: SentMessage},
+        "JSON is a record; any other body is the value. A queue that is not there is made where topics are made on first use.",
+        query=RAW_QUERY,
+        headers=(IDEMPOTENCY,),
+        body=(NewRecord,),
+        raw_body=True,
+    ),
+    ("GET", "/queues/{queue}/messages"): Operation(
+        "Receive messages",
+        "queues",
+        {200: Messages},
+        "A long poll with `wait`. `peek` looks and changes nothing.",
+        query=(
+            Param("max", "at most so many", whole(1, 1_000, 1)),
+            Param("wait", "for the first one, up to a minute", DURATION),
+            Param("visibility", "how long they are locked for this consumer", DURATION),
+            Param("peek", "look only", FLAG),
+        ),
+    ),
+    ("GET", "/queues/{queue}/stream"): Operation(
+        "Consume a queue as server-sent events",
+        "queues",
+        {200: str},
+        "For a browser (EventSource): each event is a message with its receipt, which DELETE acknowledges; no more than "
+        "`window` are out at a time. `ack=auto` is at most once.",
+        query=(
+            Param("window", "so many unacknowledged at a time", whole(1, 100, 10)),
+            Param("visibility", "how long each is locked for this page", DURATION),
+            Param("ack", "by hand, or when the event was written", one_of("manual", "auto")),
+        ),
+        content_type=EVENTS,
+    ),
+    ("DELETE", "/queues/{queue}/messages/{receipt}"): Operation(
+        "Acknowledge a message", "queues", {204: None}, problems=RECEIPT_PROBLEMS
+    ),
+    ("POST", "/queues/{queue}/messages/{receipt}/nack"): Operation(
+        "Give a message back",
+        "queues",
+        {204: None},
+        query=(Param("delay", "not before so long; else by the queue's back-off", DURATION),),
+        problems=RECEIPT_PROBLEMS,
+    ),
+    ("POST", "/queues/{queue}/messages/{receipt}/extend"): Operation(
+        "Keep a message longer",
+        "queues",
+        {204: None},
+        query=(Param("visibility", "from now on", DURATION, required=True),),
+        problems=RECEIPT_PROBLEMS,
+    ),
+    ("GET", "/queues/{queue}/messages/{receipt}/status"): Operation(
+        "What became of a message",
+        "queues",
+        {200: MessageStatus},
+        "The path has the message id, not a receipt.",
+    ),
+}

@@ -1,0 +1,206 @@
+"""Driver: the records of any partition, wherever it is led (C6).
+
+A partition of this broker is read from its log; another one's is asked for at its leader with the Kafka protocol that every
+consumer uses, so there is one way to read and it is the one that is tested with clients. What is read is committed and below
+the last stable offset: aborted records are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from headrace.broker.broker import Broker
+from headrace.broker.partition import Partition
+from headrace.broker.peers import Peers
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import ZERO_UUID, TopicPartition
+from headrace.core.limits import MIB
+from headrace.core.plan import Rejected
+from headrace.core.ports import Buffer
+from headrace.log.aborted import AbortedTransaction
+from headrace.records.batch import scan
+from headrace.records.build import Record
+from headrace.records.read import read_records
+from headrace.wire.api import ApiKey
+from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.fetch_response import FetchResponse
+from headrace.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+READ_BYTES = MIB
+REMOTE_POLL_S = 0.2
+"""How often a leader elsewhere is asked for news while somebody waits."""
+FETCH_VERSION, LIST_VERSION = 12, 7
+READ_COMMITTED = 1
+EARLIEST, LATEST = -2, -1
+
+
+class Bounds(NamedTuple):
+    start: int
+    end: int
+    """The last stable offset: where the next record that can be read will be, or is about to be decided."""
+
+
+class Chunk(NamedTuple):
+    records: list[Record]
+    next_offset: int
+    """Where to go on; above the last record when batches without one were passed."""
+
+
+class RecordReader:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._peers = Peers(broker.image)
+
+    def partitions(self, topic: str, chosen: int = -1) -> list[int]:
+        known = self._broker.image.topic(topic)
+        if known is None:
+            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
+        count = len(known.partitions)
+        if chosen >= count:
+            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions")
+        return list(range(count)) if chosen < 0 else [chosen]
+
+    def _here(self, tp: TopicPartition) -> Partition | None:
+        partition = self._broker.partitions.get(tp)
+        return partition if partition is not None and partition.is_leader else None
+
+    def _leader(self, tp: TopicPartition) -> int:
+        leader = self._broker.image.leader(*tp)
+        if leader is None:
+            raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
+        return leader.id
+
+    # -- where records are ---------------------------------------------------------------------------------------------
+
+    async def bounds(self, tp: TopicPartition) -> Bounds:
+        partition = self._here(tp)
+        if partition is not None:
+            return Bounds(partition.log.start_offset, partition.last_stable_offset)
+        start, end = await asyncio.gather(self._listed(tp, EARLIEST), self._listed(tp, LATEST))
+        return Bounds(start, end)
+
+    async def offset_for_time(self, tp: TopicPartition, wall_ms: int) -> int | None:
+        """The first record at or after that time; None when there is none."""
+        partition = self._here(tp)
+        if partition is not None:
+            found = partition.log.offset_for_time(wall_ms, partition.last_stable_offset)
+            return None if found is None else found.offset
+        offset = await self._listed(tp, wall_ms)
+        return None if offset < 0 else offset
+
+    async def _listed(self, tp: TopicPartition, timestamp: int) -> int:
+        wanted = ListOffsetsTopic(tp.topic, [ListOffsetsPartition(tp.partition, -1, timestamp)])
+        request = ListOffsetsRequest(-1, READ_COMMITTED, [wanted])
+        response: ListOffsetsResponse = await self._peers.call(
+            self._leader(tp), ApiKey.LIST_OFFSETS, LIST_VERSION, request
+        )
+        row = response.topics[0].partitions[0]
+        if row.error_code:
+            raise HeadraceError(ErrorKind(row.error_code), f"{tp} can't be read right now")
+        offset: int = row.offset
+        return offset
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    async def read(self, tp: TopicPartition, offset: int, limit: int) -> Chunk:
+        """Some of what is there from `offset` on, perhaps none."""
+        partition = self._here(tp)
+        if partition is None:
+            data, aborted, end = await self._fetched(tp, offset)
+        else:
+            end = partition.last_stable_offset
+            position = max(offset, partition.log.start_offset)
+            found = partition.read(position, READ_BYTES, end)
+            if isinstance(found, Rejected):
+                raise HeadraceError(found.kind, found.detail)
+            data = found
+            aborted = partition.log.aborted_transactions(position, end)
+        return _chunk(data, offset, end, limit, aborted)
+
+    async def _fetched(self, tp: TopicPartition, offset: int) -> tuple[Buffer, list[AbortedTransaction], int]:
+        wanted = FetchTopic(
+            tp.topic, ZERO_UUID, [FetchPartition(tp.partition, -1, offset, -1, -1, READ_BYTES)]
+        )
+        request = FetchRequest(-1, -1, 0, 1, READ_BYTES, READ_COMMITTED, 0, -1, [wanted])
+        response: FetchResponse = await self._peers.call(
+            self._leader(tp), ApiKey.FETCH, FETCH_VERSION, request
+        )
+        row = response.topics[0].partitions[0]
+        if row.error_code:
+            raise HeadraceError(ErrorKind(row.error_code), f"{tp} can't be read from offset {offset}")
+        data = row.records if isinstance(row.records, memoryview) else b""
+        aborted = [
+            AbortedTransaction(entry.producer_id, entry.first_offset, -1, -1)
+            for entry in row.aborted_transactions or ()
+        ]
+        return data, aborted, row.last_stable_offset
+
+    async def wait(self, positions: dict[TopicPartition, int]) -> None:
+        """Until there may be something new behind one of these positions."""
+        woken = asyncio.Event()
+        waiter = _Waiter(woken)
+        here = [partition for tp in positions if (partition := self._here(tp)) is not None]
+        for partition in here:
+            partition.fetch_waiters[waiter] = None
+        try:
+            if any(positions[partition.tp] < partition.last_stable_offset for partition in here):
+                return
+            if len(here) == len(positions):
+                await woken.wait()
+                return
+            try:
+                async with asyncio.timeout(REMOTE_POLL_S):
+                    await woken.wait()
+            except TimeoutError:
+                pass
+        finally:
+            for partition in here:
+                partition.fetch_waiters.pop(waiter, None)
+
+
+class _Waiter:
+    def __init__(self, woken: asyncio.Event) -> None:
+        self._woken = woken
+
+    def wake(self) -> None:
+        self._woken.set()
+
+
+def _chunk(data: Buffer, offset: int, end: int, limit: int, aborted: Sequence[AbortedTransaction]) -> Chunk:
+    found: list[Record] = []
+    for record, next_offset in _records(data, aborted):
+        if record is None:
+            offset = max(offset, next_offset)
+            continue
+        if record.offset < offset:
+            continue
+        if record.offset >= end or len(found) >= limit:
+            break
+        found.append(record)
+        offset = next_offset
+    return Chunk(found, offset)
+
+
+def _records(data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[tuple[Record | None, int]]:
+    """Each record that counts and the offset after it; at the end of each batch None and where the next one begins.
+
+    As consumers do it: a producer's records are aborted from the first offset of an aborted transaction to its marker.
+    """
+    waiting = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
+    aborting: set[int] = set()
+    for at, header in scan(data):
+        while waiting and waiting[-1].first_offset <= header.last_offset:
+            aborting.add(waiting.pop().producer_id)
+        if header.is_control:
+            aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            for record in read_records(data, at):
+                yield record, record.offset + 1
+        yield None, header.next_offset

@@ -1,0 +1,59 @@
+"""The OpenAPI document and the routes are one thing: neither has what the other lacks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import __version__
+from headrace.http.rest.described import api_document, public_router
+from headrace.http.rest.operations import OPERATIONS
+
+COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    return api_document(__version__)
+
+
+def test_every_public_route_is_declared_and_every_declaration_is_routed() -> None:
+    routed = {(route.method, route.template) for route in public_router("").routes()}
+    assert sorted(routed - set(OPERATIONS)) == [], "say what they do, in http/rest/operations/"
+    assert sorted(set(OPERATIONS) - routed) == [], "nobody serves these"
+
+
+def test_the_document_has_them_all(made: dict[str, Any]) -> None:
+    found = {(method.upper(), path) for path, item in made["paths"].items() for method in item}
+    assert found == set(OPERATIONS)
+    ids = [operation["operationId"] for item in made["paths"].values() for operation in item.values()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_references_lead_somewhere(made: dict[str, Any]) -> None:
+    text = json.dumps(made)
+    for name in {piece.split('"')[0] for piece in text.split("#/components/schemas/")[1:]}:
+        assert name in made["components"]["schemas"]
+
+
+def test_every_operation_says_how_it_refuses(made: dict[str, Any]) -> None:
+    for path, item in made["paths"].items():
+        for method, operation in item.items():
+            refusal = operation["responses"]["default"]["content"]
+            assert list(refusal) == ["application/problem+json"], (method, path)
+
+
+def test_path_parameters_are_named(made: dict[str, Any]) -> None:
+    for path, item in made["paths"].items():
+        wanted = {part[1:-1] for part in path.split("/") if part.startswith("{")}
+        for operation in item.values():
+            named = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
+            assert named == wanted, path
+
+
+def test_what_is_committed_is_what_is_served(made: dict[str, Any]) -> None:
+    """The diff of docs/openapi.json is where a reviewer sees that the API changes: `make docs` writes it anew."""
+    assert json.loads(COMMITTED.read_text()) == made
