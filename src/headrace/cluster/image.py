@@ -30,7 +30,6 @@ from headrace.cluster.state import (
 )
 from headrace.cluster.views import ViewSpec, spec_of
 from headrace.core.ids import collision_key, is_internal
-from headrace.records.filters import FilterProblem
 
 
 class Item(Protocol):
@@ -79,7 +78,7 @@ class Topic:
         self.config = config
         self.partitions: list[PartitionState | None] = [None] * state.partitions
         """By number; None for one whose key has not arrived yet. A view has the very list of its source."""
-        self.view: ViewSpec | None = _view(state)
+        self.view: ViewSpec | None = spec_of(state.configs)
 
     @property
     def configs(self) -> Mapping[str, str]:
@@ -575,13 +574,6 @@ class ClusterImage:
                 if topic.config != old:
                     deltas.append(TopicConfigChanged(topic, old))
         return deltas
-
-
-def _view(state: TopicState) -> ViewSpec | None:
-    try:
-        return spec_of(state.configs)
-    except FilterProblem as problem:
-        raise InvalidState(f"the filter of a view can't be read: {problem.detail}") from problem
 
 
 def _order(key: str) -> int:

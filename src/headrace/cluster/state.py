@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from headrace.cluster.views import VIEW_SOURCE
+from headrace.cluster.views import spec_of
 
 NO_LEADER = -1
 MAX_REPLICAS = 32
@@ -108,7 +108,7 @@ class TopicState(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not any(bytes.fromhex(self.id)):
             raise ValueError("a topic id is never zero")
-        if (self.partitions == 0) != bool(self.configs.get(VIEW_SOURCE)):
+        if (self.partitions == 0) != (spec_of(self.configs) is not None):
             raise ValueError("a topic has partitions, and a view has none of its own")
 
     @property

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from cluster_world import ClusterWorld
 
+from headrace.cluster import keys
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.controller import reconcile
-from headrace.cluster.image import ClusterImage, TopicConfigChanged, TopicDeleted
+from headrace.cluster.image import ClusterImage, TopicConfigChanged, TopicDeleted, Undecodable
 from headrace.cluster.reassignment import drain, spread
 from headrace.cluster.topics import (
     CreatedTopic,
@@ -178,3 +180,24 @@ def test_a_snapshot_brings_views_and_sources_in_any_order(world: ClusterWorld) -
         assert len(image.topic(name).partitions) == 4  # type: ignore[union-attr]
         assert image.partition(name, 2) == world.image.partition("orders", 2) is not None
     assert image.views_of("orders") == ["a-first", "z-last"]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "configs"),
+    [
+        (0, {}),
+        (1, {VIEW_SOURCE: "orders", VIEW_WHERE: WHERE}),
+        (0, {VIEW_SOURCE: "orders", VIEW_WHERE: "tag =="}),
+        (0, {VIEW_SOURCE: "orders"}),
+    ],
+)
+def test_a_value_that_is_neither_topic_nor_view_is_not_believed(
+    world: ClusterWorld, partitions: int, configs: dict[str, str]
+) -> None:
+    """X27."""
+    value = json.dumps(
+        {"id": "ab" * 16, "partitions": partitions, "configs": configs, "created_ms": 1}
+    ).encode()
+    world.store.put(keys.topic("odd"), value)
+    assert any(isinstance(delta, Undecodable) for delta in world.catch_up())
+    assert world.image.topic("odd") is None
