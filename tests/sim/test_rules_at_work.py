@@ -34,6 +34,13 @@ from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from headrace.wire.fetch_response import FetchPartitionResponse, decode_fetch_response
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headrace.wire.produce import (
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+    decode_produce_response,
+    encode_produce_request,
+)
 
 T = TypeVar("T")
 Story = Callable[[SimCluster, ClusterClient], Coroutine[Any, Any, T]]
@@ -312,3 +319,73 @@ async def fetch_of_another_topic(cluster: SimCluster, client: ClusterClient) -> 
 
 def test_r34_a_fetch_by_the_id_of_an_earlier_topic_gets_nothing() -> None:
     assert told(fetch_of_another_topic) == (ErrorKind.NONE, ErrorKind.UNKNOWN_TOPIC_ID)
+
+
+# -- R18: who waits is told at once when the leadership ends ----------------------------------------------------------------------
+
+
+async def waiting_when_the_leadership_ends(
+    cluster: SimCluster, client: ClusterClient
+) -> tuple[ErrorKind, float]:
+    """What a producer hears whose record no follower has, and how long after its leader was relieved."""
+    leader, followers = leader_and_followers(cluster)
+    for follower in followers:
+        cluster.simulation.network.cut(f"b{leader}", f"b{follower}")
+    waiting = asyncio.get_running_loop().create_task(produce_to(cluster, leader, plain("x"), wait_ms=30_000))
+    await asyncio.sleep(0.5)
+    client._addresses = [(cluster.nodes[number].address, PORT) for number in followers]
+    await client.move(TOPIC, 0, [*followers, leader])
+    while cluster._partition_states()[0].leader == leader:
+        await client.elect_preferred(TOPIC, 0)
+        await asyncio.sleep(0.1)
+    relieved = asyncio.get_running_loop().time()
+    kind = await waiting
+    cluster.simulation.network.heal()
+    return kind, asyncio.get_running_loop().time() - relieved
+
+
+async def produce_to(cluster: SimCluster, number: int, batch: bytes, wait_ms: int = 3_000) -> ErrorKind:
+    part = ProducePartition(0, bytearray(batch))
+    request = ProduceRequest(None, -1, wait_ms, [ProduceTopic(TOPIC, ZERO_UUID, [part])])
+    connection = await connect(cluster, number)
+    frame, at = await connection.exchange(ApiKey.PRODUCE, 9, encode_produce_request(request, 9), 60.0)
+    return ErrorKind(decode_produce_response(frame, at, 9).topics[0].partitions[0].error_code)
+
+
+def test_r18_who_waits_hears_at_once_that_the_leadership_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, seconds = told(waiting_when_the_leadership_ends)
+    assert kind is ErrorKind.NOT_LEADER_OR_FOLLOWER and seconds < 1.0
+    monkeypatch.setattr(Partition, "_fail_waiting", lambda self, kind: None)
+    kind, seconds = told(waiting_when_the_leadership_ends)
+    assert kind is not ErrorKind.NONE and seconds > 10.0, "and without the rule it waits until its time is up"
+
+
+# -- R7, R39: only the leader there is ends a producer ------------------------------------------------------------------------------
+
+
+async def sequence_that_the_old_leader_missed(cluster: SimCluster, client: ClusterClient) -> ErrorKind:
+    """A replaced leader that has not heard of it gets the batch after one that its successor took."""
+
+    def batch(sequence: int) -> bytes:
+        return _batch([f"{sequence}"], 7_000, 0, sequence, transactional=False)
+
+    await client.produce(0, batch(0), soon())
+    old, others = leader_and_followers(cluster)
+    cluster.coordinators[f"b{old}"].reachable = False
+    client._addresses = [(cluster.nodes[number].address, PORT) for number in others]
+    await client.move(TOPIC, 0, [*others, old])
+    while cluster._partition_states()[0].leader == old:
+        await client.elect_preferred(TOPIC, 0)
+        await asyncio.sleep(0.1)
+    client.forget_leader(0)
+    while (await client.leader(0))[0] == cluster.nodes[old].address:
+        client.forget_leader(0)
+        await asyncio.sleep(0.1)
+    await client.produce(0, batch(1), soon())
+    return await produce_to(cluster, old, batch(2))
+
+
+def test_r39_a_replaced_leader_ends_no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(sequence_that_the_old_leader_missed).info.retriable
+    monkeypatch.setattr(Partition, "_may_refuse", lambda self, header: True)
+    assert told(sequence_that_the_old_leader_missed) is ErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER

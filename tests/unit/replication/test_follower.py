@@ -119,6 +119,11 @@ def test_r25_answers_for_another_offset_are_ignored() -> None:
     made.step(Appended(5, 7))
     made.step(Synced(5))
     assert made.step(Fetched(plan, True, 5, 0)) == []
+    again = plan_of(made)
+    made.step(Fetched(again, True, 5, 0))
+    made.step(Appended(8, 7))
+    made.step(Synced(8))
+    assert made.step(Fetched(again, True, 8, 0)) == [], "of the same epoch, but of where the log ended before"
 
 
 def test_the_log_start_follows_the_leader() -> None:
