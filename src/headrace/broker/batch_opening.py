@@ -1,5 +1,5 @@
-"""Driver: the batches that a topic's own promise makes us open: a compacted topic refuses records without a key, and a
-topic with its own compression stores batches in it.
+"""Driver: the batches that a topic's own promise makes us open: a compacted topic refuses records without a key, a
+topic with its own compression stores batches in it, and a topic with delays marks those with records that wait.
 
 X12: opening is work that a client chooses the size of, so what may be long happens in a thread, a few at a time; the
 budget of all of them together is OPENED_AT_ONCE times what one batch may grow to (X11).
@@ -11,6 +11,7 @@ import asyncio
 from typing import NamedTuple
 
 from headrace.broker.partition import Partition
+from headrace.broker.queueing.delayed import mark_waiting
 from headrace.broker.runtime import Runtime
 from headrace.cluster.configs import TopicConfig
 from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
@@ -56,6 +57,8 @@ def open_batch(records: memoryview, config: TopicConfig) -> Opened:
         if config.compression_type != "producer" and header.codec != CODECS[config.compression_type]:
             codec = CODECS[config.compression_type]
             records = memoryview(recompress(records, header, codec, max_bytes=MAX_DECOMPRESSED_BYTES))
+        if config.delay_enabled:
+            records = mark_waiting(records, read_header(records))
     except CorruptBatch as problem:
         return Opened(records, corrupt=str(problem))
     return Opened(records, keyless)

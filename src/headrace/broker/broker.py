@@ -35,7 +35,15 @@ from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
 from headrace.broker.views.desk import Views
 from headrace.cluster.image import Broker as Node
-from headrace.cluster.image import Delta, OpaqueChanged, PartitionChanged, Topic, TopicCreated, TopicDeleted
+from headrace.cluster.image import (
+    Delta,
+    OpaqueChanged,
+    PartitionChanged,
+    Topic,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
 from headrace.cluster.membership import fence_suspect
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -143,6 +151,9 @@ class Broker:
     def _heard(self, deltas: list[Delta]) -> None:
         if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("queues/") for delta in deltas):
             self.queues.load_specs()
+        changed = {delta.topic.name for delta in deltas if isinstance(delta, TopicConfigChanged)}
+        if changed:
+            self.queues.shards.specs_changed(changed)
         if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("quotas/") for delta in deltas):
             self.quota_admin.load()
         moved = any(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.broker.partition import FetchWaiter, Partition
+from headrace.broker.queueing.delayed import without_waiting
 from headrace.broker.views.scanner import Lens
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
@@ -83,7 +84,7 @@ def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
         found = partition.read(offset, max_bytes, upto)
         if isinstance(found, Rejected):
             return Got(found.kind, high_watermark, stable, start)
-        data = found
+        data = without_waiting(found) if partition.config.delay_enabled and not reader.is_replica else found
     aborted = None
     if reader.read_committed:
         aborted = aborted_in(partition, offset, data) if data else []

@@ -104,9 +104,11 @@ class Housekeeping:
         clock = self._runtime.clock
         now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
         self._drop_delivered(partition)
-        report = partition.log.apply_retention(wall_ms, now_ms, partition.high_watermark)
-        if report.deleted_segments:
-            log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
+        limit = self._broker.queues.retention_limit(partition)
+        if limit is not None:
+            report = partition.log.apply_retention(wall_ms, now_ms, limit)
+            if report.deleted_segments:
+                log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
         partition.log.purge_deleted(now_ms)
         partition.log.expire_producers(wall_ms, now_ms)
         self._scrub(partition)

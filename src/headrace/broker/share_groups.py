@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.broker.queueing.delayed import without_waiting
 from headrace.broker.queueing.hosting import SHARE_PREFIX, Hosted
 from headrace.broker.share_sessions import Owner, ShareSessions
 from headrace.cluster.group_configs import ShareConfig, share_config
@@ -137,7 +138,7 @@ class ShareGroups:
         data = hosted.data.read(offset, max(1, min(max_bytes, READ_AT_ONCE)), hosted.data.last_stable_offset)
         if isinstance(data, Rejected):
             raise HeadraceError(data.kind, data.detail)
-        return data
+        return without_waiting(data) if hosted.data.config.delay_enabled else data
 
     def _covering(self, hosted: Hosted, first_read: Buffer, runs: Sequence[Delivered]) -> Buffer:
         """The batches that hold these records, in order and each once."""

@@ -364,4 +364,6 @@ def _topic_problem(config: TopicConfig) -> str | None:
         return "min.compaction.lag.ms must not be larger than max.compaction.lag.ms"
     if config.is_compacted and config.retention == "delivered":
         return "headrace.retention=delivered drops old records by delivery, which a compacted topic can't do"
+    if config.is_compacted and config.delay_enabled:
+        return "headrace.delay.enabled keeps messages that wait in the log, where compaction would take them for old ones"
     return None

@@ -285,7 +285,7 @@ class TopicConfig:
     @property
     def opens_batches(self) -> bool:
         """Whether a produced batch has to be looked into, which costs per record."""
-        return "compact" in self.cleanup_policy or self.compression_type != "producer"
+        return "compact" in self.cleanup_policy or self.compression_type != "producer" or self.delay_enabled
 
     @property
     def deletes_by_retention(self) -> bool:

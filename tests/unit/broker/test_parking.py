@@ -10,6 +10,7 @@ import pytest
 
 from headrace.broker.fetch import FetchRequest, FetchTarget, Got, Reader, fetch
 from headrace.broker.fetch_sessions import Wanted
+from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.testing.simulation import Simulation
@@ -19,6 +20,7 @@ class Partition:
     """A log of bytes: offset n is byte n. Committed up to what the test says."""
 
     is_leader = True
+    config = TopicConfig()
 
     def __init__(self, size: int = 0) -> None:
         self.log = self

@@ -17,9 +17,10 @@ from headrace.broker.queueing import names
 from headrace.broker.queueing.anywhere import Anywhere
 from headrace.broker.queueing.dead_letters import DeadLetters
 from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.broker.queueing.hosting import Hosted, QueueShards
+from headrace.broker.queueing.hosting import Hosted, QueueShards, is_delays
 from headrace.broker.queueing.move_tasks import MoveTasks
 from headrace.broker.queueing.questions import AskReceive, AskScheduled, AskSend, AskSettle, Delivery, Sent
+from headrace.broker.queueing.releases import Releases, delay_spec
 from headrace.broker.queueing.sender import Sender
 from headrace.broker.queueing.specs import QueueSpec, decode_spec, encode_spec
 from headrace.broker.queueing.transfers import Transfers
@@ -54,8 +55,9 @@ class QueueDesk:
         self._turn: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
         self._deduplicating: dict[tuple[Source, bytes], asyncio.Future[None]] = {}
-        self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self.find_spec)
+        self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self._spec_of)
         transfers = Transfers(broker)
+        self.shards.on_delays = Releases(broker, transfers).watch
         self.shards.on_dead = DeadLetters(broker, transfers).move
         self.shards.settle = transfers.settle
         self.moves = MoveTasks(broker, self, transfers)
@@ -92,7 +94,23 @@ class QueueDesk:
         self.shards.specs_changed(touched)
 
     def _specs_over(self, topic: str) -> list[QueueSpec]:
-        return [self._specs[name] for name in self._over.get(topic, ())]
+        found = [self._specs[name] for name in self._over.get(topic, ())]
+        known = self._image.topic(topic)
+        if known is not None and known.config.delay_enabled:
+            found.append(delay_spec(topic))
+        return found
+
+    def _spec_of(self, queue: str) -> QueueSpec | None:
+        if queue.startswith(names.DELAYS_PREFIX):
+            return delay_spec(queue.removeprefix(names.DELAYS_PREFIX))
+        return self._specs.get(queue)
+
+    def schedule_spec(self, name: str) -> QueueSpec | None:
+        """Where messages wait under this name: in a queue, or in a topic with delays."""
+        topic = self._image.topic(name)
+        if name not in self._specs and topic is not None and topic.config.delay_enabled:
+            return delay_spec(name)
+        return self._specs.get(name)
 
     def spec(self, name: str) -> QueueSpec:
         spec = self._specs.get(name)
@@ -386,7 +404,7 @@ class QueueDesk:
         if not received.runs:
             return []
         offsets = [offset for run in received.runs for offset in range(run.first, run.end)]
-        records = hosted.payloads.get(offsets)
+        records = hosted.payloads.get(offsets, waiting=is_delays(source.queue))
         first_ms = {
             offset: run.first_received_ms for run in received.runs for offset in range(run.first, run.end)
         }
@@ -512,7 +530,8 @@ class QueueDesk:
         found = await self.submit(
             source, lambda waiter: engine.ListSchedules(source, ask.from_offset, ask.limit, waiter=waiter)
         )
-        records = self.hosted(source).payloads.get([offset for offset, _ in found])
+        offsets = [offset for offset, _ in found]
+        records = self.hosted(source).payloads.get(offsets, waiting=is_delays(source.queue))
         return [(due_ms, records[offset]) for offset, due_ms in found if offset in records]
 
     def counts(self, spec: QueueSpec) -> list[tuple[Source, Counts]]:
@@ -536,6 +555,18 @@ class QueueDesk:
             return None
         done = [machine.done_offset(source) for source in sources]
         return min((offset for offset in done if offset is not None), default=None)
+
+    def retention_limit(self, partition: Partition) -> int | None:
+        """Retention may take what is below. What waits for its time is kept on the leader until it is due, and followers,
+        who do not know what waits, follow the leader (None)."""
+        if not partition.config.delay_enabled:
+            return partition.high_watermark
+        if not partition.is_leader:
+            return None
+        hosted = self.shards.hosted.get(partition.tp)
+        source = Source(names.DELAYS_PREFIX + partition.tp.topic, *partition.tp)
+        done = hosted.machine.done_offset(source) if hosted is not None and hosted.ready else None
+        return None if done is None else min(done, partition.high_watermark)
 
     def oldest_age_ms(self, spec: QueueSpec) -> int:
         """How long the oldest message that is not done has been there; 0 when there is none."""

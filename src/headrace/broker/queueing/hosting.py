@@ -81,6 +81,7 @@ class QueueShards:
         self._filters: dict[str, Filter | None] = {}
         self.settle: Callable[[Partition], Awaitable[None]] = _nothing_open
         """Ends a transaction that an earlier life of a journal's shard left open in it."""
+        self.on_delays: Callable[[Hosted, Source], None] = lambda hosted, source: None
         self.on_dead: Callable[[Hosted, MoveToDeadLetter], None] = lambda hosted, effect: None
 
     # -- leadership ------------------------------------------------------------------------------------------------
@@ -147,7 +148,9 @@ class QueueShards:
         shard, machine, tp = hosted.shard, hosted.machine, hosted.data.tp
         specs = {spec.name: spec for spec in self._specs_over(tp.topic)}
         for source in machine.sources():
-            if not is_share(source.queue) and source.queue not in specs:
+            if is_delays(source.queue):
+                self._keep_open(specs, source)
+            elif not is_share(source.queue) and source.queue not in specs:
                 shard.tell(Close(source))
                 shard.tell(RemoveQueue(source.queue))
         for spec in specs.values():
@@ -155,7 +158,15 @@ class QueueShards:
             source = Source(spec.name, *tp)
             start = hosted.data.log.start_offset if spec.start == "earliest" else hosted.data.high_watermark
             shard.tell(Open(source, start))
+            if is_delays(spec.name):
+                self.on_delays(hosted, source)
         self._feed(hosted)
+
+    def _keep_open(self, specs: dict[str, QueueSpec], source: Source) -> None:
+        """What waits in a topic is let go when it is due, also when the topic takes no more of it."""
+        spec = self._spec_of(source.queue)
+        if spec is not None:
+            specs.setdefault(source.queue, spec)
 
     # -- what the log says -----------------------------------------------------------------------------------------
 
@@ -191,7 +202,14 @@ class QueueShards:
         if source in hosted.reading and not whole:
             return
         while (wanted := machine.wanted(source)) is not None and wanted.first < min(wanted.end, end):
-            seen = look(data, wanted, config, self._filter(spec), spec.default_delay_ms)
+            seen = look(
+                data,
+                wanted,
+                config,
+                self._filter(spec),
+                spec.default_delay_ms,
+                only_waiting=is_delays(source.queue),
+            )
             if seen.indexed_to <= wanted.first:
                 return
             hosted.shard.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
@@ -271,3 +289,8 @@ SHARE_PREFIX = "share/"
 def is_share(queue: str) -> bool:
     """Share groups live in the same shards, under names no queue can have."""
     return queue.startswith(SHARE_PREFIX)
+
+
+def is_delays(queue: str) -> bool:
+    """So do the records that wait in a topic."""
+    return queue.startswith(names.DELAYS_PREFIX)

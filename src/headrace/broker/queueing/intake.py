@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
+from headrace.broker.queueing.delayed import due_ms, has_waiting, is_waiting, number
 from headrace.broker.queueing.payloads import is_aborted
 from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
 from headrace.queues.commands import Message, Wanted
 from headrace.queues.config import DEFAULT_PRIORITY, MAX_PRIORITY, QueueConfig
-from headrace.queues.levels import level_by_name
 from headrace.queues.ranges import Range
 from headrace.records.batch import scan
 from headrace.records.build import Headers, Record
@@ -31,10 +31,17 @@ class Seen(NamedTuple):
 
 
 def look(
-    partition: Partition, wanted: Wanted, config: QueueConfig, accepts: Filter | None, default_delay_ms: int
+    partition: Partition,
+    wanted: Wanted,
+    config: QueueConfig,
+    accepts: Filter | None,
+    default_delay_ms: int,
+    *,
+    only_waiting: bool = False,
 ) -> Seen:
     """Read on from where the engine stopped, one bounded piece: what is special, and what is none of the queue's
-    business. The caller looks again while there is more."""
+    business. The caller looks again while there is more. Records that wait in the log (delayed.py) are for the queue of
+    those alone, `only_waiting`; the others get the copy that is written when it is due."""
     messages: list[Message] = []
     skipped: list[Range] = []
     position = wanted.first
@@ -47,10 +54,17 @@ def look(
             first = max(position, header.base_offset)
             if first > position:
                 skipped.append((position, first))
-            if header.is_control or is_aborted(partition, header):
+            waiting = has_waiting(header)
+            if header.is_control or is_aborted(partition, header) or (only_waiting and not waiting):
                 skipped.append((first, header.next_offset))
             else:
                 records = read_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES)
+                if waiting:
+                    records = [
+                        record
+                        for record in records
+                        if is_waiting(record.headers, record.timestamp) == only_waiting
+                    ]
                 _take(
                     records,
                     first,
@@ -106,7 +120,7 @@ def _as_input(record: Record, partition: Partition) -> FilterInput:
 def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> Message | None:
     """What is special about a record for a queue with this config; None when nothing is."""
     headers = record.headers
-    due_ms = _due(record, default_delay_ms) if config.delays else 0
+    due = due_ms(record.headers, record.timestamp, default_delay_ms) if config.delays else 0
     group = b""
     if config.fifo:
         group = names.header(headers, names.GROUP) or record.key or b""
@@ -117,39 +131,17 @@ def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> 
         dedup_id = names.header(headers, names.DEDUP_ID) or b""
     priority = DEFAULT_PRIORITY
     if config.priorities:
-        given = _number(names.header(headers, names.PRIORITY))
+        given = number(names.header(headers, names.PRIORITY))
         priority = DEFAULT_PRIORITY if given is None else max(0, min(MAX_PRIORITY, given))
     expires_ms = 0
     if config.ttl:
-        ttl_ms = _number(names.header(headers, names.TTL_MS))
+        ttl_ms = number(names.header(headers, names.TTL_MS))
         expires_ms = record.timestamp + ttl_ms if ttl_ms is not None and ttl_ms >= 0 else 0
-    if not (due_ms or group or dedup_id or expires_ms or priority != DEFAULT_PRIORITY):
+    if not (due or group or dedup_id or expires_ms or priority != DEFAULT_PRIORITY):
         return None
-    return Message(record.offset, due_ms, group, dedup_id, priority, expires_ms, record.timestamp)
+    return Message(record.offset, due, group, dedup_id, priority, expires_ms, record.timestamp)
 
 
 def _had_a_life(headers: Headers) -> bool:
     """Moved to the dead letters or back: the same id again is no second send, and dropping it would lose the message."""
     return any(name in (names.DEAD_SOURCE, names.MOVED) for name, _ in headers)
-
-
-def _due(record: Record, default_delay_ms: int) -> int:
-    at = _number(names.header(record.headers, names.DELIVER_AT))
-    if at is not None:
-        return max(0, at)
-    delay = _number(names.header(record.headers, names.DELAY_MS))
-    if delay is None:
-        level = names.header(record.headers, names.DELAY_LEVEL)
-        delay = level_by_name(level.decode("ascii", "replace")) if level is not None else None
-    if delay is None:
-        delay = default_delay_ms
-    return record.timestamp + delay if delay > 0 else 0
-
-
-def _number(text: bytes | None) -> int | None:
-    if text is None or len(text) > 20:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        return None

@@ -34,16 +34,26 @@ class QueueKeeper:
                 await self.look()
 
     async def look(self) -> None:
-        for topic in [
-            topic for name in list(self._image.topics) if (topic := names.data_topic(name)) is not None
-        ]:
-            if self._image.topic(topic) is None:
-                continue
+        for topic in self._topics_with_journals():
             try:
                 await self._broker.queues.ensure_journal(topic)
                 await self._follow(topic)
             except HeadraceError as problem:
                 log.info("the journal of %s can't be put right yet: %s", topic, problem.detail)
+
+    def _topics_with_journals(self) -> list[str]:
+        """Those that have one, and those that need one because messages wait in them."""
+        found = [
+            topic
+            for name in self._image.topics
+            if (topic := names.data_topic(name)) is not None and self._image.topic(topic) is not None
+        ]
+        found += [
+            topic.name
+            for topic in self._image.topics.values()
+            if topic.config.delay_enabled and topic.name not in found and names.data_topic(topic.name) is None
+        ]
+        return found
 
     async def _follow(self, topic: str) -> None:
         data, journal = self._image.topic(topic), self._image.topic(names.journal_topic(topic))

@@ -12,6 +12,8 @@ from uuid import UUID
 from headrace.records.build import Headers
 
 JOURNAL_PREFIX = "__queue."
+DELAYS_PREFIX = "delays/"
+"""What waits in a topic is a queue under a name that no queue can have."""
 
 DELAY_MS = "headrace-delay-ms"
 DELIVER_AT = "headrace-deliver-at"
@@ -29,6 +31,8 @@ DEAD_REASON = "headrace-dead-reason"
 DEAD_SOURCE = "headrace-dead-source"
 DEAD_DELIVERIES = "headrace-dead-deliveries"
 DEAD_DETAIL = "headrace-dead-detail"
+DELAYED = "headrace-delayed"
+"""On a record that had to wait: the offset at which it waited."""
 MOVED = "headrace-moved"
 """Redriven: its deduplication id was used up by its first life."""
 OWN_PREFIX = "headrace-"

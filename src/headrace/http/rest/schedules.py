@@ -40,7 +40,7 @@ class ScheduleDoor:
         router.add("DELETE", "/api/v1/schedules/{name}", self._remove)
 
     def _spec(self, request: Request) -> QueueSpec:
-        spec = self._broker.queues.find_spec(request.params["queue"])
+        spec = self._broker.queues.schedule_spec(request.params["queue"])
         if spec is None:
             raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{request.params["queue"]}"')
         return spec
