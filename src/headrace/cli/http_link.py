@@ -47,7 +47,7 @@ class HttpLink:
             raise Failure(
                 Exit.UNREACHABLE,
                 f"no broker answers at {self._url}: {problem}",
-                "start one with: headrace serve",
+                "start one with: headrace serve; another address: --url or HEADRACE_URL",
             ) from None
         finally:
             connection.close()
