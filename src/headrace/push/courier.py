@@ -38,6 +38,8 @@ MAX_BODY_BYTES = MIB
 """Of a batch; a single message may be larger."""
 MAX_TAKE = 100
 """Messages of one receive."""
+MAX_TAKES = 16
+"""Receives of a FIFO queue at once."""
 LEASE_MARGIN_MS = 5_000
 """A lease outlives the request by this, so that no answer comes too late. After a crash it has to run out, so it is short."""
 IDLE_MS = 5_000
@@ -107,6 +109,7 @@ class Courier:
         self._typical_bytes = MIB
         self._waiting_since_ms: int | None = None
         self._attempts = 0
+        self._takes = 1
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -183,23 +186,40 @@ class Courier:
         filling_ms = self._filling_ms(queue, now_ms)
         if filling_ms:
             return filling_ms, arrival
-        deliveries = await self._desk.receive_here(
-            queue,
-            self._count(queue, room),
-            visibility_ms=spec.timeout_ms + LEASE_MARGIN_MS,
-            owner=f"webhook/{spec.name}",
-        )
-        if not deliveries:
+        takings = await self._take(queue, room)
+        if not takings:
             return IDLE_MS, arrival
         self._waiting_since_ms = None
-        self._begin(queue, deliveries, now_ms)
+        for deliveries in takings:
+            self._begin(queue, deliveries, now_ms)
         return 0, None
 
-    def _count(self, queue: QueueSpec, room: int) -> int:
-        """FIFO: one request's worth, because whatever is leased together fails together, and the rest of its group waits."""
+    async def _take(self, queue: QueueSpec, room: int) -> list[list[Delivery]]:
+        """FIFO: one request's worth each, because whatever is leased together fails together, and the rest of its group waits;
+        so several receives go at once while each of them finds something, and share a journal write."""
+        is_fifo = queue.queue_config.fifo
+        takes = min(self._takes, room) if is_fifo else 1
+        receives = [
+            self._desk.receive_here(
+                queue,
+                self._count(queue, room, takes),
+                visibility_ms=self.spec.timeout_ms + LEASE_MARGIN_MS,
+                owner=f"webhook/{self.spec.name}",
+            )
+            for _ in range(takes)
+        ]
+        answers = await asyncio.gather(*receives, return_exceptions=True)
+        takings = [answer for answer in answers if not isinstance(answer, BaseException) and answer]
+        problem = next((answer for answer in answers if isinstance(answer, BaseException)), None)
+        if problem is not None and not takings:
+            raise problem
+        self._takes = min(self._takes * 2, MAX_TAKES) if len(takings) == takes else 1
+        return takings
+
+    def _count(self, queue: QueueSpec, room: int, takes: int) -> int:
         batch = self.spec.batch_size
         wanted = batch if queue.queue_config.fifo else room * batch
-        return max(1, min(wanted, MAX_TAKE, self._budget.left // self._typical_bytes))
+        return max(1, min(wanted, MAX_TAKE, self._budget.left // self._typical_bytes // takes))
 
     def _filling_ms(self, queue: QueueSpec, now_ms: int) -> int:
         """How much longer a batch that is not full should wait for more. Nothing is leased while it does."""
