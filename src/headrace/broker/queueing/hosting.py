@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.intake import look
+from headrace.broker.queueing.intake import Intake
 from headrace.broker.queueing.payloads import Payloads
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
@@ -49,8 +49,15 @@ class Hosted:
         self.payloads = Payloads(data)
         self.feeding = False
         """A look at the log is already on its way."""
+        self._intakes: dict[Source, Intake] = {}
         self.reading: set[Source] = set()
         """Sources whose backlog is being looked through; the next piece is on its way."""
+
+    def intake(self, source: Source) -> Intake:
+        found = self._intakes.get(source)
+        if found is None:
+            found = self._intakes[source] = Intake(self.data)
+        return found
 
     @property
     def machine(self) -> QueueShard:
@@ -191,7 +198,7 @@ class QueueShards:
 
         A long backlog is looked through piece by piece, so that others have their turn in between; `whole`: at once.
         """
-        data, machine = hosted.data, hosted.machine
+        data = hosted.data
         end, start = data.last_stable_offset, data.log.start_offset
         spec = self._spec_of(source.queue)
         config = None if spec is None else spec.queue_config
@@ -199,27 +206,43 @@ class QueueShards:
             hosted.shard.tell(DataAvailable(source, end, start))
             return
         hosted.shard.tell(DataAvailable(source, end, start, indexed_to=None))
-        if source in hosted.reading and not whole:
+        if not whole:
+            self._read_later(hosted, source)
             return
-        while (wanted := machine.wanted(source)) is not None and wanted.first < min(wanted.end, end):
-            seen = look(
-                data,
-                wanted,
-                config,
-                self._filter(spec),
-                spec.default_delay_ms,
-                only_waiting=is_delays(source.queue),
-            )
-            if seen.indexed_to <= wanted.first:
-                return
-            hosted.shard.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
-            if not hosted.ready or hosted.machine is not machine:
-                return
-            if not whole:
-                if seen.indexed_to < min(wanted.end, end):
-                    hosted.reading.add(source)
-                    asyncio.get_running_loop().call_soon(self._read_on, hosted, source)
-                return
+        while self._read_piece(hosted, source):
+            pass
+
+    def _read_later(self, hosted: Hosted, source: Source) -> None:
+        """One piece of each backlog in a turn of the loop, however many ask for it."""
+        if source not in hosted.reading:
+            hosted.reading.add(source)
+            asyncio.get_running_loop().call_soon(self._read_on, hosted, source)
+
+    def _read_on(self, hosted: Hosted, source: Source) -> None:
+        hosted.reading.discard(source)
+        if self._read_piece(hosted, source):
+            self._read_later(hosted, source)
+
+    def _read_piece(self, hosted: Hosted, source: Source) -> bool:
+        """True when there is more to be looked at."""
+        if not hosted.ready:
+            return False
+        machine, spec = hosted.machine, self._spec_of(source.queue)
+        wanted = machine.wanted(source)
+        end, start = hosted.data.last_stable_offset, hosted.data.log.start_offset
+        if spec is None or wanted is None or wanted.first >= min(wanted.end, end):
+            return False
+        seen = hosted.intake(source).look(
+            wanted,
+            spec.queue_config,
+            self._filter(spec),
+            spec.default_delay_ms,
+            only_waiting=is_delays(source.queue),
+        )
+        if seen.indexed_to <= wanted.first:
+            return False
+        hosted.shard.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
+        return hosted.ready and hosted.machine is machine
 
     def _filter(self, spec: QueueSpec) -> Filter | None:
         if not spec.filter:
@@ -246,7 +269,7 @@ class QueueShards:
         if hosted is None:
             return
         if isinstance(effect, ReadAhead):
-            asyncio.get_running_loop().call_soon(self._read_ahead, hosted, effect.source)
+            self._read_later(hosted, effect.source)
         elif isinstance(effect, MoveToDeadLetter):
             self.on_dead(hosted, effect)
 
@@ -254,14 +277,6 @@ class QueueShards:
         tp = shard.partition.tp
         hosted = self.hosted.get(TopicPartition(names.data_topic(tp.topic) or "", tp.partition))
         return hosted if hosted is not None and hosted.shard is shard else None
-
-    def _read_on(self, hosted: Hosted, source: Source) -> None:
-        hosted.reading.discard(source)
-        self._read_ahead(hosted, source)
-
-    def _read_ahead(self, hosted: Hosted, source: Source) -> None:
-        if hosted.ready:
-            self.feed_source(hosted, source)
 
     # -- receivers that wait ---------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.broker.partition import Partition
@@ -16,10 +17,12 @@ from headrace.queues.ranges import Range
 from headrace.records.batch import scan
 from headrace.records.build import Headers, Record
 from headrace.records.filters import Filter, FilterInput
-from headrace.records.read import read_records
+from headrace.records.read import iter_records
 
 READ_BYTES = 256 * KIB
-"""Of one look: opening records costs time, and others wait for their turn of the loop."""
+MAX_LOOKED = 1_000
+"""Records of one look: opening them costs time, and others wait for their turn of the loop. A producer may well send ten
+thousand in one batch, so a look may end in the middle of one."""
 
 
 class Seen(NamedTuple):
@@ -30,84 +33,90 @@ class Seen(NamedTuple):
     skipped: list[Range]
 
 
-def look(
-    partition: Partition,
-    wanted: Wanted,
-    config: QueueConfig,
-    accepts: Filter | None,
-    default_delay_ms: int,
-    *,
-    only_waiting: bool = False,
-) -> Seen:
-    """Read on from where the engine stopped, one bounded piece: what is special, and what is none of the queue's
-    business. The caller looks again while there is more. Records that wait in the log (delayed.py) are for the queue of
-    those alone, `only_waiting`; the others get the copy that is written when it is due."""
-    messages: list[Message] = []
-    skipped: list[Range] = []
-    position = wanted.first
-    end = min(wanted.end, partition.last_stable_offset)
-    if position < end and len(messages) < wanted.limit:
-        data = partition.read(position, READ_BYTES, partition.last_stable_offset)
-        if isinstance(data, Rejected):
-            return Seen(position, messages, skipped)
-        for at, header in scan(data):
-            first = max(position, header.base_offset)
+class Step(NamedTuple):
+    """One step through the log: nothing for the queue below `upto`, except a record right before it."""
+
+    upto: int
+    record: Record | None
+
+
+class Intake:
+    """Of one source: reads on where the engine stopped, and remembers the batch it stopped in."""
+
+    __slots__ = ("_partition", "_position", "_steps")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._position = -1
+        self._steps: Iterator[Step] = iter(())
+
+    def look(
+        self,
+        wanted: Wanted,
+        config: QueueConfig,
+        accepts: Filter | None,
+        default_delay_ms: int,
+        *,
+        only_waiting: bool = False,
+    ) -> Seen:
+        """One bounded piece: what is special, and what is none of the queue's business. The caller looks again while
+        there is more. Records that wait in the log (delayed.py) are for the queue of those alone, `only_waiting`; the
+        others get the copy that is written when it is due."""
+        messages: list[Message] = []
+        skipped: list[Range] = []
+        position = wanted.first
+        end = min(wanted.end, self._partition.last_stable_offset)
+        looked, step = 0, None
+        if position != self._position:
+            self._steps = iter(())
+        while position < end and looked < min(MAX_LOOKED, max(1, wanted.limit)):
+            step = next(self._steps, None)
+            if step is None:
+                if looked:
+                    break  # the next piece is read in the next look
+                self._steps = _steps(self._partition, position, only_waiting)
+                step = next(self._steps, None)
+                if step is None:
+                    break
+            looked += 1
+            record = step.record
+            first = step.upto if record is None else record.offset
+            if record is not None:
+                if accepts is not None and not accepts.matches(_as_input(record, self._partition)):
+                    first = step.upto
+                elif (message := describe(record, config, default_delay_ms)) is not None:
+                    messages.append(message)
             if first > position:
-                skipped.append((position, first))
-            waiting = has_waiting(header)
-            if header.is_control or is_aborted(partition, header) or (only_waiting and not waiting):
-                skipped.append((first, header.next_offset))
-            else:
-                records = read_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES)
-                if waiting:
-                    records = [
-                        record
-                        for record in records
-                        if is_waiting(record.headers, record.timestamp) == only_waiting
-                    ]
-                _take(
-                    records,
-                    first,
-                    header.next_offset,
-                    config,
-                    accepts,
-                    default_delay_ms,
-                    messages,
-                    skipped,
-                    partition,
-                )
-            position = header.next_offset
-            if position >= end:
-                break
-    return Seen(position, messages, skipped)
+                _skip(skipped, position, first)
+            position = step.upto
+        self._position = position
+        return Seen(position, messages, skipped)
 
 
-def _take(
-    records: list[Record],
-    first: int,
-    end: int,
-    config: QueueConfig,
-    accepts: Filter | None,
-    default_delay_ms: int,
-    messages: list[Message],
-    skipped: list[Range],
-    partition: Partition,
-) -> None:
-    expected = first
-    for record in records:
-        if record.offset < first:
-            continue
-        if record.offset > expected:
-            skipped.append((expected, record.offset))
-        expected = record.offset + 1
-        if accepts is not None and not accepts.matches(_as_input(record, partition)):
-            skipped.append((record.offset, record.offset + 1))
-            continue
-        message = describe(record, config, default_delay_ms)
-        if message is not None:
-            messages.append(message)
-    if expected < end:
-        skipped.append((expected, end))
+def _skip(skipped: list[Range], first: int, end: int) -> None:
+    if skipped and skipped[-1][1] == first:
+        first = skipped.pop()[0]
+    skipped.append((first, end))
+
+
+def _steps(partition: Partition, position: int, only_waiting: bool) -> Iterator[Step]:
+    """Through one piece of the log, which holds at least one whole batch."""
+    data = partition.read(position, READ_BYTES, partition.last_stable_offset)
+    if isinstance(data, Rejected):
+        return
+    for at, header in scan(data):
+        waiting = has_waiting(header)
+        upto = position
+        if not (header.is_control or is_aborted(partition, header) or (only_waiting and not waiting)):
+            for record in iter_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES):
+                if record.offset < position:
+                    continue
+                if waiting and is_waiting(record.headers, record.timestamp) != only_waiting:
+                    continue
+                upto = record.offset + 1
+                yield Step(upto, record)
+        if upto < header.next_offset:
+            yield Step(header.next_offset, None)
 
 
 def _as_input(record: Record, partition: Partition) -> FilterInput:

@@ -9,33 +9,31 @@ from typing import NamedTuple
 from headrace.broker.partition import Partition
 from headrace.broker.queueing.delayed import has_waiting, is_waiting
 from headrace.core.errors import HeadraceError
-from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
+from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
-from headrace.core.ports import Buffer
 from headrace.records.batch import BatchHeader, scan
 from headrace.records.build import Record
-from headrace.records.read import read_records
+from headrace.records.opened import OpenBatch
 
 MAX_CACHED_BYTES = 16 * MIB
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 
 
-class _Batch(NamedTuple):
+class _Held(NamedTuple):
     end: int
-    size: int
-    records: dict[int, Record]
-    waiting: frozenset[int]
-    """Offsets of those that wait for their time (delayed.py)."""
+    batch: OpenBatch | None
+    """None: nothing in there is for anybody."""
 
 
 class Payloads:
     """Of one partition."""
 
-    __slots__ = ("_batches", "_bytes", "_partition")
+    __slots__ = ("_bytes", "_held", "_partition")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._batches: OrderedDict[int, _Batch] = OrderedDict()
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+        """By base offset, the latest used last."""
         self._bytes = 0
 
     def get(self, offsets: Iterable[int], *, waiting: bool = False) -> dict[int, Record]:
@@ -45,56 +43,53 @@ class Payloads:
         In any order: lanes (groups, tenants, priorities) take turns, so offsets do not ascend.
         """
         found: dict[int, Record] = {}
-        batch = _Batch(-1, 0, {}, frozenset())
+        held = _Held(-1, None)
         for offset in sorted(offsets):
-            if offset >= batch.end:
-                batch = self._batch_at(offset)
-            if offset in batch.records and (waiting or offset not in batch.waiting):
-                found[offset] = batch.records[offset]
+            if offset >= held.end:
+                held = self._at(offset)
+            record = None if held.batch is None else held.batch.find(offset)
+            if record is None or held.batch is None:
+                continue
+            if waiting or not (
+                has_waiting(held.batch.header) and is_waiting(record.headers, record.timestamp)
+            ):
+                found[offset] = record
         return found
 
-    def _batch_at(self, offset: int) -> _Batch:
+    def _at(self, offset: int) -> _Held:
         """The batch that holds `offset`, or an empty one."""
-        for base, held in self._batches.items():
+        for base, held in self._held.items():
             if base <= offset < held.end:
-                self._batches.move_to_end(base)
+                self._held.move_to_end(base)
                 return held
-        wanted = _Batch(offset + 1, 0, {}, frozenset())
+        nothing = _Held(offset + 1, None)
         log = self._partition.log
         if not log.start_offset <= offset < self._partition.last_stable_offset:
-            return wanted
+            return nothing
         data = self._partition.read(offset, READ_BYTES, self._partition.last_stable_offset)
         if isinstance(data, Rejected):
             raise HeadraceError(data.kind, data.detail)
+        wanted = nothing
         for position, header in scan(data):
-            batch = self._opened(data, position, header)
-            self._keep(header.base_offset, batch)
+            is_empty = header.is_control or is_aborted(self._partition, header)
+            held = _Held(header.next_offset, None if is_empty else OpenBatch(data, position))
+            self._keep(header.base_offset, held)
             if header.base_offset <= offset < header.next_offset:
-                wanted = batch
+                wanted = held
         return wanted
 
-    def _opened(self, data: Buffer, position: int, header: BatchHeader) -> _Batch:
-        records: dict[int, Record] = {}
-        waiting: frozenset[int] = frozenset()
-        if not header.is_control and not is_aborted(self._partition, header):
-            records = {
-                record.offset: record
-                for record in read_records(data, position, max_bytes=MAX_DECOMPRESSED_BYTES)
-            }
-        if has_waiting(header):
-            waiting = frozenset(
-                offset for offset, record in records.items() if is_waiting(record.headers, record.timestamp)
-            )
-        return _Batch(header.next_offset, header.size, records, waiting)
-
-    def _keep(self, base: int, batch: _Batch) -> None:
-        if base in self._batches:
+    def _keep(self, base: int, held: _Held) -> None:
+        if base in self._held:
             return
-        self._batches[base] = batch
-        self._bytes += batch.size
-        while self._bytes > MAX_CACHED_BYTES and len(self._batches) > 1:
-            _, dropped = self._batches.popitem(last=False)
-            self._bytes -= dropped.size
+        self._held[base] = held
+        self._bytes += _size(held)
+        while self._bytes > MAX_CACHED_BYTES and len(self._held) > 1:
+            _, dropped = self._held.popitem(last=False)
+            self._bytes -= _size(dropped)
+
+
+def _size(held: _Held) -> int:
+    return 100 if held.batch is None else held.batch.size_bytes
 
 
 def is_aborted(partition: Partition, header: BatchHeader) -> bool:
