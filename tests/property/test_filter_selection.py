@@ -16,8 +16,8 @@ from headrace.records.build import Record, build_batch
 from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
 from headrace.records.filters.prefilter import prefilter_of
 from headrace.records.filters.syntax import parse
-from headrace.records.read import plain_body, read_records
-from headrace.records.selection import Place, select_records, sift, skip_batch
+from headrace.records.read import iter_spans, plain_body, read_records
+from headrace.records.selection import Place, every_span, select_records, sift, skip_batch
 from headrace.records.tag_mask import mask_of, tag_mask
 
 TAGS = ["eu", "us", "e", "", "tag", "ü", "x" * 31, "x" * 32, "x" * 33, "x" * 80, '"', "\\", "a\nb"]
@@ -179,6 +179,54 @@ def test_hostile_bodies_do_no_harm(body: bytes, count: int, expression: str) -> 
     except CorruptBatch:
         return
     assert found.records - (expression == 'key == "k"') == expected
+
+
+def _walked(walk: Any, body: bytes, header: Any) -> Any:
+    try:
+        return [tuple(span) for span in walk(body, header)]
+    except CorruptBatch:
+        return "corrupt"
+
+
+_SIZES = st.sampled_from([0, 1, 30, 63, 64, 65, 8_191, 8_192, 20_000])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(
+        st.tuples(_SIZES, _SIZES, st.sampled_from([0, -5, 63, 64, 9_000, 10**9]), st.booleans()),
+        min_size=1,
+        max_size=4,
+    ),
+    st.binary(max_size=3),
+    st.integers(0, 200),
+)
+def test_spans_are_the_same_however_they_are_read(
+    shapes: list[tuple[int, int, int, bool]], damage: bytes, place: int
+) -> None:
+    records = [
+        Record(
+            b"k" * key if key else None,
+            b"v" * value if value else None,
+            (("h", None),) * headers,
+            10**10 + time,
+        )
+        for key, value, time, headers in shapes
+    ]
+    batch = build_batch(records, wall_ms=1)
+    header = read_header(batch)
+    body = plain_body(batch, 0, header, max_bytes=1 << 20)
+    assert _walked(every_span, body, header) == _walked(iter_spans, body, header) != "corrupt"
+    hurt = body[:place] + damage + body[place + len(damage) :]
+    assert _walked(every_span, hurt, header) == _walked(iter_spans, hurt, header)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(min_size=7, max_size=40), st.integers(1, 4))
+def test_spans_of_hostile_bytes_are_the_same_too(body: bytes, count: int) -> None:
+    batch = build_batch([Record(None, b"")], wall_ms=1)
+    header = read_header(batch)._replace(record_count=count, last_offset_delta=50)
+    assert _walked(every_span, body, header) == _walked(iter_spans, body, header)
 
 
 @settings(max_examples=150, deadline=None)

@@ -18,6 +18,7 @@ from headrace.records.batch import (
     COMMIT_MARKER,
     CONTROL_BIT,
     MAGIC_V2,
+    MIN_RECORD_BYTES,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -28,16 +29,19 @@ from headrace.records.batch import (
 )
 from headrace.records.build import Record, append_record, assemble
 from headrace.records.filters import Filter, FilterInput
-from headrace.records.read import RecordSpan, iter_spans, plain_body, read_headers, read_span
+from headrace.records.read import RecordSpan, plain_body, read_headers, read_span
 from headrace.records.rebuild import rebuild_batch
 from headrace.records.tag_mask import ALL_TAGS, tag_mask
 from headrace.records.varint import read_varint
 
 _LENGTHS_PER_BREATH = 512
-_RECORDS_PER_BREATH = 32
+_RECORDS_PER_BREATH = 16
 
 MAX_SKIP = 2**31 - 1
 """The largest last offset delta a batch can state."""
+
+Span = tuple[int, int, int, int, int, int, int, int, int]
+"""The fields of a RecordSpan."""
 
 _COMMIT = struct.pack(">hh", 0, COMMIT_MARKER)
 _BY_NOBODY = struct.pack(">hi", 0, 0)
@@ -151,7 +155,7 @@ def _matching(
     body: bytes, header: BatchHeader, wanted: Filter, place: Place, breathe: Callable[[], None]
 ) -> Iterator[RecordSpan]:
     prefilter, needs = wanted.prefilter, wanted.needs
-    spans = iter_spans(body, header) if prefilter is None else _candidates(body, prefilter.needles, breathe)
+    spans = every_span(body, header) if prefilter is None else _candidates(body, prefilter.needles, breathe)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
     matches, with_headers = wanted.matches, needs.headers
@@ -171,10 +175,98 @@ def _matching(
             place.partition,
         )
         if matches(record):
-            yield span
+            yield RecordSpan._make(span)
 
 
-def _candidates(body: bytes, needles: tuple[bytes, ...], breathe: Callable[[], None]) -> Iterator[RecordSpan]:
+def every_span(body: bytes, header: BatchHeader) -> Iterator[Span]:
+    """As read.iter_spans, at half its price: a filter that has to look at every record spends most of its time here.
+
+    Numbers of one and two bytes are read in place; whatever is larger, or odd in any way, is left to read_span.
+    """
+    count, last_delta = header.record_count, header.last_offset_delta
+    if count < 0 or count * MIN_RECORD_BYTES > len(body):
+        raise CorruptBatch(f"{count} records can not fit into {len(body)} bytes")
+    position, previous = 0, -1
+    for _ in range(count):
+        span = _short_span(body, position) or read_span(body, position)
+        if not previous < span[2] <= last_delta:
+            raise CorruptBatch(f"offset delta {span[2]} after {previous} in a batch of {last_delta + 1}")
+        previous, position = span[2], span[1]
+        yield span
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes after the last record")
+
+
+def _short_span(body: bytes, position: int) -> Span | None:
+    """None: some field takes three bytes or more, or something is wrong."""
+    try:
+        long = 0
+        length = body[position]
+        at = position + 1
+        if length >= 0x80:
+            long = body[at]
+            length += long - 1 << 7
+            at += 1
+        end = at + (length >> 1)
+        time = body[at + 1]
+        at += 2
+        if time >= 0x80:
+            byte = body[at]
+            long |= byte
+            time += byte - 1 << 7
+            at += 1
+        offset = body[at]
+        at += 1
+        if offset >= 0x80:
+            byte = body[at]
+            long |= byte
+            offset += byte - 1 << 7
+            at += 1
+        key = body[at]
+        at += 1
+        if key >= 0x80:
+            byte = body[at]
+            long |= byte
+            key += byte - 1 << 7
+            at += 1
+        key_start = at
+        if not key & 1:
+            at += key >> 1
+        value = body[at]
+        at += 1
+        if value >= 0x80:
+            byte = body[at]
+            long |= byte
+            value += byte - 1 << 7
+            at += 1
+        value_start = at
+        if not value & 1:
+            at += value >> 1
+        headers = body[at]
+    except IndexError:
+        return None
+    is_odd = (length | offset | headers) & 1 or (key & 1 and key != 1) or (value & 1 and value != 1)
+    if long >= 0x80 or headers >= 0x80 or is_odd or end > len(body):
+        return None
+    left = end - at - 1
+    if headers > left or (
+        not headers and left
+    ):  # two bytes at least for each; `headers` is twice their count
+        return None
+    return (
+        position,
+        end,
+        offset >> 1,
+        (time >> 1) ^ -(time & 1),
+        key_start,
+        -1 if key & 1 else key >> 1,
+        value_start,
+        -1 if value & 1 else value >> 1,
+        at,
+    )
+
+
+def _candidates(body: bytes, needles: tuple[bytes, ...], breathe: Callable[[], None]) -> Iterator[Span]:
     """The records that contain one of the needles. The others are stepped over by their length alone."""
     find = body.find
     hits = [(found, needle) for needle in needles if (found := find(needle)) >= 0]

@@ -2,7 +2,7 @@
 
 Whoever waits for a strip says where; wishes are served round robin, so a view that is costly delays the others by one
 piece at most. A piece is read on the loop like any fetch, filtered in a thread, and lands in the strip. The thread gives up
-the interpreter every millisecond, because the event loop would otherwise wait five for it each time it wakes.
+the interpreter twice in a millisecond, because the event loop would otherwise wait five for it each time it wakes.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ MAX_WISHES = 10_000
 MAX_STRETCHES = 32
 """Of batches that may match, with others between them, in one piece."""
 
-_WORK_SECONDS = 0.001
-_PAUSE_SECONDS = 0.00005
+_WORK_SECONDS = 0.0005
+_PAUSE_SECONDS = 0.0001
 
 
 class TooCostly(Exception):

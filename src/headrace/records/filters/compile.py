@@ -8,6 +8,7 @@ looked into: it is null, so that no record can make a filter expensive (X12).
 
 from __future__ import annotations
 
+import operator as operators
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -200,6 +201,18 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+_PLAIN: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operators.eq,
+    "!=": operators.ne,
+    "<": operators.lt,
+    "<=": operators.le,
+    ">": operators.gt,
+    ">=": operators.ge,
+}
+_PLAIN_TYPES: dict[type, tuple[type, ...]] = {int: (int, float), float: (int, float), str: (str,)}
+"""Types of one kind: what a value must be to be compared with a literal. `bool` is not among them, as in _kind."""
+
+
 def _starts(text: Any, part: Any) -> bool:
     return isinstance(text, str) and isinstance(part, str) and text.startswith(part)
 
@@ -261,6 +274,9 @@ def _compile(node: Node) -> Evaluate:
             return lambda record: inner(record) is not True
         case And(parts):
             every = [_compile(part) for part in parts]
+            if len(every) == 2:
+                one, other = every
+                return lambda record: one(record) is True and other(record) is True
             return lambda record: all(part(record) is True for part in every)
         case Or(parts):
             some = [_compile(part) for part in parts]
@@ -277,8 +293,18 @@ def _call(function: str, arguments: list[Evaluate]) -> Evaluate:
 
 
 def _comparison(operator: str, left: Node, right: Node) -> Evaluate:
+    if isinstance(right, Literal) and type(right.value) in _PLAIN_TYPES:
+        return _with_literal(operator, _compile(left), right.value)
     test, one, other = _OPERATORS[operator], _compile(left), _compile(right)
     return lambda record: test(one(record), other(record))
+
+
+def _with_literal(operator: str, operand: Evaluate, literal: Any) -> Evaluate:
+    """What nearly every condition is, without asking for the literal's kind each time."""
+    test, types = _PLAIN[operator], _PLAIN_TYPES[type(literal)]
+    if operator == "!=":
+        return lambda record: type(value := operand(record)) not in types or value != literal
+    return lambda record: type(value := operand(record)) in types and test(value, literal)
 
 
 def _with_times(left: Node, right: Node) -> tuple[Node, Node]:
