@@ -574,6 +574,7 @@ def test_a_queue_as_server_sent_events(api: Api, name: str) -> None:
     quick.close()
     api.ask("GET", f"/queues/{name}-none/stream", status=404)
     api.ask("GET", f"/queues/{name}/stream?ack=perhaps", status=400)
+    api.ask("GET", f"/queues/{name}/stream?visibility=0s", status=400)
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ CONNECT_TIMEOUT_S = 3.0
 RESOLVED_S = 10.0
 """For so long the addresses of a name are remembered, judged as they are."""
 MAX_RESOLVED = 1_000
+MAX_LOOKUPS = 2
 IDLE_S = 4.0
 """Less than the five seconds after which many servers close a connection: nothing is sent into a closing door."""
 
@@ -46,6 +47,8 @@ class EndpointClient:
         self.rules = rules
         self._ca_file = ca_file
         self._resolve = resolve or _ask_the_system
+        self._lookups: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+        self._lookup_slots = asyncio.Semaphore(MAX_LOOKUPS)
         self._tls: ssl.SSLContext | None = None
         self._resolved: dict[tuple[str, int], tuple[float, str]] = {}
         self._client = H1Client(
@@ -107,7 +110,7 @@ class EndpointClient:
         if held is not None and now_s < held[0]:
             return held[1]
         try:
-            addresses = await self._resolve(host, port)
+            addresses = await self._look_up(host, port)
         except OSError as problem:
             raise NoAnswer(f"{host} can't be resolved: {problem.strerror or problem}") from None
         if not addresses:
@@ -121,6 +124,21 @@ class EndpointClient:
             self._resolved.clear()
         self._resolved[host, port] = (now_s + RESOLVED_S, addresses[0])
         return addresses[0]
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        """A name server that hangs keeps a thread of the process busy, also when nobody waits any more: few names at once, each once."""
+        lookup = self._lookups.get((host, port))
+        if lookup is None:
+            lookup = self._lookups[host, port] = asyncio.ensure_future(self._ask_in_turn(host, port))
+            lookup.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(lookup)
+
+    async def _ask_in_turn(self, host: str, port: int) -> list[str]:
+        try:
+            async with self._lookup_slots:
+                return await self._resolve(host, port)
+        finally:
+            del self._lookups[host, port]
 
     def _forget(self, origin: Origin) -> None:
         """The next try asks again: the endpoint may have moved."""

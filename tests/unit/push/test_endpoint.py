@@ -119,6 +119,28 @@ async def test_dns_rebinding_finds_no_gap() -> None:
         await client.close()
 
 
+async def test_a_name_server_that_hangs_is_asked_once_for_each_name_and_few_at_a_time() -> None:
+    asked: list[str] = []
+    never = asyncio.Event()
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        await never.wait()
+        raise OSError("no such name")
+
+    client = EndpointClient(TargetRules(), resolve=resolve)
+    hosts = ["a.example", "a.example", "b.example", "c.example", "d.example"]
+    for _ in range(2):
+        tries = [client.send(f"https://{host}/", {}, b"", 0.05) for host in hosts]
+        answers = await asyncio.gather(*tries, return_exceptions=True)
+        assert all(isinstance(answer, NoAnswer) for answer in answers)
+    assert asked == ["a.example", "b.example"]
+    never.set()
+    with pytest.raises(NoAnswer, match="no such name"):
+        await client.send("https://d.example/", {}, b"", 1)
+    assert sorted(asked) == ["a.example", "b.example", "c.example", "d.example"]
+
+
 async def test_answers_are_bounded_and_the_status_counts() -> None:
     async with server(answers("200 OK", b"x" * 200_000)) as (port, _):
         client = EndpointClient(LOOPBACK)

@@ -30,6 +30,7 @@ from headrace.queues.receipt import Receipt, encode_receipt
 Held = tuple[Source, Handle]
 
 MAX_WINDOW = 100
+MIN_VISIBILITY_MS = 1_000
 MAX_VISIBILITY_MS = 12 * 60 * 60 * 1000
 POLL_MS = 10_000
 FULL_S = 0.2
@@ -56,6 +57,8 @@ class QueueStreamDoor:
             raise invalid("ack is manual or auto")
         window = number(request, "window", 10, 1, MAX_WINDOW)
         visibility_ms = query_duration_ms(request, "visibility", 30_000, MAX_VISIBILITY_MS)
+        if visibility_ms < MIN_VISIBILITY_MS:
+            raise invalid("visibility is at least 1s; a message would come again before it is read")
         events = self._auto(spec, window) if ack == "auto" else self._manual(spec, window, visibility_ms)
         return event_stream(events)
 

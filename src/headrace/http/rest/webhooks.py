@@ -272,7 +272,7 @@ class WebhookDoor:
         spec = QueueSpec(
             name=wanted.queue,
             id=self._broker.new_uuid(),
-            topics=tuple(wanted.topics),
+            topics=tuple(dict.fromkeys(wanted.topics)),
             kind="subscription",
             filter=wanted.filter,
             start=wanted.start,
@@ -296,11 +296,9 @@ class WebhookDoor:
 
     async def _remove(self, request: Request) -> Answer:
         spec = await self._registry.remove(self._spec(request).name)
-        if (
-            spec.owns_queue
-            and "keep_queue" not in request.query
-            and self._desk.find_spec(spec.queue) is not None
-        ):
+        shared = any(other.queue == spec.queue for other in self._registry.all())
+        is_there = self._desk.find_spec(spec.queue) is not None
+        if spec.owns_queue and is_there and not shared and "keep_queue" not in request.query:
             await self._desk.delete(spec.queue, with_topic=False)
         return Response(b"", 204, "")
 
