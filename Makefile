@@ -12,8 +12,9 @@ SCHEDULES ?= 20000
 UPDATES ?= 1000000
 RECORDS ?= 1000000
 MINUTES ?= 10
+EXAMPLES ?= 200
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues fuzz eos eos-sim compaction torture torture-single bench docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues fuzz rest-fuzz eos eos-sim compaction torture torture-single bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +57,9 @@ torture: env  ## real brokers and etcd: kills, pauses, cut links, outages: make 
 fuzz: env  ## mutated frames and batches: make fuzz FRAMES=1000000
 	@HEADRACE_FUZZ_FRAMES=$(FRAMES) $(BIN)/python -m pytest -q -s tests/fuzz
 
+rest-fuzz: env  ## schemathesis over the OpenAPI document: make rest-fuzz EXAMPLES=200
+	@$(BIN)/python tests/rest/rest_fuzz.py --examples $(EXAMPLES)
+
 torture-single: env  ## kill -9 one broker over and over in mid-load: make torture-single KILLS=200
 	@HEADRACE_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/client/test_kill.py -k kill_9
 
@@ -74,7 +78,7 @@ eos-sim: env  ## schedules of late and repeated requests against transactions: m
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py
 
-docs: env  ## write docs/cli.md and docs/config.md anew, from the code
+docs: env  ## write docs/cli.md, docs/config.md and docs/openapi.json anew, from the code
 	@$(BIN)/python scripts/generate-docs
 
 clean:

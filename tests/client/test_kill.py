@@ -1,6 +1,7 @@
 """K4: kill -9 and SIGTERM in mid-load, over and over: every acknowledged record is there once and in order.
 
-`make torture-single KILLS=200` runs the same for longer.
+`make torture-single KILLS=200` runs the same for longer. Last run: 200 kills at b51fc41 in 504 s beside other work, everything
+acknowledged there once and in order.
 """
 
 from __future__ import annotations

@@ -15,6 +15,19 @@ from headrace.http.messages import PROBLEM_JSON, Response, reason_phrase
 
 TYPE_PREFIX = "https://headrace.dev/problems/"
 
+_HINTS = {
+    400: "GET /openapi.json says what this path takes.",
+    404: "GET /openapi.json lists every path.",
+    405: "GET /openapi.json lists every method of this path.",
+    409: "Look at it first: it is not as this request expects.",
+    413: "Send less at a time.",
+    429: "Slow down, and try again.",
+    500: "This is a bug in headrace; the broker's log says more.",
+    503: "Try again in a moment.",
+    504: "It may have happened nevertheless: look before you try again.",
+}
+"""Where the error itself has no better one."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -39,8 +52,8 @@ def problem(
     }
     if instance:
         document["instance"] = instance
-    if hint:
-        document["hint"] = hint
+    if advice := hint or _HINTS.get(status, ""):
+        document["hint"] = advice
     if request_id:
         document["request_id"] = request_id
         headers = (*headers, ("x-request-id", request_id))
