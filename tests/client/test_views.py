@@ -74,7 +74,7 @@ class Read:
         self.bytes = max(self.bytes, sum(broker["rxbytes"] for broker in brokers if broker["nodeid"] >= 0))
 
 
-def produce(bootstrap: str, topic: str, numbers: range, **config: Any) -> None:
+def produce(bootstrap: str, topic: str, numbers: range, partition: int | None = None, **config: Any) -> None:
     """One in a hundred is from the eu, in pairs of partitions, and every value is JSON."""
     producer = ck.Producer(
         {
@@ -90,9 +90,8 @@ def produce(bootstrap: str, topic: str, numbers: range, **config: Any) -> None:
         tag = b"eu" if number % 100 == 42 else b"us" if number % 2 else b"asia"
         while True:
             try:
-                producer.produce(
-                    topic, json.dumps(value), str(number), partition=number // 100 % 2, headers=[("tag", tag)]
-                )
+                place = number // 100 % 2 if partition is None else partition
+                producer.produce(topic, json.dumps(value), str(number), place, headers=[("tag", tag)])
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -200,10 +199,14 @@ def test_kafkajs_reads_a_view(broker: BrokerProcess, orders: str, kafkajs: Path)
     assert sorted(json.loads(value)["n"] for _, _, value in json.loads(ran.stdout)) == WANTED
 
 
-def test_a_group_goes_on_where_it_committed(broker: BrokerProcess, orders: str, topic: str) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_goes_on_where_it_committed(
+    broker: BrokerProcess, orders: str, topic: str, protocol: str
+) -> None:
     settings = {
+        "group.protocol": protocol, **({"session.timeout.ms": 6000} if protocol == "classic" else {}),
         "bootstrap.servers": broker.bootstrap, "group.id": topic, "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "session.timeout.ms": 6000, **QUIET,
+        "enable.auto.commit": False, **QUIET,
     }  # fmt: skip
     found: list[int] = []
     for part in (len(WANTED) // 3, len(WANTED) // 3, None):
@@ -223,6 +226,22 @@ def test_a_group_goes_on_where_it_committed(broker: BrokerProcess, orders: str, 
     request = ck.ConsumerGroupTopicPartitions(topic, [ck.TopicPartition("view-eu", 0)])
     committed = admin.list_consumer_group_offsets([request])[topic].result(20).topic_partitions[0].offset
     assert 0 < committed <= Read(broker.bootstrap, "view-eu").ends[0]
+
+
+def test_a_view_and_a_topic_in_one_fetch(broker: BrokerProcess, admin: AdminClient, topic: str) -> None:
+    """Both lead here, so one fetch asks for both: the topic's records must not wait for the view's."""
+    make_topic(admin, topic, 1)
+    make_view(admin, f"{topic}-eu", topic, 'tag == "eu"')
+    produce(broker.bootstrap, topic, range(100), partition=0)
+    consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic, **QUIET})
+    consumer.assign([ck.TopicPartition(name, 0, 0) for name in (topic, f"{topic}-eu")])
+    counts = {topic: 0, f"{topic}-eu": 0}
+    deadline = time.monotonic() + 30
+    while counts != {topic: 100, f"{topic}-eu": 1}:
+        assert time.monotonic() < deadline, counts
+        for message in consumer.consume(200, 0.2):
+            counts[message.topic()] += 1
+    consumer.close()
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

@@ -53,6 +53,8 @@ class Views:
             return None, missing
         lens = self._lenses.get((topic.id, number))
         if lens is None or lens.partition is not partition:
+            if lens is not None:
+                lens.strip.clear()
             tags = self._tags.setdefault(partition.tp, TagIndex(self._tag_budget))
             place = Place(topic.view.source, number)
             lens = Lens(topic.view, partition, place, Strip(self.budget), tags)
