@@ -8,10 +8,14 @@ Three traps of the API are closed here (spark.md 1.3):
 * `commit` lags one batch and is not called for the last one of `availableNow`. But `latestOffset(start)` is, and
   `start` is exactly what the checkpoint holds as done: that is what goes to the group, so lag is 0 after a run.
 * `stop` is never called, so nothing here needs it.
+
+A trigger of a quiet stream costs one request, for the ends of partitions: metadata is a second old at most, and so is what
+the group shows; what the progress report wants to know was just found out.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -38,6 +42,8 @@ from headrace.spark.sync_client import CommittedOffset, SyncClient
 PINNED = "headrace-spark: where the query starts"
 PROGRESS = "headrace-spark: progress"
 
+_FRESH_SECONDS = 1.0
+
 Offsets = dict[TopicPartition, int]
 
 
@@ -48,7 +54,12 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: SyncClient | None = None
         self._initial: Offsets | None = None
         self._shown: Offsets = {}
+        self._shown_at = float("-inf")
         self._frozen: Offsets | None = None
+        self._partitions: list[TopicPartition] = []
+        self._partitions_at = float("-inf")
+        self._reported: Offsets | None = None
+        """The ends that the last micro-batch was planned with."""
         chosen_columns(schema, options)
 
     @property
@@ -104,8 +115,12 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise explained(problem) from problem
 
     def _admitted(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        if self._frozen is None:
+            ends = self._latest()
+            self._reported = dict(ends)
+        else:
+            ends = dict(self._frozen)
         self._show_progress(start)
-        ends = dict(self._frozen) if self._frozen is not None else self._latest()
         self._check_loss(start, ends)
         start = self._with_new_partitions(start, ends)
         ends = {tp: max(end, start[tp]) for tp, end in ends.items()}
@@ -137,8 +152,11 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _latest(self) -> Offsets:
-        partitions = find_partitions(self._link, self._options)
-        return latest(self._link, partitions, self._options.isolation) if partitions else {}
+        now = time.monotonic()
+        if now - self._partitions_at > _FRESH_SECONDS:
+            self._partitions = find_partitions(self._link, self._options)
+            self._partitions_at = now
+        return latest(self._link, self._partitions, self._options.isolation) if self._partitions else {}
 
     def _records_in(self, max_bytes: int, ends: Offsets) -> int:
         """About how many records `max_bytes` are, by the average of each partition's log."""
@@ -151,10 +169,12 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _show_progress(self, done: Offsets) -> None:
         """Tell the group what the checkpoint holds as done. For people and dashboards; nothing depends on it."""
         group = self._options.group
-        if group is None or done == self._shown:
+        if group is None or done == self._shown or done == self._initial:
             return
-        if done == self._initial:
+        now = time.monotonic()
+        if self._frozen is None and now - self._shown_at < _FRESH_SECONDS:
             return
+        self._shown_at = now
         known = self._link.topics({tp.topic for tp in done})
         self._link.commit_offsets(
             group,
@@ -167,12 +187,14 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shown = dict(done)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
+        known, self._reported = self._reported, None
         try:
-            return to_json(self._latest())
+            return to_json(known if known is not None else self._latest())
         except HeadraceError:
             return None
 
     def prepareForTriggerAvailableNow(self) -> None:
+        self._partitions_at = float("-inf")
         self._frozen = self._latest()
 
     def commit(self, end: Mapping[str, Any]) -> None:

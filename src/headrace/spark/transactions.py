@@ -34,17 +34,27 @@ from headrace.wire.messages.txn_offset_commit import (
 
 
 class Transaction:
-    """Open from construction. `commit` ends it; leaving the block without it aborts."""
+    """Open from construction. `commit` ends it; leaving the block without it aborts.
 
-    def __init__(self, client: SyncClient, transactional_id: str, timeout_ms: int) -> None:
+    A producer that committed before may go on without a new claim: while nobody has fenced it, it still holds the id.
+    """
+
+    def __init__(
+        self,
+        client: SyncClient,
+        transactional_id: str,
+        timeout_ms: int,
+        producer: Producer | None = None,
+    ) -> None:
         self._client = client
         self._id = transactional_id
-        self.producer = Producer(
+        self.producer = producer or Producer(
             client,
             self._claim(timeout_ms),
             transactional_id=transactional_id,
             stall_seconds=timeout_ms / 1000,
         )
+        self._groups: set[str] = set()
         self._partitions: set[TopicPartition] = set()
         self._touched = False
         self._ended = False
@@ -88,17 +98,24 @@ class Transaction:
         self._partitions |= new
         self._touched = True
 
-    def note_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """These offsets become the group's when, and only when, the transaction commits."""
-        producer_id, epoch = self.producer.identity
+    def join_group(self, group: str) -> None:
+        """The group's offsets are part of the transaction from here on. Fails when the producer is fenced."""
+        if group in self._groups:
+            return
 
         def join() -> None:
-            request = AddOffsetsToTxnRequest(self._id, producer_id, epoch, group)
+            request = AddOffsetsToTxnRequest(self._id, *self.producer.identity, group)
             answer = self._client.ask_coordinator(TRANSACTION, self._id, ApiKey.ADD_OFFSETS_TO_TXN, request)
             check(answer.error_code, f'transaction with group "{group}"')
 
         self._client.patiently(join)
+        self._groups.add(group)
         self._touched = True
+
+    def note_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """These offsets become the group's when, and only when, the transaction commits."""
+        producer_id, epoch = self.producer.identity
+        self.join_group(group)
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for tp, (offset, metadata) in offsets.items():
             row = TxnOffsetCommitRequestPartition(tp.partition, offset, -1, metadata)

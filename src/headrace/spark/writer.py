@@ -9,10 +9,12 @@ batch. A task has to get the same rows again, which Headrace's source guarantees
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -27,6 +29,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.records.batch import read_header
 from headrace.records.encode_columns import ProducerStamp, encode_batches
+from headrace.spark.connection import Access
 from headrace.spark.fetching import shared_client
 from headrace.spark.options import OptionError, SinkOptions
 from headrace.spark.producer import Producer, idempotent_producer
@@ -41,6 +44,7 @@ CONTROL_TOPIC = "_headrace_sinks"
 
 _GATHER_BYTES = 4 << 20
 _CONTROL_PARTITIONS = 8
+_CLAIMS_AT_MOST = 64
 
 
 @dataclass
@@ -97,10 +101,11 @@ class TaskWriter:
         now_ms = int(time.time() * 1000)
         for topic in gathered.topics():
             leaders = self._client.topic(topic).leaders
-            if self._transaction is not None:
-                self._transaction.add_partitions(TopicPartition(topic, number) for number in leaders)
             self._turn += 1
-            for part in partition_rows(gathered.of_topic(topic), topic, len(leaders), self._turn, now_ms):
+            parts = list(partition_rows(gathered.of_topic(topic), topic, len(leaders), self._turn, now_ms))
+            if self._transaction is not None:
+                self._transaction.add_partitions(part.tp for part in parts)
+            for part in parts:
                 self._send_partition(part)
         self._records += rows.num_rows
         self._slow_down()
@@ -149,13 +154,34 @@ def write_task(
     try:
         if options.exactly_once:
             return _write_once(client, options, batches, sink_id, batch_id, task)
-        producer = idempotent_producer(client)
-        try:
-            return TaskWriter(client, options, producer, None, task).write(batches)
-        finally:
-            producer.abandon()
+        return _write_again_if_tried_again(client, options, batches, task)
     except HeadraceError as problem:
         raise explained(problem) from problem
+
+
+class Claim(NamedTuple):
+    """A transactional id that this process holds, as far as it knows, and the batch it has not done yet."""
+
+    producer: Producer
+    next_batch: int
+
+
+_producers: dict[Access, Producer] = {}
+_claims: dict[tuple[Access, str], Claim] = {}
+"""Python workers live through many micro-batches, and every claim costs a few synced writes. Only what ended well is kept."""
+
+
+def _write_again_if_tried_again(
+    client: SyncClient, options: SinkOptions, batches: Iterator[pa.RecordBatch], task: int
+) -> Written:
+    producer = _producers.pop(options.access, None) or idempotent_producer(client)
+    try:
+        written = TaskWriter(client, options, producer, None, task).write(batches)
+    except BaseException:
+        producer.abandon()
+        raise
+    _producers[options.access] = producer
+    return written
 
 
 def _write_once(
@@ -168,18 +194,45 @@ def _write_once(
 ) -> Written:
     group = f"headrace-sink-{sink_id}"
     note = TopicPartition(CONTROL_TOPIC, task)
-    _ensure_control_topic(client, task)
-    with Transaction(client, f"{group}-{task}", options.transaction_timeout_ms) as transaction:
-        # After the claim: from here on nobody else can commit under this id, so the answer stays true.
-        done = client.committed_offsets(group, [note]).get(note)
-        if done is not None and done.offset > batch_id:
+    with _begin(client, options, group, batch_id, task) as transaction:
+        if transaction is None:
             for _ in batches:
                 pass
             return Written(skipped=True)
         written = TaskWriter(client, options, transaction.producer, transaction, task).write(batches)
         transaction.note_offsets(group, {note: CommittedOffset(batch_id + 1, "headrace-spark: batches done")})
         transaction.commit()
+    if len(_claims) >= _CLAIMS_AT_MOST:
+        _claims.clear()
+    _claims[options.access, f"{group}-{task}"] = Claim(transaction.producer, batch_id + 1)
     return written
+
+
+@contextlib.contextmanager
+def _begin(
+    client: SyncClient, options: SinkOptions, group: str, batch_id: int, task: int
+) -> Iterator[Transaction | None]:
+    """The transaction of this task and batch; None: it is done already."""
+    name = f"{group}-{task}"
+    timeout_ms = options.transaction_timeout_ms
+    known = _claims.pop((options.access, name), None)
+    if known is not None and known.next_batch <= batch_id:
+        transaction = Transaction(client, name, timeout_ms, known.producer)
+        try:
+            # Whoever claimed the id after us fenced us, and this says so. Else what we noted last is still the last.
+            transaction.join_group(group)
+        except HeadraceError:
+            pass
+        else:
+            with transaction:
+                yield transaction
+            return
+    _ensure_control_topic(client, task)
+    with Transaction(client, name, timeout_ms) as transaction:
+        # After the claim: from here on nobody else can commit under this id, so the answer stays true.
+        note = TopicPartition(CONTROL_TOPIC, task)
+        done = client.committed_offsets(group, [note]).get(note)
+        yield None if done is not None and done.offset > batch_id else transaction
 
 
 def _ensure_control_topic(client: SyncClient, task: int) -> None:

@@ -210,8 +210,15 @@ def _told(query: StreamingQuery, progress: Progress, seen: int) -> int:
         batch = told["batchId"]
         if batch > seen:
             seen = batch
-            progress.add(told["numInputRows"], 0, _lag(told))
+            progress.add(_rows(told), 0, _lag(told))
     return seen
+
+
+def _rows(told: Any) -> int:
+    """Spark Connect tells them for each source only."""
+    if told["numInputRows"] is not None:
+        return int(told["numInputRows"])
+    return sum(source["numInputRows"] or 0 for source in told["sources"])
 
 
 def _lag(told: Any) -> int:
