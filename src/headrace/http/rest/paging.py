@@ -28,7 +28,7 @@ def window(request: Request, names: Iterable[str]) -> tuple[list[str], str | Non
 
 def page(request: Request, items: Sequence[dict[str, Any]], next_cursor: str | None = None) -> Response:
     text = request.query.get("fields")
-    if text is not None:
+    if text:
         wanted = [name for name in text.split(",") if name]
         for item in items[:1]:
             unknown = [name for name in wanted if name not in item]

@@ -16,7 +16,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.peers import Peers
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
-from headrace.core.limits import MIB
+from headrace.core.limits import KIB, MIB
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
 from headrace.log.aborted import AbortedTransaction
@@ -34,6 +34,8 @@ from headrace.wire.messages.list_offsets import (
 )
 
 READ_BYTES = MIB
+SMALLEST_READ_BYTES = 64 * KIB
+USUAL_RECORD_BYTES = 2 * KIB
 REMOTE_POLL_S = 0.2
 """How often a leader elsewhere is asked for news while somebody waits."""
 FETCH_VERSION, LIST_VERSION = 12, 7
@@ -117,7 +119,7 @@ class RecordReader:
         else:
             end = partition.last_stable_offset
             position = max(offset, partition.log.start_offset)
-            found = partition.read(position, READ_BYTES, end)
+            found = partition.read(position, _read_bytes(limit), end)
             if isinstance(found, Rejected):
                 raise HeadraceError(found.kind, found.detail)
             data = found
@@ -171,6 +173,11 @@ class _Waiter:
 
     def wake(self) -> None:
         self._woken.set()
+
+
+def _read_bytes(limit: int) -> int:
+    """Enough for so many records of the usual size; there may be more to come."""
+    return min(READ_BYTES, max(SMALLEST_READ_BYTES, limit * USUAL_RECORD_BYTES))
 
 
 def _chunk(data: Buffer, offset: int, end: int, limit: int, aborted: Sequence[AbortedTransaction]) -> Chunk:

@@ -18,6 +18,7 @@ import msgspec
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.questions import Sent
+from headrace.cluster.image import Topic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
 from headrace.core.limits import MIB
@@ -45,6 +46,7 @@ MAX_BODY_BYTES = 16 * MIB
 MAX_SCANNED_CHUNKS = 64
 """A browse with a filter looks at so many pieces of log per request and then says where to go on."""
 JSONL = "application/jsonl"
+SERVED_S, SERVED_TRIES = 0.02, 150
 
 Positions = dict[TopicPartition, int]
 
@@ -55,6 +57,7 @@ class TopicDoor:
         self._forwarder = forwarder
         self._reader = RecordReader(broker)
         self._once = once
+        self._seen_served: set[bytes] = set()
 
     def mount(self, router: Router) -> None:
         for path in ("/topics/{topic}/records", "/topics/{topic}/messages"):
@@ -132,6 +135,26 @@ class TopicDoor:
                     "POST /api/v1/topics makes one.",
                 )
             await self._broker.topics.auto_create(topic)
+        await self._served(topic)
+
+    async def _served(self, topic: str) -> None:
+        """Whoever comes second to a topic that is just being made waits for it, too."""
+        for _ in range(SERVED_TRIES):
+            known = self._broker.image.topic(topic)
+            if known is not None and (known.id in self._seen_served or self._is_served(known)):
+                return
+            await asyncio.sleep(SERVED_S)
+
+    def _is_served(self, known: Topic) -> bool:
+        for number_, state in enumerate(known.partitions):
+            if state is None or state.leader < 0:
+                return False
+            if state.leader == self._broker.node_id:
+                partition = self._broker.partitions.get((known.name, number_))
+                if partition is None or not partition.is_leader:
+                    return False
+        self._seen_served.add(known.id)
+        return True
 
     def _partition(self, topic: str, record: Record, chosen: int, key: str) -> int:
         known = self._broker.image.topic(topic)
@@ -174,7 +197,8 @@ class TopicDoor:
         chunks = 0
         for tp, position in positions.items():
             while len(rows) < limit and chunks < MAX_SCANNED_CHUNKS:
-                chunk = await self._reader.read(tp, position, MAX_RECORDS)
+                wanted = limit - len(rows) if accepts is None else MAX_RECORDS
+                chunk = await self._reader.read(tp, position, wanted)
                 chunks += 1
                 for record in chunk.records:
                     if len(rows) >= limit:
