@@ -32,6 +32,7 @@ ROUGH = Shape(
     min_isr=1,
     producers=2,
     transactions=False,
+    groups=False,
     pause_s=0.06,
     period_s=3.0,
     kinds=CRASHES,
