@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,16 @@ from typing import Any
 import pytest
 
 from headrace import __version__
+from headrace.coordinator.memory import MemoryCoordinator
 from headrace.http.rest.described import api_document, public_router
 from headrace.http.rest.operations import OPERATIONS
+from headrace.node.node import Node
+from headrace.node.settings import Settings
+from headrace.testing.sim_node import SimNode, SimRuntime
+from headrace.testing.simulation import Simulation
 
+SQS = {("POST", "/"), ("POST", "/{account}/{queue}"), ("GET", "/{account}/{queue}")}
+"""Their contract is Amazon's."""
 COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 
 
@@ -24,6 +32,34 @@ def test_every_public_route_is_declared_and_every_declaration_is_routed() -> Non
     routed = {(route.method, route.template) for route in public_router("").routes()}
     assert sorted(routed - set(OPERATIONS)) == [], "say what they do, in http/rest/operations/"
     assert sorted(set(OPERATIONS) - routed) == [], "nobody serves these"
+
+
+def test_a_broker_serves_nothing_that_is_not_declared() -> None:
+    """Whoever puts up a door of its own in node/ has to say what it does as well."""
+    simulation = Simulation(1)
+    world: dict[str, MemoryCoordinator] = {}
+
+    async def broker(node: SimNode, runtime: SimRuntime) -> None:
+        service = Node(
+            Settings(host=node.address, data_dir="/data", node_id=1), runtime, world["coordinator"]
+        )
+        await service.start()
+        node.service = service
+        await asyncio.get_running_loop().create_future()
+
+    machine = simulation.node("b1", broker)
+
+    async def scenario(simulation: Simulation) -> set[tuple[str, str]]:
+        world["coordinator"] = MemoryCoordinator(machine.clock)
+        machine.start()
+        await asyncio.sleep(5)
+        return {(route.method, route.template) for route in machine.service.http.router.routes()}
+
+    served: set[tuple[str, str]] = simulation.run(scenario, limit_s=60.0)
+    public = {
+        route for route in served if not route[1].startswith(("/internal/", "/console")) and route not in SQS
+    }
+    assert public == set(OPERATIONS)
 
 
 def test_the_document_has_them_all(made: dict[str, Any]) -> None:
