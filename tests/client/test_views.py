@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import aiokafka
 import confluent_kafka as ck
@@ -226,6 +227,11 @@ def test_a_group_goes_on_where_it_committed(
     request = ck.ConsumerGroupTopicPartitions(topic, [ck.TopicPartition("view-eu", 0)])
     committed = admin.list_consumer_group_offsets([request])[topic].result(20).topic_partitions[0].offset
     assert 0 < committed <= Read(broker.bootstrap, "view-eu").ends[0]
+    with urlopen(f"{broker.url}/metrics", timeout=20) as answer:
+        lags = [
+            line for line in answer.read().decode().splitlines() if "_lag{" in line and f'"{topic}"' in line
+        ]
+    assert len(lags) == 2 and all(line.endswith(" 0") for line in lags), "what can't match is no lag"
 
 
 def test_a_view_and_a_topic_in_one_fetch(broker: BrokerProcess, admin: AdminClient, topic: str) -> None:

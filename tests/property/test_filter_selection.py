@@ -122,6 +122,7 @@ def test_a_batch_keeps_exactly_what_matches(records: list[Record], expression: s
     assert (read_records(found.data) if found.data else []) == expected
     assert found.records == len(expected)
     if found.data:
+        assert found.last_match == expected[-1].offset
         kept = read_header(found.data)
         assert crc_matches(found.data, 0, kept)
         assert (kept.base_offset, kept.last_offset, kept.leader_epoch, kept.codec, kept.base_timestamp) == (

@@ -53,7 +53,14 @@ class BrokerMetrics:
         self._kafka = kafka
 
     def collect(self) -> Iterable[Family]:
-        for part in (self._cluster, self._partitions, self._groups, self._queues, self._broker_totals):
+        for part in (
+            self._cluster,
+            self._partitions,
+            self._groups,
+            self._queues,
+            self._views,
+            self._broker_totals,
+        ):
             for series in part():
                 yield series.family
 
@@ -121,7 +128,10 @@ class BrokerMetrics:
             for topic, number, offset in group.offsets:
                 labels = {"consumergroup": group.group_id, "topic": topic, "partition": str(number)}
                 partition = self._broker.partitions.get((topic, number))
-                lag = max(0, partition.high_watermark - offset) if partition is not None else 0
+                if partition is not None:
+                    lag = max(0, partition.high_watermark - offset)
+                else:
+                    lag = self._broker.views.lag(topic, number, offset) or 0
                 offsets.add(offset, **labels)
                 lags.add(lag, **labels)
                 total = totals.setdefault(topic, [0, 0])
@@ -169,6 +179,16 @@ class BrokerMetrics:
             sent.add(sum(partition.messages_in for partition in held if partition is not None), **label)
         yield from (messages, oldest, dead, visible, taken, delayed, age, sent)
         yield counter("mq_redrive_messages_total", "Messages moved by move tasks.", desk.moves.moved_total)
+
+    def _views(self) -> Iterator[Series]:
+        views = self._broker.views
+        done = views.scanner
+        yield counter(
+            "mq_view_filtered_bytes_total", "Bytes of sources that were filtered.", done.source_bytes
+        )
+        yield counter("mq_view_matched_records_total", "Records that matched while filtering.", done.matched)
+        yield counter("mq_view_skipped_batches_total", "Batches the tag index spared.", done.skipped_batches)
+        yield gauge("mq_view_cache_bytes", "What views remember of what matched.", views.budget.used_bytes)
 
     def _broker_totals(self) -> Iterator[Series]:
         prefix = "kafka_server_brokertopicmetrics_"

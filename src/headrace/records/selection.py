@@ -62,6 +62,8 @@ class Selected(NamedTuple):
     records: int
     tags: int
     """The batch's tag mask; 0 when it was not asked for."""
+    last_match: int = -1
+    """The offset of the last record that matched; of a control batch, its last."""
 
 
 def select_records(
@@ -79,7 +81,7 @@ def select_records(
     `breathe` is called every few records: it may pause, and it may raise to end the work.
     """
     if header.is_control:
-        return Selected(batch, 0, 0)
+        return Selected(batch, 0, 0, header.last_offset)
     if header.record_count == 0:
         return Selected(
             b"", 0, 0
@@ -90,9 +92,10 @@ def select_records(
     tags = tag_mask(body) if with_tags else 0
     if not kept:
         return Selected(b"", 0, tags)
+    last_match = header.base_offset + kept[-1].offset_delta
     if len(kept) == header.record_count:
-        return Selected(batch, len(kept), tags)
-    return Selected(rebuild_batch(header, body, kept), len(kept), tags)
+        return Selected(batch, len(kept), tags, last_match)
+    return Selected(rebuild_batch(header, body, kept), len(kept), tags, last_match)
 
 
 class Sifted(NamedTuple):
@@ -100,7 +103,7 @@ class Sifted(NamedTuple):
 
     data: bytes
     lasts: list[int]
-    """The last offset of each batch in `data`, and where it begins."""
+    """The offset of the last match of each batch in `data`, and where the batch begins."""
     positions: list[int]
     records: int
     next_offset: int
@@ -140,7 +143,7 @@ def sift(
             unreadable += 1
         if found.data:
             left.append(found.data)
-            lasts.append(header.last_offset)
+            lasts.append(found.last_match)
             positions.append(size)
             size += len(found.data)
             records += found.records

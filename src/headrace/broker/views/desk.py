@@ -61,6 +61,14 @@ class Views:
             self._lenses[topic.id, number] = lens
         return lens, ErrorKind.NONE
 
+    def lag(self, topic: str, number: int, committed: int) -> int | None:
+        """Of a group on a view's partition that is led here: offsets that may hold a match; None: it is no such view."""
+        lens, _ = self.lens(topic, number) if self._image.view(topic) is not None else (None, None)
+        if lens is None:
+            return None
+        lens.refresh()
+        return max(0, lens.partition.high_watermark - lens.strip.quiet_to(committed))
+
     def passing_lens(self, partition: Partition, where: str) -> Lens:
         """For a filter that comes with a fetch and leaves no trace but a strip. Raises FilterProblem."""
         key = (partition.topic_id, partition.tp.partition, where)

@@ -98,6 +98,9 @@ class ViewFetch:
 
     def _finish(self, results: list[Got]) -> None:
         self.cancel()
+        for target, got in zip(self._request.targets, results, strict=True):
+            if target.lens is not None:
+                target.lens.partition.bytes_out += len(got.data)
         self._respond(results)
 
     def cancel(self) -> None:
@@ -160,7 +163,6 @@ class ViewFetch:
             unseen = seen_to < upto and not found.is_full
             if seen_to > offset and (last if not size else seen_to >= upto):
                 data = self._stepped(found.data, offset, seen_to, found.epoch)
-        partition.bytes_out += len(data)
         aborted = None
         if reader.read_committed:
             aborted = aborted_in(partition, offset, data) if data else []

@@ -42,7 +42,11 @@ class Block:
         """Leader epoch of the last batch that was looked at."""
         self.data = data
         self.lasts = array("q", lasts)
-        """The last offset of each batch in `data`, and where it begins."""
+        """The offset of the last match of each batch in `data`, and where the batch begins.
+
+        By the last match and not by the last offset: a batch whose matches a reader has had already holds nothing for it,
+        and librdkafka would take such an answer for one that is cut short.
+        """
         self.positions = array("q", positions)
 
     @property
@@ -50,7 +54,7 @@ class Block:
         return len(self.data) + _BLOCK_OVERHEAD + _BATCH_OVERHEAD * len(self.lasts)
 
     def part(self, offset: int, max_bytes: int, upto: int, *, whole_first: bool) -> tuple[Buffer, int]:
-        """Batches that reach `offset` and end below `upto`, at most `max_bytes`, and the offset behind them.
+        """Batches with a match from `offset` on and below `upto`, at most `max_bytes`, and the offset behind them.
 
         That offset is the block's end when nothing was left out, so that the reader goes on in the next one.
         """
@@ -137,6 +141,19 @@ class Strip:
                 break
             number += 1
         return Found(pieces[0] if len(pieces) == 1 else b"".join(pieces), position, epoch, is_full)
+
+    def quiet_to(self, offset: int) -> int:
+        """How far from `offset` on nothing matches, as far as is known."""
+        number = bisect_right(self._starts, offset) - 1
+        while 0 <= number < len(self._blocks):
+            block = self._blocks[number]
+            if not block.start <= offset < block.end or bisect_right(block.lasts, offset - 1) < len(
+                block.lasts
+            ):
+                break
+            offset = block.end
+            number += 1
+        return offset
 
     def add(self, block: Block) -> None:
         """Take a block; what it overlaps gives way to it."""

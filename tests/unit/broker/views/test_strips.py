@@ -150,3 +150,12 @@ def test_waiters_are_woken_once() -> None:
     strip.wake()
     strip.wake()
     assert sleeper.woken == 1
+
+
+def test_how_far_nothing_matches() -> None:
+    """For lag: what can't match is no lag."""
+    strip = Strip(Budget(1 << 20))
+    strip.add(block_of(0, 50, [(10, 12, b"x" * MERGED_BLOCK_BYTES)]))
+    strip.add(block_of(50, 60, []))
+    assert strip.quiet_to(0) == 0 and strip.quiet_to(12) == 12
+    assert strip.quiet_to(13) == 60 and strip.quiet_to(55) == 60 and strip.quiet_to(70) == 70
