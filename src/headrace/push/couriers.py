@@ -58,6 +58,8 @@ class Couriers:
         self._budget = Budget()
         self._couriers: dict[str, Courier] = {}
         """By id: a namesake that comes later begins anew."""
+        self._retired = dict.fromkeys(Outcome, 0)
+        """What couriers of webhooks that were removed did: a counter never falls."""
         self._confirming: dict[str, asyncio.Task[None]] = {}
         self.unconfirmed: dict[str, str] = {}
         """Why a pending webhook is still pending, by id."""
@@ -97,7 +99,10 @@ class Couriers:
     def _refresh(self) -> None:
         known = {spec.id: spec for spec in self.registry.all()}
         for held in self._couriers.keys() - known.keys():
-            self._couriers.pop(held).stop()
+            gone = self._couriers.pop(held)
+            gone.stop()
+            for outcome, count in gone.outcomes.items():
+                self._retired[outcome] += count
         for held in self._confirming.keys() - known.keys():
             self._confirming.pop(held).cancel()
             self.unconfirmed.pop(held, None)
@@ -250,7 +255,10 @@ class Couriers:
 
     def collect(self) -> Iterable[Family]:
         couriers = list(self._couriers.values())
-        totals = {outcome: sum(courier.outcomes[outcome] for courier in couriers) for outcome in Outcome}
+        totals = {
+            outcome: count + sum(courier.outcomes[outcome] for courier in couriers)
+            for outcome, count in self._retired.items()
+        }
         yield Family(
             "mq_webhook_deliveries_total",
             "counter",
