@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -172,6 +173,19 @@ def test_an_idempotency_key_outlives_the_broker(fresh_broker: Callable[..., Brok
     assert after[0]["records"] == [{**before[0]["records"][0], "duplicate": True}]
     assert after[1] == {**before[1], "duplicate": True}
     assert len(ask(broker, "GET", "/queues/q/messages?peek&max=10").body["items"]) == 1
+
+
+def test_a_client_that_gave_up_finds_its_record(broker: BrokerProcess, topic: str) -> None:
+    """It hangs up before the answer and comes back with the same key, over and over."""
+    ask(broker, "POST", "/api/v1/topics", {"name": topic})
+    for number in range(20):
+        with socket.create_connection(("127.0.0.1", broker.http_port)) as hasty:
+            head = f"POST /topics/{topic}/records HTTP/1.1\r\nhost: x\r\nidempotency-key: k{number}\r\ncontent-length: 1\r\n\r\nx"
+            hasty.sendall(head.encode())
+        row = ask(broker, "POST", f"/topics/{topic}/records", b"x", idempotency_key=f"k{number}").body[
+            "records"
+        ][0]
+        assert row["offset"] == number, "never twice"
 
 
 # -- administration --------------------------------------------------------------------------------------------------

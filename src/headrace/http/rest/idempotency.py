@@ -36,13 +36,12 @@ _MARK = names.DEDUP_ID.encode()
 class _Memory:
     """Of one partition under one leadership."""
 
-    __slots__ = ("keys", "leader_epoch", "loading", "running")
+    __slots__ = ("keys", "leader_epoch", "loading")
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
         self.keys: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         """Key -> offset and when it was published."""
-        self.running: dict[bytes, asyncio.Future[None]] = {}
         self.loading: asyncio.Future[None] | None = None
 
     def remember(self, key: bytes, offset: int, wall_ms: int) -> None:
@@ -60,6 +59,7 @@ class Once:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._memories: dict[TopicPartition, _Memory] = {}
+        self._running: dict[tuple[TopicPartition, bytes], asyncio.Future[Sent]] = {}
 
     def partition(self, topic: str, key: str) -> int:
         """Whoever repeats a record without a key of its own has to find the one it repeats."""
@@ -76,17 +76,21 @@ class Once:
             )
         partition = self._leading(tp)
         id_ = key.encode("latin-1", "replace")
+        while (running := self._running.get((tp, id_))) is not None:
+            await asyncio.wait((running,))
+        # A client that gives up in the middle is the one that comes back with the same key: this goes on without it.
+        mine = self._running[tp, id_] = asyncio.ensure_future(self._send(tp, partition, record, id_))
+        mine.add_done_callback(lambda _: self._running.pop((tp, id_), None))
+        return await asyncio.shield(mine)
+
+    async def _send(self, tp: TopicPartition, partition: Partition, record: Record, id_: bytes) -> Sent:
         memory = await self._memory(tp, partition)
-        while (running := memory.running.get(id_)) is not None:
-            await asyncio.shield(running)
         wall_ms = self._broker.runtime.clock.wall_ms()
         found = memory.find(id_, wall_ms)
         if found is not None:
             await self._committed(partition, found + 1)
             message_id = names.encode_message_id(partition.topic_id, tp.partition, found)
             return Sent(message_id, tp.partition, found, True)
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        memory.running[id_] = mine
         try:
             marked = record._replace(headers=(*record.headers, (names.DEDUP_ID, id_)))
             sent = await self._broker.queues.send_here(tp.topic, tp.partition, marked)
@@ -95,9 +99,6 @@ class Once:
         except HeadraceError:
             self._memories.pop(tp, None)  # it may be in the log nevertheless
             raise
-        finally:
-            del memory.running[id_]
-            mine.set_result(None)
 
     def _leading(self, tp: TopicPartition) -> Partition:
         partition = self._broker.partitions.get(tp)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
-from headrace.broker.peers import Peers
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.limits import KIB, MIB
@@ -58,7 +57,6 @@ class Chunk(NamedTuple):
 class RecordReader:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._peers = Peers(broker.image)
 
     def partitions(self, topic: str, chosen: int = -1) -> list[int]:
         known = self._broker.image.topic(topic)
@@ -100,7 +98,7 @@ class RecordReader:
     async def _listed(self, tp: TopicPartition, timestamp: int) -> int:
         wanted = ListOffsetsTopic(tp.topic, [ListOffsetsPartition(tp.partition, -1, timestamp)])
         request = ListOffsetsRequest(-1, READ_COMMITTED, [wanted])
-        response: ListOffsetsResponse = await self._peers.call(
+        response: ListOffsetsResponse = await self._broker.peers.call(
             self._leader(tp), ApiKey.LIST_OFFSETS, LIST_VERSION, request
         )
         row = response.topics[0].partitions[0]
@@ -131,7 +129,7 @@ class RecordReader:
             tp.topic, ZERO_UUID, [FetchPartition(tp.partition, -1, offset, -1, -1, READ_BYTES)]
         )
         request = FetchRequest(-1, -1, 0, 1, READ_BYTES, READ_COMMITTED, 0, -1, [wanted])
-        response: FetchResponse = await self._peers.call(
+        response: FetchResponse = await self._broker.peers.call(
             self._leader(tp), ApiKey.FETCH, FETCH_VERSION, request
         )
         row = response.topics[0].partitions[0]

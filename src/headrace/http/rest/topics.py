@@ -211,6 +211,7 @@ class TopicDoor:
                 if positions[tp] == position or len(rows) >= limit:
                     break
                 position = positions[tp]
+                await asyncio.sleep(0)  # others have their turn, however much there is to look at
         return rows
 
     async def _positions(
@@ -249,6 +250,7 @@ class TopicDoor:
                         event_id = _encode_positions(positions)
                         yield encode_event(msgspec.json.encode(row).decode(), event_id=event_id)
                 positions[tp] = max(positions[tp], chunk.next_offset)
+                await asyncio.sleep(0)
             if quiet:
                 await self._reader.wait(positions)
 
