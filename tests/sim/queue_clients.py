@@ -66,6 +66,25 @@ class SqsClient:
             raise Unknown(answer)
         raise Refused(answer.get("__type", ""), answer.get("message", ""))
 
+    async def change_queue(self, queue: str, changes: dict[str, Any]) -> None:
+        """What SQS has no words for, over REST, until it works."""
+        while True:
+            try:
+                got = await self._http.request(
+                    Origin(self._host, HTTP_PORT),
+                    "PATCH",
+                    f"/api/v1/queues/{queue}",
+                    headers={"Content-Type": "application/json"},
+                    body=json.dumps(changes).encode(),
+                    timeout_s=CALL_S,
+                )
+                if got.status == 200:
+                    return
+            except HttpFailure:
+                pass
+            self._host = self._dice.pick(self._hosts)
+            await asyncio.sleep(RETRY_S)
+
     async def insist(self, action: str, **parameters: Any) -> dict[str, Any]:
         """Until it works: for what may be asked twice."""
         while True:
@@ -105,10 +124,13 @@ class Sender:
         self._sent = 0
         self.acked = 0
 
-    async def run(self, until: Callable[[], bool], pause_s: float) -> None:
+    async def run(self, until: Callable[[], bool], pause_s: float, waves_s: float = 0.0) -> None:
+        """With waves, a busy time and a quiet time of that length take turns."""
         while not until():
             await self._send_one()
             await asyncio.sleep(self._dice.exponential(pause_s))
+            if waves_s and int(now_ms() / 1000 / waves_s) % 2:
+                await asyncio.sleep(self._dice.exponential(waves_s / 3))
 
     async def _send_one(self) -> None:
         station = self._station

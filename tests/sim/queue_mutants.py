@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from cluster_mutants import ALL
 from queue_sim import QueueShape
 
+from headrace.broker.queueing.placing import Placing
 from headrace.broker.queueing.transfers import Transfers
 from headrace.broker.shards import Shard
 from headrace.core.plan import Plan
@@ -42,6 +43,7 @@ ROUGH = QueueShape(
 FIFO = replace(ROUGH, fifo=True)
 BUSY = replace(ROUGH, pause_s=0.02, workers=6)
 BLACKOUTS = tuple(Fault(2.0 + 2.0 * number, 0.2, FaultKind.POWER_CUT, ALL, 0.0) for number in range(10))
+STRETCHED = replace(FIFO, elastic=True, kinds=(FaultKind.SLOW,), workers=2)
 DYING = replace(ROUGH, dead_letters=True, workers=2)
 
 
@@ -124,6 +126,11 @@ async def _first_here_then_there(self: Transfers, hosted: Any, letters: Any, mak
     return answer
 
 
+async def _off_to_the_new_partition(*_: Any) -> bool:
+    """Whatever the old one still holds of the group."""
+    return False
+
+
 MUTANTS = [
     QueueMutant("R56", "any receipt deletes", ((shard._DECIDE, "Ack", _any_receipt_will_do),), replace(ROUGH, kinds=(FaultKind.SLOW,)), "vanished", 1),
     QueueMutant("R57", "answers do not wait for the journal", ((Shard, "_append", _answer_before_it_is_committed),), BUSY, "early-redelivery", 0, BLACKOUTS),
@@ -131,6 +138,7 @@ MUTANTS = [
     QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
     QueueMutant("R59", "a group has many batches out", ((Lanes, "refresh", _one_by_one_is_too_slow),), FIFO, "fifo-violation"),
     QueueMutant("R59", "a deduplication id is forgotten", ((DedupIndex, "find", lambda *_: None), (DedupIndex, "sift", lambda self, messages, window_ms: ((), (), 0))), FIFO, "dedup-violation"),
+    QueueMutant("R59", "a group moves before its old partition is through with it", ((Placing, "_keeps", _off_to_the_new_partition),), STRETCHED, "fifo-violation", 2),
     QueueMutant("R60", "a dead letter is written before it is done", ((Transfers, "transfer", _first_there_then_here),), DYING, "twice", 1),
     QueueMutant("R60", "a dead letter is done before it is written", ((Transfers, "transfer", _first_here_then_there),), DYING, "vanished", 1),
 ]  # fmt: skip

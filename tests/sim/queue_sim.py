@@ -16,16 +16,25 @@ from cluster_client import ClusterClient
 from cluster_sim import BROKERS, HEAL_S, PORT, Broken, Shape, SimCluster
 from queue_clients import Sender, SqsClient, Station, Worker, now_ms
 
+from headrace.broker.queueing.specs import decode_spec
+from headrace.cluster import keys
 from headrace.queues.shard import QueueShard
 from headrace.testing.dice import Dice
 from headrace.testing.nemesis import Fault, FaultKind, Nemesis
-from headrace.testing.queue_checker import QueueHistory, QueueReport, check_queue
+from headrace.testing.queue_checker import DEDUP_WINDOW_MS, QueueHistory, QueueReport, check_queue
 from headrace.testing.simulation import Simulation
 
 DEAD = "dead"
 MAX_RECEIVES = 3
 LEASED_S = 10
 """Longer than any visibility timeout or delay of a run."""
+MAX_PARTITIONS = 4
+ELASTIC = {
+    "max_partitions": MAX_PARTITIONS, "rate": 4, "backlog": 8, "grow_after_ms": 2_000, "shrink_after_ms": 4_000
+}  # fmt: skip
+SHORT_WINDOW_MS = 5_000
+"""Of deduplication: a change of a FIFO queue lasts at least so long."""
+WAVES_S = 10.0
 CLOCKS = (FaultKind.CLOCK_JUMP, FaultKind.CLOCK_RATE)
 
 
@@ -35,6 +44,8 @@ class QueueShape(Shape):
     delays: bool = True
     dead_letters: bool = False
     workers: int = 3
+    elastic: bool = False
+    """Its partitions come and go with its load, several times in a run."""
     kinds: tuple[FaultKind, ...] = tuple(kind for kind in FaultKind if kind not in CLOCKS)
     """Clocks that jump or run at their own speed make timeouts early for whoever has another clock."""
 
@@ -47,6 +58,7 @@ class QueueResult:
     acked: int
     dead: int
     trace_hash: str
+    actives: list[int]
     report: QueueReport
 
 
@@ -58,10 +70,13 @@ class QueueCluster(SimCluster):
         self.queue_history = QueueHistory()
         self._dead_ids: dict[str, set[str]] = {}
         self._acked = 0
+        self.actives: list[int] = []
+        """How many partitions were in use, one after the other."""
 
     def run(self) -> QueueResult:  # type: ignore[override]
         self.simulation.run(self._scenario, limit_s=self.shape.seconds + 4 * HEAL_S)
-        report = check_queue(self.queue_history.operations, drained=True)
+        window_ms = SHORT_WINDOW_MS if self.queue_shape.elastic else DEDUP_WINDOW_MS
+        report = check_queue(self.queue_history.operations, drained=True, dedup_window_ms=window_ms)
         if any(kind in CLOCKS for kind in self.shape.kinds):
             by_the_clock = ("early-redelivery", "early-delivery", "dedup-violation")
             report.anomalies = [one for one in report.anomalies if one.name not in by_the_clock]
@@ -77,6 +92,7 @@ class QueueCluster(SimCluster):
             self._acked,
             len(self._dead_ids),
             self.simulation.trace_hash,
+            self.actives,
             report,
         )
 
@@ -102,8 +118,12 @@ class QueueCluster(SimCluster):
             for number in range(shape.workers)
         ]
         async with asyncio.TaskGroup() as tasks:
-            for one in (*senders, *workers):
-                tasks.create_task(one.run(enough.is_set, shape.pause_s))
+            for sender in senders:
+                tasks.create_task(sender.run(enough.is_set, shape.pause_s, WAVES_S if shape.elastic else 0.0))
+            for worker in workers:
+                tasks.create_task(worker.run(enough.is_set, shape.pause_s))
+            if shape.elastic:
+                tasks.create_task(self._watch_partitions(enough.is_set))
             if shape.dead_letters:
                 tasks.create_task(self._look_after_the_dead(enough.is_set))
             if shape.moves:
@@ -145,6 +165,19 @@ class QueueCluster(SimCluster):
             policy = {"deadLetterTargetArn": target, "maxReceiveCount": MAX_RECEIVES}
             attributes["RedrivePolicy"] = json.dumps(policy)
         await sqs.insist("CreateQueue", QueueName=self.topic, Attributes=attributes)
+        if shape.elastic:
+            changes: dict[str, Any] = {"elastic": ELASTIC}
+            if shape.fifo:
+                changes["dedup_window_ms"] = SHORT_WINDOW_MS
+            await sqs.change_queue(self.topic, changes)
+
+    async def _watch_partitions(self, until: Callable[[], bool]) -> None:
+        while not until():
+            item = self.store.get(keys.opaque("queues", self.topic))
+            spec = None if item is None else decode_spec(item.value)
+            if spec is not None and (not self.actives or self.actives[-1] != spec.active):
+                self.actives.append(spec.active)
+            await asyncio.sleep(0.5)
 
     async def _look_after_the_dead(self, until: Callable[[], bool]) -> None:
         client = self._sqs("undertaker")
@@ -186,7 +219,9 @@ class QueueCluster(SimCluster):
 
     def _left(self) -> dict[str, Any]:
         """What is not done yet, by source, as whoever leads it knows."""
-        wanted = {(self.topic, number) for number in range(self.shape.partitions)}
+        wanted = {
+            (place.topic, place.number) for place in self.invariants.states() if place.topic == self.topic
+        }
         if self.queue_shape.dead_letters:
             wanted.add((DEAD, 0))
         left: dict[str, Any] = {f"{topic}-{number}": "nobody" for topic, number in wanted}
@@ -231,6 +266,7 @@ def draw_shape(seed: int) -> QueueShape:
         hostile=dice.chance(0.7),
         moves=dice.chance(0.2),
         fifo=fifo,
+        elastic=dice.chance(0.3),
         delays=dice.chance(0.6),
         dead_letters=not fifo and dice.chance(0.5),
         kinds=kinds,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from headrace.queues import commands, shard
 
 STANDARD = QueueShape(seconds=15.0, partitions=2, pause_s=0.3, period_s=3.0, dead_letters=True)
 FIFO = QueueShape(seconds=15.0, partitions=2, pause_s=0.3, period_s=3.0, fifo=True)
+ELASTIC = QueueShape(seconds=20.0, partitions=1, pause_s=0.15, period_s=4.0, elastic=True, workers=2)
 SEEDS = 8
 
 
@@ -27,6 +29,13 @@ SEEDS = 8
 def test_nothing_is_lost_early_stale_or_out_of_order(shape: QueueShape, seed: int) -> None:
     """R56-R60 through the SQS door of any broker, with crashes, cut links, torn disks and an unreliable coordinator."""
     assert run(seed, shape).acked > 0
+
+
+@pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
+def test_partitions_come_and_go_and_nothing_is_lost_or_overtaken(fifo: bool) -> None:
+    """Q11: by load, while clients go on as they are, under the same faults."""
+    result = run(1, replace(ELASTIC, fifo=fifo))
+    assert len(set(result.actives) - {0}) > 1
 
 
 def test_a_seed_is_a_run() -> None:

@@ -330,6 +330,16 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """Which message groups there is something of. Answer: whether there is of `group`, or a tuple of them all (None);
+    None as long as not everything has been looked at."""
+
+    source: Source
+    group: bytes | None = None
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
 class Peek:
     """Answer: a tuple of offsets that a Receive could hand out, lowest first. Changes nothing."""
 

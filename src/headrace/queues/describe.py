@@ -10,6 +10,7 @@ from headrace.queues.board import Board
 from headrace.queues.commands import (
     Counts,
     Describe,
+    Holding,
     Inspect,
     MessageState,
     MessageStatus,
@@ -39,6 +40,17 @@ def counts(partition: Partition, paused: bool) -> Counts:
         max(0, visible), len(partition.leases), delayed, len(partition.dying),
         partition.start_offset, partition.end_offset, partition.indexed_end, paused,
     )  # fmt: skip
+
+
+def decide_holding(board: Board, command: Holding, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    held: object = None
+    if partition.indexed_end >= partition.end_offset:
+        lanes = partition.lanes
+        held = tuple(lanes.held_groups()) if command.group is None else lanes.holds(command.group)
+    return Plan(replies=answer(command.waiter, held))
 
 
 def decide_peek(board: Board, command: Peek, now_ms: int) -> Plan:

@@ -84,6 +84,16 @@ class Lanes:
         lane = self._by_key.get(key)
         return lane if lane is not None else self._make(*key)
 
+    def held_groups(self) -> list[bytes]:
+        """The groups of which there is something, in whatever state."""
+        return [lane.group for lane in self._by_id.values() if not lane.unused]
+
+    def holds(self, group: bytes) -> bool:
+        return any(
+            (lane := self._by_key.get((level, group))) is not None and not lane.unused
+            for level in range(len(self.levels))
+        )
+
     def put(self, lane: Lane, first: int, end: int) -> None:
         self.ready_count += lane.ready.add(first, end)
         self.refresh(lane)

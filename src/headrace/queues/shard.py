@@ -66,6 +66,7 @@ _DECIDE: dict[type, Callable[[Board, Any, int], Plan]] = {
     commands.MoveSchedule: schedules.decide_move_schedule,
     commands.CancelSchedule: schedules.decide_cancel_schedule,
     commands.Describe: describe.decide_describe,
+    commands.Holding: describe.decide_holding,
     commands.Peek: describe.decide_peek,
     commands.Inspect: describe.decide_inspect,
 }

@@ -22,6 +22,7 @@ from headrace.broker.queueing.questions import (
     AskSend,
     AskSettle,
     AskStanding,
+    AskStrays,
     Delivery,
     MovedSome,
     Standing,
@@ -168,8 +169,12 @@ class Anywhere:
         match question:
             case AskSettle():
                 return await desk.settle_here(question)
+            case AskSend() if question.queue:
+                return await desk.placing.send_at_home(question)
             case AskSend():
-                return await self._send(question)
+                return await desk.placing.send_here(question.topic, question.partition, question.record)
+            case AskStrays():
+                return await desk.placing.strays(question)
             case AskScheduled():
                 return await desk.scheduled_here(question)
         spec = desk.spec(question.queue)
@@ -194,18 +199,6 @@ class Anywhere:
                 return await self._move(spec, question)
             case _:
                 assert_never(question)
-
-    async def _send(self, question: AskSend) -> Any:
-        desk = self._desk
-        if question.dedup_id:
-            return await desk.send_once_here(
-                desk.spec(question.queue),
-                question.topic,
-                question.partition,
-                question.record,
-                question.dedup_id,
-            )
-        return await desk.send_here(question.topic, question.partition, question.record)
 
     async def _move(self, spec: QueueSpec, question: AskMove) -> MovedSome:
         return await self._desk.moves.move_for_another(spec, question)

@@ -19,9 +19,9 @@ from headrace.broker.queueing.dead_letters import DeadLetters
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.hosting import Hosted, QueueShards, is_delays
 from headrace.broker.queueing.move_tasks import MoveTasks
-from headrace.broker.queueing.questions import AskReceive, AskScheduled, AskSend, AskSettle, Delivery, Sent
+from headrace.broker.queueing.placing import Placing
+from headrace.broker.queueing.questions import AskReceive, AskScheduled, AskSettle, Delivery
 from headrace.broker.queueing.releases import Releases, delay_spec
-from headrace.broker.queueing.sender import Sender
 from headrace.broker.queueing.specs import QueueSpec, decode_spec, encode_spec
 from headrace.broker.queueing.transfers import Transfers
 from headrace.cluster import keys
@@ -29,7 +29,7 @@ from headrace.cluster.changes import Change, Compare, Delete, Put
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.ids import TopicPartition, shard_for
+from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.queues import commands as engine
 from headrace.queues.commands import Counts, Handle, Received, Source
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
 MAX_ATTEMPTS = 5
-SEND_S = 35.0
-"""A little longer than a send waits for its commit."""
 MAX_REMEMBERED = 10_000
 """Names of queues that were deleted."""
 
@@ -51,10 +49,8 @@ class QueueDesk:
         self._image = broker.image
         self._specs: dict[str, QueueSpec] = {}
         self._over: dict[str, list[str]] = {}
-        self._senders: dict[TopicPartition, tuple[Partition, Sender]] = {}
         self._turn: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
-        self._deduplicating: dict[tuple[Source, bytes], asyncio.Future[None]] = {}
         self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self._spec_of)
         transfers = Transfers(broker)
         self.shards.on_delays = Releases(broker, transfers).watch
@@ -62,6 +58,10 @@ class QueueDesk:
         self.shards.settle = transfers.settle
         self.moves = MoveTasks(broker, self, transfers)
         self.anywhere = Anywhere(broker, self)
+        self.placing = Placing(broker, self)
+        self.choose_partition = self.placing.choose_partition
+        self.send = self.placing.send
+        self.send_here = self.placing.send_here
         self.load_specs()
 
     # -- specs -----------------------------------------------------------------------------------------------------
@@ -134,6 +134,11 @@ class QueueDesk:
         for topic in spec.topics:
             await self._ensure_topic(topic, partitions, topic_configs or {})
             await self.ensure_journal(topic)
+        if spec.queue_config.fifo and spec.kind == "queue":
+            # Were its topic to get more partitions, its groups must not change places by themselves (R59).
+            topic_now = self._image.topic(spec.topics[0])
+            active = len(topic_now.partitions) if topic_now is not None else 0
+            spec = msgspec.structs.replace(spec, active=active)
         key = keys.opaque("queues", spec.name)
         change = Change(
             (Compare(key, "mod", 0),), (Put(key, encode_spec(spec)),), f"queue {spec.name} is created"
@@ -253,78 +258,6 @@ class QueueDesk:
         return [
             source for source in self.sources(spec) if TopicPartition(source.topic, source.partition) in held
         ]
-
-    # -- sending -----------------------------------------------------------------------------------------------------
-
-    def choose_partition(self, topic: str, group: str | None) -> int:
-        """One partition per message group, so that its order holds (R59); else they take turns."""
-        known = self._image.topic(topic)
-        if known is None:
-            raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, f'there is no topic called "{topic}"')
-        count = len(known.partitions)
-        if group is not None:
-            return shard_for(group, count)
-        held = self._broker.partitions
-        near = [number for number in range(count) if _is_led(held.get((topic, number)))] or range(count)
-        turn = self._turn[topic] = (self._turn.get(topic, -1) + 1) % len(near)
-        return near[turn]
-
-    async def send(self, topic: str, number: int, record: Record) -> Sent:
-        partition = self._broker.partitions.get((topic, number))
-        leader = self._image.leader(topic, number)
-        if _is_led(partition) or leader is None or leader.id == self._broker.node_id:
-            return await self.send_here(topic, number, record)
-        ask = AskSend(queue="", topic=topic, partition=number, record=record, dedup_id=b"")
-        sent: Sent = await self.anywhere.ask(leader.id, ask, SEND_S)
-        return sent
-
-    async def send_here(self, topic: str, number: int, record: Record) -> Sent:
-        partition, missing = self._broker.find_partition(topic, number)
-        if partition is None or not partition.is_leader:
-            raise HeadraceError(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
-        offset = await self._sender(partition).send(record)
-        return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
-
-    def _sender(self, partition: Partition) -> Sender:
-        held = self._senders.get(partition.tp)
-        if held is None or held[0] is not partition:
-            held = self._senders[partition.tp] = (partition, Sender(self._broker.runtime, partition))
-        return held[1]
-
-    async def send_once(
-        self, spec: QueueSpec, topic: str, number: int, record: Record, dedup_id: bytes
-    ) -> Sent:
-        """R59: a second message with the same id within the window is the first one."""
-        source = Source(spec.name, topic, number)
-        if self.is_hosted(source):
-            return await self.send_once_here(spec, topic, number, record, dedup_id)
-        ask = AskSend(queue=spec.name, topic=topic, partition=number, record=record, dedup_id=dedup_id)
-        sent: Sent = await self.anywhere.ask(self.home_of(source), ask, SEND_S)
-        return sent
-
-    async def send_once_here(
-        self, spec: QueueSpec, topic: str, number: int, record: Record, dedup_id: bytes
-    ) -> Sent:
-        source = Source(spec.name, topic, number)
-        hosted = self.hosted(source)
-        while (running := self._deduplicating.get((source, dedup_id))) is not None:
-            await asyncio.shield(running)
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._deduplicating[source, dedup_id] = mine
-        try:
-            wall_ms = self._broker.runtime.clock.wall_ms()
-            first = await hosted.shard.submit(
-                lambda waiter: engine.FindDuplicate(source, dedup_id, wall_ms, waiter=waiter)
-            )
-            if isinstance(first, int):
-                return Sent(names.encode_message_id(hosted.data.topic_id, number, first), number, first, True)
-            sent = await self.send(topic, number, record)
-            # The engine must have seen it before the next one with this id may ask.
-            self.shards.feed_source(hosted, source, whole=True)
-            return sent
-        finally:
-            del self._deduplicating[source, dedup_id]
-            mine.set_result(None)
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
@@ -580,7 +513,3 @@ class QueueDesk:
                 for record in records.values():
                     oldest_ms = min(oldest_ms, record.timestamp)
         return wall_ms - oldest_ms
-
-
-def _is_led(partition: Partition | None) -> bool:
-    return partition is not None and partition.is_leader

@@ -1,7 +1,10 @@
 """Driver: what has to be put right about queues now and then, by whoever is controller.
 
 A journal belongs beside its data: when a topic gets more partitions its journal gets them too, and when a partition moves
-to other brokers its journal follows. Looked at anew each time, so a change that was missed costs one more look.
+to other brokers its journal follows. An elastic queue gets the partitions that its load asks for (Q11): more of them are
+made before they are used, and those that are not used any more are still received from until they are empty, and kept for the
+next time: Kafka clients can not be told that a partition is gone. Looked at anew each time, so a change that was missed costs
+one more look.
 """
 
 from __future__ import annotations
@@ -11,7 +14,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.broker.queueing import names
+from headrace.broker.queueing.questions import AskStrays
+from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import HeadraceError
+from headrace.queues.elastic import Elasticity, Load
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -25,6 +31,7 @@ class QueueKeeper:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._image = broker.image
+        self._elasticities: dict[str, Elasticity] = {}
 
     async def run(self) -> None:
         while True:
@@ -32,6 +39,8 @@ class QueueKeeper:
             controller = self._image.controller
             if controller is not None and controller.broker_id == self._broker.node_id:
                 await self.look()
+            else:
+                self._elasticities.clear()
 
     async def look(self) -> None:
         for topic in self._topics_with_journals():
@@ -40,6 +49,65 @@ class QueueKeeper:
                 await self._follow(topic)
             except HeadraceError as problem:
                 log.info("the journal of %s can't be put right yet: %s", topic, problem.detail)
+
+        specs = [spec for spec in self._broker.queues.specs() if spec.elastic is not None]
+        for name in self._elasticities.keys() - {spec.name for spec in specs}:
+            del self._elasticities[name]
+        for spec in specs:
+            try:
+                await self._stretch(spec)
+            except HeadraceError as problem:
+                log.info("the partitions of %s stay as they are: %s", spec.name, problem.detail)
+
+    async def _stretch(self, spec: QueueSpec) -> None:
+        desk, elastic = self._broker.queues, spec.elastic
+        topic = self._image.topic(spec.topics[0])
+        if elastic is None or topic is None or spec.kind != "queue":
+            return
+        if spec.moving_from:
+            await self._end_move(spec)
+            return
+        if not spec.active:
+            # Said before there are more of them: groups must not begin to move by themselves.
+            await desk.change(spec.name, active=len(topic.partitions))
+            return
+        counts = (await desk.anywhere.standing(spec)).counts
+        if len(counts) < len(topic.partitions):
+            return  # somebody did not answer
+        active = min(spec.active, len(topic.partitions))
+        load = Load(sum(count.end_offset for _, count in counts), sum(count.visible for _, count in counts))
+        elasticity = self._elasticities.setdefault(spec.name, Elasticity())
+        wanted = elasticity.step(elastic, active, load, self._broker.runtime.clock.now_ms())
+        if wanted == active:
+            return
+        if wanted > len(topic.partitions):
+            await self._broker.topics.grow(topic.name, wanted)
+            await desk.ensure_journal(topic.name)
+        log.info("%s: %d partitions, %d before", spec.name, wanted, active)
+        moving = spec.queue_config.fifo
+        wall_ms = self._broker.runtime.clock.wall_ms()
+        await desk.change(
+            spec.name,
+            active=wanted,
+            moving_from=active if moving else 0,
+            moving_since_ms=wall_ms if moving else 0,
+        )
+
+    async def _end_move(self, spec: QueueSpec) -> None:
+        """The groups are where they belong, and nothing that was sent before the change can be sent again unnoticed."""
+        desk = self._broker.queues
+        past_ms = self._broker.runtime.clock.wall_ms() - spec.moving_since_ms
+        if past_ms < spec.queue_config.dedup_window_ms:
+            return
+        for source in desk.sources(spec)[: spec.moving_from]:
+            ask = AskStrays(queue=spec.name, source=source, active=spec.active)
+            if desk.is_hosted(source):
+                strays = await desk.placing.strays(ask)
+            else:
+                strays = await desk.anywhere.ask(desk.home_of(source), ask)
+            if strays:
+                return
+        await desk.change(spec.name, moving_from=0, moving_since_ms=0)
 
     def _topics_with_journals(self) -> list[str]:
         """Those that have one, and those that need one because messages wait in them."""

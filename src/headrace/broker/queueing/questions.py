@@ -54,6 +54,16 @@ class AskSend(Question, frozen=True, kw_only=True):
     partition: int
     record: Record
     dedup_id: bytes
+    routed: bool = False
+    """By the old home of a group that moves."""
+    hops: int = 0
+
+
+class AskStrays(Question, frozen=True, kw_only=True):
+    """How many message groups lie in a partition that they do not belong to, with so many active."""
+
+    source: Source
+    active: int
 
 
 class AskSettle(Question, frozen=True, kw_only=True):
@@ -103,12 +113,22 @@ class MovedSome(NamedTuple):
 
 
 AnyQuestion = (
-    AskReceive | AskSend | AskSettle | AskStanding | AskPurge | AskPause | AskPeek | AskScheduled | AskMove
+    AskReceive
+    | AskSend
+    | AskStrays
+    | AskSettle
+    | AskStanding
+    | AskPurge
+    | AskPause
+    | AskPeek
+    | AskScheduled
+    | AskMove
 )
 
 _ANSWERS: dict[type, Any] = {
     AskReceive: list[Delivery],
     AskSend: Sent,
+    AskStrays: int,
     AskSettle: list[Rejected | None],
     AskStanding: Standing,
     AskPurge: None,

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.queues.config import QueueConfig, config_from_json, config_to_json
+from headrace.queues.elastic import Elastic
 
 Name = Annotated[str, Meta(min_length=1, max_length=249)]
 
@@ -28,6 +29,13 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     """As the SQS door was given them."""
     tags: dict[str, str] = {}
+    elastic: Elastic | None = None
+    """How its number of partitions follows its load; None: it does not."""
+    active: int = 0
+    """New messages are placed in so many of its partitions; 0: in all of them."""
+    moving_from: int = 0
+    """FIFO: so many were active before, and groups are still on their way (placing.py)."""
+    moving_since_ms: int = 0
     push: dict[str, Any] = {}
     """Where a subscription is pushed to; empty for pull."""
     created_ms: int = 0

@@ -23,6 +23,9 @@ from headrace.cli.queue_view import QueueRow, queue_row
     "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."
 )
 @click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--max-partitions", type=click.IntRange(1), help="Follow the load with up to so many partitions."
+)
 @click.option("--priorities", is_flag=True, help="Messages may have a priority from 0 to 9.")
 @click.option("--ttl", is_flag=True, help="Messages may expire.")
 def command(
@@ -34,6 +37,7 @@ def command(
     delay_ms: int | None,
     visibility_ms: int | None,
     partitions: int,
+    max_partitions: int | None,
     priorities: bool,
     ttl: bool,
 ) -> None:
@@ -43,6 +47,8 @@ def command(
     headrace queue create jobs --dlq jobs-dead --max-receives 5
     """
     body: dict[str, Any] = {"name": name, "partitions": partitions, "priorities": priorities, "ttl": ttl}
+    if max_partitions is not None:
+        body["elastic"] = {"max_partitions": max(partitions, max_partitions), "min_partitions": partitions}
     if fifo:
         body["fifo"] = True
     if dead_letter is not None:

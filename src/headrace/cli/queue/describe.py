@@ -21,6 +21,10 @@ class DescribedQueue(QueueRow):
     tags: dict[str, str]
     dead_letter_of: list[str]
     created_ms: int
+    partitions: int
+    active_partitions: int
+    moving: bool
+    elastic: dict[str, Any] | None
 
 
 @leaf(DescribedQueue, Shape.ONE, http=True)

@@ -24,6 +24,7 @@ from headrace.cli.queue_view import QueueRow, queue_row
     "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."
 )
 @click.option("--filter", "filter_text", help="Only messages that match; empty takes the filter away.")
+@click.option("--max-partitions", type=click.IntRange(0), help="Follow the load with so many; 0 stops that.")
 @click.option("--pause/--resume", "paused", default=None, help="Hand out nothing more, or again.")
 def command(
     run: Invocation,
@@ -33,6 +34,7 @@ def command(
     delay_ms: int | None,
     visibility_ms: int | None,
     filter_text: str | None,
+    max_partitions: int | None,
     paused: bool | None,
 ) -> None:
     """Change the settings of a queue; pause and resume it."""
@@ -44,6 +46,8 @@ def command(
         "filter": filter_text,
     }
     body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if max_partitions is not None:
+        body["elastic"] = {"max_partitions": max_partitions} if max_partitions else None
     if not body and paused is None:
         raise Failure(
             Exit.USAGE, "nothing to change was given", "headrace queue set --help lists what can be"

@@ -24,9 +24,10 @@ from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, invalid, json_object
 from headrace.http.router import Router
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue
+from headrace.queues.elastic import Elastic
 from headrace.records.filters import FilterProblem, compile_filter
 
-_SPEC_FIELDS = ("filter", "default_delay_ms", "tags")
+_SPEC_FIELDS = ("filter", "default_delay_ms", "tags", "elastic")
 _CREATE_FIELDS = ("name", "topics", "partitions", "start", "fifo")
 _CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} - {"fifo", "filtered"}
 
@@ -109,6 +110,17 @@ class AdminQueueDoor:
                 other.name for other in self._desk.specs() if other.queue_config.dead_letter == spec.name
             ],
             "created_ms": spec.created_ms,
+            **self._partitions(spec),
+        }
+
+    def _partitions(self, spec: QueueSpec) -> dict[str, Any]:
+        """How many it has, how many new messages go to, and whether its groups are on their way from one to another."""
+        total = len(self._desk.sources(spec))
+        return {
+            "partitions": total,
+            "active_partitions": min(spec.active or total, total),
+            "moving": spec.moving_from > 0,
+            "elastic": None if spec.elastic is None else asdict(spec.elastic),
         }
 
     # -- changes -------------------------------------------------------------------------------------------------------
@@ -198,6 +210,8 @@ class AdminQueueDoor:
         tags = changes.get("tags", {})
         if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
             raise invalid("tags is an object of texts")
+        if "elastic" in changes:
+            changes["elastic"] = _elastic(changes["elastic"])
         return changes
 
     def _config(self, base: QueueConfig, body: dict[str, Any], filter_text: str) -> QueueConfig:
@@ -293,6 +307,26 @@ def _backoff(value: Any) -> Backoff | None:
     ):  # fmt: skip
         raise invalid(f"backoff is an object with {', '.join(sorted(known))}")
     return Backoff(**value)
+
+
+def _elastic(value: Any) -> Elastic | None:
+    """{"max_partitions": 8, ...}; null: the partitions stay as they are."""
+    if value is None:
+        return None
+    known = {field.name for field in fields(Elastic)}
+    if (
+        not isinstance(value, dict)
+        or set(value) - known
+        or not all(type(one) is int for one in value.values())
+    ):
+        raise invalid(f"elastic is an object with {', '.join(sorted(known))}")
+    if "max_partitions" not in value:
+        raise invalid("an elastic queue has max_partitions")
+    elastic = Elastic(**value)
+    problem = elastic.problem()
+    if problem is not None:
+        raise invalid(problem)
+    return elastic
 
 
 def _check_fields(body: dict[str, Any], known: set[str]) -> None:

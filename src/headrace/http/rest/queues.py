@@ -71,16 +71,16 @@ class QueueDoor:
         config = spec.queue_config
         group = names.header(record.headers, names.GROUP)
         key = group.decode(errors="replace") if config.fifo and group is not None else None
-        number_ = self._broker.queues.choose_partition(topic, key)
         dedup = request.header(b"idempotency-key")
+        placing = self._broker.queues.placing
         if dedup and config.dedup_window_ms:
             record = record._replace(headers=(*record.headers, (names.DEDUP_ID, dedup.encode())))
-            sent = await self._broker.queues.send_once(spec, topic, number_, record, dedup.encode())
+            sent = await placing.send_to_queue(spec, record, key, dedup.encode())
         elif dedup:
             place = TopicPartition(topic, self._once.partition(topic, dedup))
             sent = await self._once.send(place, record, dedup)
         else:
-            sent = await self._broker.queues.send(topic, number_, record)
+            sent = await placing.send_to_queue(spec, record, key)
         return answer(
             {
                 "message_id": sent.message_id,

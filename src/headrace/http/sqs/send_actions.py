@@ -24,7 +24,8 @@ _TRACE = "AWSTraceHeader"
 
 class Outgoing(NamedTuple):
     record: Record
-    partition: int
+    group: str | None
+    """Of a FIFO queue."""
     dedup_id: str | None
     size: int
     answer: dict[str, Any]
@@ -86,13 +87,8 @@ def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, Any]:
 
 
 async def _send(call: Call, spec: QueueSpec, outgoing: Outgoing) -> dict[str, Any]:
-    topic = spec.topics[0]
-    if outgoing.dedup_id is not None:
-        sent = await call.desk.send_once(
-            spec, topic, outgoing.partition, outgoing.record, outgoing.dedup_id.encode()
-        )
-    else:
-        sent = await call.desk.send(topic, outgoing.partition, outgoing.record)
+    dedup_id = b"" if outgoing.dedup_id is None else outgoing.dedup_id.encode()
+    sent = await call.desk.placing.send_to_queue(spec, outgoing.record, outgoing.group, dedup_id)
     answer = {**outgoing.answer, "MessageId": sent.message_id}
     if spec.name.endswith(".fifo"):
         answer["SequenceNumber"] = sequence_number(sent.partition, sent.offset)
@@ -136,8 +132,7 @@ def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
         call.broker.runtime.clock.wall_ms(),
     )
     is_fifo = spec.name.endswith(".fifo")
-    partition = call.desk.choose_partition(spec.topics[0], group if is_fifo else None)
-    return Outgoing(record, partition, dedup_id, size, answer)
+    return Outgoing(record, group if is_fifo else None, dedup_id, size, answer)
 
 
 def _special(call: Call, spec: QueueSpec, body: str) -> tuple[dict[str, str], str | None, str | None]:
