@@ -300,6 +300,7 @@ def test_subscriptions_have_a_place_of_their_own(broker: BrokerProcess, topic: s
         ("POST", "/api/v1/topics", {"name": "a", "partition": 3}, 400),
         ("POST", "/api/v1/topics", {"name": "no/slash"}, 400),
         ("POST", "/topics/__consumer_offsets/records", {"value": "x"}, 400),
+        ("POST", "/api/v1/topics", {"name": "__mine"}, 400),
         ("GET", "/api/v1/topics?limit=0", None, 400),
         ("GET", "/api/v1/topics?limit=1&limit=2", None, 400),
         ("DELETE", "/queues/missing/messages/nonsense", None, 404),

@@ -19,7 +19,7 @@ from headrace.cluster.configs import Alteration, AlterOp, describe_topic
 from headrace.cluster.image import Topic
 from headrace.cluster.topics import DEFAULT, CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.ids import TopicPartition, topic_name_problem
+from headrace.core.ids import TopicPartition, is_internal, topic_name_problem
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.problem import problem
 from headrace.http.rest.paging import page, window
@@ -83,6 +83,12 @@ class AdminTopicDoor:
             )
         return topic
 
+    def _users_topic(self, request: Request) -> Topic:
+        """The broker's own topics are its memory: nobody changes them from outside (X17)."""
+        topic = self._topic(request)
+        _refuse_internal(topic.name)
+        return topic
+
     # -- what there is -------------------------------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> Answer:
@@ -137,6 +143,7 @@ class AdminTopicDoor:
         trouble = topic_name_problem(wanted.name)
         if trouble is not None:
             raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, trouble)
+        _refuse_internal(wanted.name)
         await self._broker.topics.create(
             CreateTopic(
                 wanted.name,
@@ -151,7 +158,7 @@ class AdminTopicDoor:
         return answer(await self._shown(topic), 201, (location, ("etag", _etag(topic))))
 
     async def _change(self, request: Request) -> Answer:
-        topic = self._topic(request)
+        topic = self._users_topic(request)
         change = body_of(request, TopicChange)
         expected = request.header(b"if-match")
         if expected not in ("", "*", _etag(topic)):
@@ -175,11 +182,11 @@ class AdminTopicDoor:
         return await self._describe(request)
 
     async def _delete(self, request: Request) -> Answer:
-        await self._broker.topics.delete(self._topic(request).name)
+        await self._broker.topics.delete(self._users_topic(request).name)
         return Response(b"", 204, "")
 
     async def _trim(self, request: Request) -> Answer:
-        topic = self._topic(request)
+        topic = self._users_topic(request)
         wanted = body_of(request, Trim)
         tp = TopicPartition(topic.name, wanted.partition)
         self._reader.partitions(*tp)
@@ -196,6 +203,11 @@ class AdminTopicDoor:
         if row.error_code:
             raise HeadraceError(ErrorKind(row.error_code), f"{tp} can't be trimmed to {wanted.before_offset}")
         return answer({"topic": topic.name, "partition": wanted.partition, "start_offset": row.low_watermark})
+
+
+def _refuse_internal(name: str) -> None:
+    if is_internal(name):
+        raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{name} is one of the broker's own")
 
 
 def _summary(topic: Topic) -> dict[str, Any]:
