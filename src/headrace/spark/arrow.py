@@ -17,6 +17,7 @@ from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.records.columns import RecordColumns, header_columns, iter_columns
 from headrace.spark.fetching import Piece
 from headrace.spark.filters import RowFilter
+from headrace.spark.from_numpy import lists, numbers, repeated
 from headrace.spark.plan import OffsetRange
 from headrace.spark.schema import HEADER, HEADERS, TIMESTAMP
 from headrace.spark.values import ValueDecoder
@@ -62,15 +63,15 @@ def to_arrow(columns: RecordColumns, wanted: OffsetRange, layout: Layout) -> pa.
             raw = _taken(spans, columns, 2, columns.value_nulls, layout.value.raw_type)
             arrays.append(layout.value.decode(raw))
         elif name == "topic":
-            arrays.append(pa.repeat(pa.scalar(wanted.topic, pa.string()), count))
+            arrays.append(repeated(wanted.topic, count))
         elif name == "partition":
-            arrays.append(pa.array(np.full(count, wanted.partition, dtype=np.int32)))
+            arrays.append(numbers(np.full(count, wanted.partition, dtype=np.int32)))
         elif name == "offset":
-            arrays.append(pa.array(columns.offsets))
+            arrays.append(numbers(columns.offsets))
         elif name == "timestamp":
-            arrays.append(pa.array(columns.timestamps * _MICROSECONDS).cast(TIMESTAMP))
+            arrays.append(numbers(columns.timestamps * _MICROSECONDS, TIMESTAMP))
         elif name == "timestampType":
-            arrays.append(pa.array(columns.timestamp_types.astype(np.int32)))
+            arrays.append(numbers(columns.timestamp_types.astype(np.int32)))
         elif name == "headers":
             arrays.append(headers_array(columns))
     return pa.RecordBatch.from_arrays(arrays, names=list(layout.columns))
@@ -97,7 +98,7 @@ def _taken(
     if nulls.all():
         return pa.nulls(count, kind)
     places = np.arange(first, 4 * count, 4, dtype=np.int32)
-    taken = spans.take(pa.array(places, mask=nulls if nulls.any() else None))
+    taken = spans.take(numbers(places, nulls=nulls))
     # Text is not validated, as with CAST(value AS STRING): bytes are what the producer wrote.
     return taken if kind == pa.binary() else pa.Array.from_buffers(kind, count, taken.buffers())
 
@@ -107,32 +108,29 @@ def headers_array(columns: RecordColumns) -> pa.Array:
     bounds = np.empty((found.key_starts.size, 4), dtype=np.int32)
     bounds[:, 0], bounds[:, 1] = found.key_starts, found.key_ends
     bounds[:, 2], bounds[:, 3] = found.value_starts, found.value_ends
-    if not bounds.size:
-        return pa.ListArray.from_arrays(
-            pa.array(found.list_offsets.astype(np.int32)), pa.array([], HEADER), type=HEADERS
-        )
-    spans = _binary(columns.data, bounds.reshape(-1), pa.binary())
+    spans = (
+        _binary(columns.data, bounds.reshape(-1), pa.binary()) if bounds.size else pa.nulls(0, pa.binary())
+    )
     places = np.arange(0, bounds.size, 4, dtype=np.int32)
-    keys = spans.take(pa.array(places))
-    values = spans.take(pa.array(places + 2, mask=found.value_nulls))
+    keys = spans.take(numbers(places))
+    values = spans.take(numbers(places + 2, nulls=found.value_nulls))
     entries = pa.StructArray.from_arrays(
         [pa.Array.from_buffers(pa.string(), len(keys), keys.buffers()), values], fields=list(HEADER)
     )
-    return pa.ListArray.from_arrays(pa.array(found.list_offsets.astype(np.int32)), entries, type=HEADERS)
+    return lists(found.list_offsets, entries, HEADERS)
 
 
 def raw_batches(piece: Piece, wanted: OffsetRange, columns: Sequence[str]) -> pa.RecordBatch:
     """One row for each record batch."""
-    headers = [header for _, header in piece.batches]
+    headers = np.array([header for _, header in piece.batches], dtype=np.int64).reshape(-1, 13)
+    count = len(headers)
     made = {
-        "topic": lambda: pa.repeat(pa.scalar(wanted.topic, pa.string()), len(headers)),
-        "partition": lambda: pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(headers)),
-        "baseOffset": lambda: pa.array([header.base_offset for header in headers], pa.int64()),
-        "lastOffset": lambda: pa.array([header.last_offset for header in headers], pa.int64()),
-        "records": lambda: pa.array([header.record_count for header in headers], pa.int32()),
-        "maxTimestamp": lambda: pa.array([h.max_timestamp * _MICROSECONDS for h in headers], pa.int64()).cast(
-            TIMESTAMP
-        ),
+        "topic": lambda: repeated(wanted.topic, count),
+        "partition": lambda: numbers(np.full(count, wanted.partition, dtype=np.int32)),
+        "baseOffset": lambda: numbers(headers[:, 0]),
+        "lastOffset": lambda: numbers(headers[:, 0] + headers[:, 6]),
+        "records": lambda: numbers(headers[:, 12].astype(np.int32)),
+        "maxTimestamp": lambda: numbers(headers[:, 8] * _MICROSECONDS, TIMESTAMP),
         "batch": lambda: _raw_column(piece),
     }
     return pa.RecordBatch.from_arrays([made[name]() for name in columns], names=list(columns))
@@ -145,4 +143,4 @@ def _raw_column(piece: Piece) -> pa.Array:
         dtype=np.int32,
     )
     spans = _binary(np.frombuffer(piece.buffer, dtype=np.uint8), bounds, pa.binary())
-    return spans.take(pa.array(np.arange(0, bounds.size, 2, dtype=np.int32)))
+    return spans.take(numbers(np.arange(0, bounds.size, 2, dtype=np.int32)))

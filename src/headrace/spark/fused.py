@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import HeadraceError
+from headrace.spark.from_numpy import one_text
 from headrace.spark.reader import explained
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class FusedReader(DataSourceReader):
             result = partition.task.run()
         except HeadraceError as problem:
             raise explained(problem) from problem
-        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)], pa.string())], names=["result"])
+        yield pa.RecordBatch.from_arrays([one_text(json.dumps(result))], names=["result"])
 
 
 class FusedDataSource(DataSource):

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from headrace.core.ids import TopicPartition
 from headrace.records.encode_columns import BytesColumn, encode_headers
 from headrace.records.ragged import Ragged
+from headrace.spark.from_numpy import numbers
 from headrace.spark.options import OptionError
 from headrace.spark.partitioner import key_partitions
 
@@ -84,7 +85,7 @@ def partition_rows(
         bounds = [(int(first), 0, rows.num_rows)]
     else:
         order = np.argsort(placed, kind="stable")
-        rows = rows.take(pa.array(order))
+        rows = rows.take(numbers(order))
         placed = placed[order]
         starts = np.flatnonzero(np.diff(placed, prepend=-1))
         stops = [*starts[1:].tolist(), rows.num_rows]

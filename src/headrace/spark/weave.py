@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from headrace.records.ragged import Ragged
 
 _KIND = pa.large_binary()
-_NOTHING = pa.scalar(b"", _KIND)
+# Not pa.scalar: see from_numpy.
+_NOTHING = pa.Array.from_buffers(_KIND, 1, [None, pa.py_buffer(bytes(16)), pa.py_buffer(b"")])[0]
 
 
 def weave(columns: Sequence[Ragged]) -> Ragged:

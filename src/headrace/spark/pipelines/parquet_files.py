@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.spark.from_numpy import booleans
 from headrace.spark.plan import OffsetRange
 from headrace.spark.schema import HEADERS, TIMESTAMP
 
@@ -107,7 +108,7 @@ def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield first, batch
         return
     for hour in np.unique(hours).tolist():
-        yield hour, batch.filter(pa.array(hours == hour))
+        yield hour, batch.filter(booleans(hours == hour))
 
 
 def merge_files(paths: list[str], target: Path, compression: str) -> dict[str, Any]:
