@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import aiokafka
 import confluent_kafka as ck
@@ -406,6 +407,23 @@ def run(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         return done
 
     return invoke
+
+
+def test_a_view_over_rest(broker: BrokerProcess, admin: AdminClient, topic: str) -> None:
+    make_topic(admin, topic, 2)
+    produce(broker.bootstrap, topic, range(300))
+    make_view(admin, f"{topic}-eu", topic, '{"tag": ["eu"]}')
+    with urlopen(f"{broker.url}/topics/{topic}-eu/records?limit=10", timeout=20) as answer:
+        found = json.load(answer)["items"]
+    assert sorted(int(row["key"]) for row in found) == [42, 142, 242]
+    with pytest.raises(HTTPError) as refused:
+        urlopen(Request(f"{broker.url}/topics/{topic}-eu/records", b"x", method="POST"), timeout=20)
+    assert refused.value.code == 400 and "is a view of" in refused.value.read().decode()
+    with pytest.raises(HTTPError) as refused:
+        body = json.dumps({"name": f"{topic}-sub", "topics": [f"{topic}-eu"]}).encode()
+        headers = {"content-type": "application/json"}
+        urlopen(Request(f"{broker.url}/api/v1/subscriptions", body, headers, method="POST"), timeout=20)
+    assert refused.value.code == 400 and "subscribe to" in refused.value.read().decode()
 
 
 def test_the_command_line(

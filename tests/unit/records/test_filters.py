@@ -220,3 +220,28 @@ def test_times() -> None:
     assert rfc3339_ms("2026-11-01T01:00:00.5+01:00") == 1_793_491_200_500
     assert rfc3339_ms("2024-02-29T12:00Z") == 1_709_208_000_000
     assert rfc3339_ms("2025-02-29") is None and rfc3339_ms("never") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ('{"tag": ["eu", "us"]}', True),
+        (' {"tag": [{"anything-but": ["eu"]}]}', False),
+        ('body {"amount": [{"numeric": [">", 100]}]}', True),
+        ('body{"user": {"name": ["Bob"]}}', False),
+        ('tag == "eu"', True),
+    ],
+)
+def test_a_policy_is_a_filter_wherever_one_is_taken(text: str, matches: bool) -> None:
+    wanted = compile_filter(text)
+    assert wanted.matches(ORDER) is matches and wanted.expression == text
+    assert compile_filter(wanted.expression).matches(ORDER) is matches
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"a": 1}', "body {}", "body", 'body {"a": [{"odd": 1}]}', '{"a": {"b": ["c"]}}']
+)
+def test_what_is_no_policy_is_a_problem(text: str) -> None:
+    with pytest.raises(FilterProblem) as problem:
+        compile_filter(text)
+    assert problem.value.pointed()

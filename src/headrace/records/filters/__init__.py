@@ -6,7 +6,8 @@ Parsed once, then a plain function of one record. There are no loops, no regular
 length and depth are bounded, so a hostile expression costs no more than its own size (specs: D3).
 """
 
-from headrace.records.filters.compile import Filter, FilterInput, compile_filter
+from headrace.records.filters.compile import Filter, FilterInput
+from headrace.records.filters.language import compile_filter
 from headrace.records.filters.policy import compile_policy
 from headrace.records.filters.syntax import FilterProblem
 

@@ -121,7 +121,7 @@ class Filter:
         return f"Filter({self.expression!r})"
 
 
-def compile_filter(expression: str) -> Filter:
+def compile_expression(expression: str) -> Filter:
     """Raises FilterProblem, whose `pointed()` shows a person where."""
     return Filter(expression, parse(expression))
 

@@ -19,7 +19,7 @@ class FilterProblem(ValueError):
 
     def pointed(self) -> str:
         """Two lines: the expression and a caret under the place."""
-        return f"{self.expression}\n{' ' * self.position}^ {self.detail}"
+        return f"{self.expression}\n{' ' * self.position}^ {self.detail}" if self.expression else self.detail
 
 
 class Token(NamedTuple):
