@@ -61,7 +61,8 @@ def command(
     path = f"/queues/{part(name)}/messages"
     sent = (run.http.ask("POST", path, {"value": body, **fixed}) for body in bodies)
     rows = [
-        SentRow(message_id=one["message_id"], partition=one["partition"], offset=one["offset"]) for one in sent
+        SentRow(message_id=one["message_id"], partition=one["partition"], offset=one["offset"])
+        for one in sent
     ]
     columns = [column("ID", "message_id"), column("PARTITION", "partition", right=True), column("OFFSET", "offset", right=True)]  # fmt: skip
     run.output.items(SentRow, rows, columns)
