@@ -41,8 +41,16 @@ ROUGH = QueueShape(
     delays=False,
 )
 FIFO = replace(ROUGH, fifo=True)
-BUSY = replace(ROUGH, pause_s=0.02, workers=6)
-BLACKOUTS = tuple(Fault(2.0 + 2.0 * number, 0.2, FaultKind.POWER_CUT, ALL, 0.0) for number in range(10))
+BUSY = replace(ROUGH, seconds=10.0, pause_s=0.05)
+BLACKOUTS = tuple(
+    fault
+    for at in (3.0, 7.0)
+    for fault in (
+        Fault(at, 1.0, FaultKind.DISK_HANG, ALL, 0.0),
+        Fault(at + 0.8, 0.3, FaultKind.POWER_CUT, ALL, 0.0),
+    )
+)
+"""The power fails when no disk has taken anything for a while."""
 STRETCHED = replace(FIFO, elastic=True, kinds=(FaultKind.SLOW,), workers=2)
 DYING = replace(ROUGH, dead_letters=True, workers=2)
 
@@ -133,7 +141,7 @@ async def _off_to_the_new_partition(*_: Any) -> bool:
 
 MUTANTS = [
     QueueMutant("R56", "any receipt deletes", ((shard._DECIDE, "Ack", _any_receipt_will_do),), replace(ROUGH, kinds=(FaultKind.SLOW,)), "vanished", 1),
-    QueueMutant("R57", "answers do not wait for the journal", ((Shard, "_append", _answer_before_it_is_committed),), BUSY, "early-redelivery", 0, BLACKOUTS),
+    QueueMutant("R57", "answers do not wait for the journal", ((Shard, "_append", _answer_before_it_is_committed),), BUSY, "resurrection", 2, BLACKOUTS),
     QueueMutant("R57", "receives are not journaled", ((queue_actions, "engine_config", _leases_in_memory),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
     QueueMutant("R59", "a group has many batches out", ((Lanes, "refresh", _one_by_one_is_too_slow),), FIFO, "fifo-violation"),

@@ -1,0 +1,144 @@
+"""One queue on three brokers, on virtual time: a move task reaches all of them; what waits in a topic outlives its leaders."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cluster_client import _committed, _now
+from cluster_sim import BROKERS, HEAL_S
+from queue_clients import Refused, SqsClient, Unknown
+from queue_sim import QueueCluster, QueueShape
+
+from headrace.records.build import Record, build_batch
+from headrace.testing.simulation import Simulation
+
+CALM = QueueShape(seconds=10.0, hostile=False, disk_faults=False, outages=False, partitions=3)
+CONFIGS = {"min.insync.replicas": "2", "retention.ms": "-1"}
+
+
+class Stage(QueueCluster):
+    """Three brokers that live, and a play of the test's own."""
+
+    def __init__(self, seed: int, play: Callable[[Stage], Awaitable[None]]) -> None:
+        super().__init__(seed, CALM)
+        self._play = play
+
+    async def _scenario(self, simulation: Simulation) -> None:
+        for node in self.nodes.values():
+            node.start()
+        supervisor = asyncio.get_running_loop().create_task(self._supervise())
+        await self._brokers_live()
+        async with asyncio.timeout(HEAL_S):
+            await self._play(self)
+        self._over = True
+        await supervisor
+
+    def perform(self) -> None:
+        self.simulation.run(self._scenario, limit_s=2 * HEAL_S)
+
+
+async def receive_all(sqs: SqsClient, queue: str, count: int) -> list[str]:
+    found: list[str] = []
+    while len(found) < count:
+        try:
+            answer = await sqs.ask(
+                "ReceiveMessage", QueueUrl=queue, MaxNumberOfMessages=10, VisibilityTimeout=600
+            )
+        except (Refused, Unknown):
+            continue
+        found += [row["Body"] for row in answer.get("Messages", ())]
+    return found
+
+
+def test_a_move_task_moves_what_other_brokers_lead() -> None:
+    async def play(stage: Stage) -> None:
+        await stage._kafka("dead", "admin").create_topic(3, BROKERS, CONFIGS)
+        sqs = stage._sqs("admin")
+        await sqs.insist("CreateQueue", QueueName="dead")
+        policy = {"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 5}
+        await sqs.insist("CreateQueue", QueueName="jobs", Attributes={"RedrivePolicy": json.dumps(policy)})
+        for node in stage.nodes.values():  # each places its messages in the partition that it leads itself
+            here = SqsClient([node.address], stage.dice.fork(node.name))
+            for number in range(5):
+                await here.insist("SendMessage", QueueUrl="dead", MessageBody=f"{node.name}.{number}")
+        leaders = {
+            tp.partition: node.name
+            for node in stage.nodes.values()
+            for tp in node.service.broker.queues.shards.hosted
+            if tp.topic == "dead"
+        }
+        assert len(set(leaders.values())) == 3, "each broker leads one"
+        await sqs.insist(
+            "StartMessageMoveTask",
+            SourceArn="arn:aws:sqs:us-east-1:000000000000:dead",
+            DestinationArn="arn:aws:sqs:us-east-1:000000000000:jobs",
+        )
+        found = await receive_all(sqs, "jobs", 15)
+        assert sorted(found) == sorted(f"b{broker}.{number}" for broker in (1, 2, 3) for number in range(5))
+        for host in stage.nodes.values():
+            ask = SqsClient([host.address], stage.dice.fork("ask"))
+            got = await ask.insist("GetQueueAttributes", QueueUrl="jobs", AttributeNames=["All"])
+            assert got["Attributes"]["ApproximateNumberOfMessagesNotVisible"] == "15", "whoever is asked"
+
+    Stage(1, play).perform()
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_what_waits_in_a_topic_outlives_its_leaders(seed: int) -> None:
+    """Q7: never early, each once, whoever dies: the release is one transaction (R60)."""
+
+    async def play(stage: Stage) -> None:
+        kafka = stage._kafka("later", "admin")
+        await kafka.create_topic(1, BROKERS, {**CONFIGS, "headrace.delay.enabled": "true"})
+        clock = stage.nodes[1].clock
+        due: dict[str, float] = {}
+        for number in range(30):
+            delay_ms = 2_000 + 400 * number
+            value, wall_ms = f"m{number}", clock.wall_ms()
+            due[value] = _now() + (delay_ms - 1) / 1000  # the clock has whole milliseconds
+            record = Record(None, value.encode(), (("headrace-delay-ms", str(delay_ms).encode()),), wall_ms)
+            batch = build_batch(
+                [record], wall_ms=wall_ms, producer_id=900 + number, producer_epoch=0, base_sequence=0
+            )
+            await kafka.produce(0, batch, _now() + 30)
+        seen: dict[str, float] = {}
+        position, killed = 0, 0
+        while len(seen) < 30:
+            row = await kafka.fetch(0, position)
+            if row is not None:
+                records, position = _committed(row, position)
+                for _, value in records:
+                    assert value not in seen, "each once"
+                    seen[value] = _now()
+            if len(seen) >= 8 * (killed + 1) and killed < 2:
+                killed += 1
+                leader = next(
+                    node
+                    for node in stage.nodes.values()
+                    if node.is_running
+                    and any(tp.topic == "later" for tp in node.service.broker.queues.shards.hosted)
+                )
+                leader.cut_power()
+                leader.start()
+            await asyncio.sleep(0.05)
+        assert killed == 2
+        assert all(seen[value] >= due[value] for value in due), "never before its time"
+        assert await drained(kafka, position) == []
+
+    async def drained(kafka: object, position: int) -> list[str]:
+        found: list[str] = []
+        for _ in range(20):
+            row = await kafka.fetch(0, position)  # type: ignore[attr-defined]
+            if row is not None:
+                records, position = _committed(row, position)
+                found += [value for _, value in records]
+        return found
+
+    Stage(seed, play).perform()
