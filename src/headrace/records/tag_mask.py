@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from zlib import crc32
 
 from headrace.records.filters.compile import TAG_HEADER
@@ -27,14 +28,17 @@ def _lengths() -> bytes:
     return b"(" + known + b"|[^\\x00-\\x40].{0,%d}|\\x00)" % _SEEN_BYTES
 
 
-_NAME = bytes([len(TAG_HEADER) << 1]) + TAG_HEADER.encode()
-_TAG = re.compile(re.escape(_NAME) + b"(?=" + _lengths() + b")", re.DOTALL)
+@cache
+def _tags() -> re.Pattern[bytes]:
+    """Made on first use: most brokers never need it."""
+    name = bytes([len(TAG_HEADER) << 1]) + TAG_HEADER.encode()
+    return re.compile(re.escape(name) + b"(?=" + _lengths() + b")", re.DOTALL)
 
 
 def tag_mask(body: bytes) -> int:
     """The mask of a batch's plain body."""
     mask = 0
-    for found in set(_TAG.findall(body)):
+    for found in set(_tags().findall(body)):
         mask |= _bit(found)
     return mask
 
