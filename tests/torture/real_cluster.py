@@ -99,7 +99,7 @@ class Namespaces:
     def are_possible() -> bool:
         if os.geteuid() != 0 or sys.platform != "linux":
             return False
-        if not (shutil.which("ip") and shutil.which("iptables")):
+        if not all(shutil.which(program) for program in ("ip", "iptables", "nsenter")):
             return False
         name = f"hrprobe{os.getpid()}"
         made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
@@ -138,7 +138,9 @@ class Namespaces:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
     def prefix(self, machine: str) -> tuple[str, ...]:
-        return ("ip", "netns", "exec", self.names[machine])
+        # Not `ip netns exec`: it copies all mounts into a namespace of its own, and a disk that lost its power could then
+        # never be unmounted while another broker lives.
+        return ("nsenter", f"--net=/var/run/netns/{self.names[machine]}")
 
     def deafen(self, machine: str, towards: str) -> None:
         """One way: `machine` no longer hears `towards`."""
