@@ -324,10 +324,13 @@ def test_breath_pauses_and_gives_up() -> None:
     breath = Breath()
     breath._works_until = 0
     breath.breathe()
-    assert not breath.enough()
-    breath._works_until = breath._batch_ends = 0
+    assert breath._works_until > 0
+    breath._works_until = 0
+    breath._batch_ends_cpu = -1.0
     with pytest.raises(TooCostly):
         breath.breathe()
+    assert not breath.enough()
+    breath.breathe()
     breath._piece_ends = 0
     assert breath.enough()
 
