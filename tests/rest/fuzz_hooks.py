@@ -6,6 +6,7 @@ from typing import Any
 
 import schemathesis
 
+FEW = 8
 THERE = {
     "topic": "fuzz-topic",
     "queue": "fuzz-queue",
@@ -33,3 +34,11 @@ def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | No
     return (
         {name: value for name, value in query.items() if name not in ("wait", "fields")} if query else query
     )
+
+
+@schemathesis.hook
+def map_body(context: Any, body: Any) -> Any:
+    """A thousand partitions are allowed, and take a small machine a while."""
+    if isinstance(body, dict) and isinstance(body.get("partitions"), int) and body["partitions"] > FEW:
+        return {**body, "partitions": FEW}
+    return body

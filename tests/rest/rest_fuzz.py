@@ -17,6 +17,7 @@ from typing import Any
 from headrace.testing.broker_process import BrokerProcess
 
 HOOKS = Path(__file__).parent / "fuzz_hooks.py"
+CONFIG = Path(__file__).parent / "schemathesis.toml"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 ENDLESS = "/queues/{queue}/stream"
 ENVIRONMENT = {
@@ -47,7 +48,7 @@ def fuzz(broker: BrokerProcess, examples: int, seed: int, phases: str = "example
     """Raises with what schemathesis says when it has found something."""
     furnish(broker)
     command = [
-        str(Path(sys.executable).parent / "st"), "run", broker.url + "/openapi.json", "--checks", CHECKS,
+        str(Path(sys.executable).parent / "st"), "--config-file", str(CONFIG), "run", broker.url + "/openapi.json", "--checks", CHECKS,
         "--max-examples", str(examples), "--seed", str(seed), "--phases", phases, "--request-timeout", "75",
         "--exclude-path", ENDLESS, "--suppress-health-check", "all", "--continue-on-failure", "--no-color",
     ]  # fmt: skip

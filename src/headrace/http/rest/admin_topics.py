@@ -34,7 +34,8 @@ from headrace.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 
-Count = Annotated[int, Meta(ge=1, le=10_000)]
+Count = Annotated[int, Meta(ge=1, le=1_000)]
+"""Of partitions. A request has a deadline, and ten thousand of them take a small machine longer; Kafka's admin clients may."""
 Configs = dict[str, str | None]
 TRIM_VERSION = 2
 
