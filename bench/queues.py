@@ -1,8 +1,11 @@
-"""Queues: SQS messages/s and CPU per message against moto's server in the same run; share groups; delays; memory.
+"""Queues: SQS messages/s and CPU per message against moto and ElasticMQ in the same run; share groups; delays; memory.
 
-python bench/queues.py [--messages 2000] [--only sqs,share,delay,backlog] [--delays 10000] [--backlog 1000000] [--json]
+python bench/queues.py [--messages 4000] [--only sqs,share,delay,header,backlog] [--delays 10000,1000000]
+                       [--backlog 10000000] [--json]
 
-The clients are plain sockets that send prepared requests, because boto3 costs far more than the servers it asks.
+The clients are plain sockets that send prepared requests, because boto3 costs far more than the servers it asks. ElasticMQ
+comes from Maven Central (Ivy finds its jars) into .venv/elasticmq; without java or a network it is left out. The load of the
+machine before and after is printed with the figures, because they mean little without it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,12 +23,15 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
+from urllib.request import urlretrieve
 
 import confluent_kafka as ck
 from load import Used, produce
 
 from headrace.testing.broker_process import BrokerProcess
+from headrace.testing.etcd_server import free_ports
 
 BODY = b64encode(os.urandom(192)).decode()
 BATCH = 10
@@ -73,8 +79,8 @@ def timed(pid: int, workers: int, count: int, work: Callable[[int], int]) -> dic
     }
 
 
-def sqs_round(port: int, pid: int, count: int, workers: int = 8) -> dict[str, Any]:
-    url = Sqs(port).ask("CreateQueue", QueueName="bench")["QueueUrl"]
+def sqs_round(port: int, pid: int, count: int, workers: int = 8, queue: str = "bench") -> dict[str, Any]:
+    url = Sqs(port).ask("CreateQueue", QueueName=queue)["QueueUrl"]
 
     def send(share: int) -> int:
         client = Sqs(port)
@@ -111,10 +117,14 @@ def sqs_round(port: int, pid: int, count: int, workers: int = 8) -> dict[str, An
 
 @contextmanager
 def moto() -> Iterator[tuple[int, int]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    port = free_ports(1)[0]
+    with served([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port) as pid:
+        yield port, pid
+
+
+@contextmanager
+def served(command: list[str], port: int) -> Iterator[int]:
+    """The process id of a server, once it answers."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
@@ -126,18 +136,74 @@ def moto() -> Iterator[tuple[int, int]]:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
-        yield port, process.pid
+        yield process.pid
     finally:
         process.terminate()
         process.wait()
 
 
+IVY = "https://repo1.maven.org/maven2/org/apache/ivy/ivy/2.5.3/ivy-2.5.3.jar"
+ELASTICMQ = ("org.elasticmq", "elasticmq-server_2.13", "1.7.1")
+JARS = Path(sys.prefix) / "elasticmq"
+
+
+def elasticmq_classpath() -> str | None:
+    """Of ElasticMQ and what it needs, fetched once; None when it can't be had."""
+    file = JARS / "classpath.txt"
+    if not shutil.which("java"):
+        return None
+    if not file.exists():
+        JARS.mkdir(exist_ok=True)
+        try:
+            urlretrieve(IVY, JARS / "ivy.jar")
+            command = [
+                "java",
+                "-jar",
+                "ivy.jar",
+                "-cache",
+                "cache",
+                "-dependency",
+                *ELASTICMQ,
+                "-confs",
+                "default",
+            ]
+            subprocess.run(
+                [*command, "-cachepath", "classpath.txt"],
+                cwd=JARS,
+                check=True,
+                capture_output=True,
+                timeout=600,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+    jars = file.read_text().strip().split(":")
+    return ":".join(str(JARS / jar) for jar in jars)
+
+
+@contextmanager
+def elasticmq(classpath: str) -> Iterator[tuple[int, int]]:
+    port = free_ports(1)[0]
+    options = [
+        "-Drest-sqs.bind-hostname=127.0.0.1",
+        f"-Drest-sqs.bind-port={port}",
+        "-Drest-stats.enabled=false",
+    ]
+    command = ["java", "-Xmx512m", *options, "-cp", classpath, "org.elasticmq.server.Main"]
+    with served(command, port) as pid:
+        yield port, pid
+
+
 def bench_sqs(count: int) -> dict[str, Any]:
     with BrokerProcess() as broker:
-        ours = sqs_round(broker.http_port, broker.pid, count)
+        found = {"headrace": sqs_round(broker.http_port, broker.pid, count)}
     with moto() as (port, pid):
-        theirs = sqs_round(port, pid, min(count, 160))
-    return {"headrace": ours, "moto": theirs}
+        found["moto"] = sqs_round(port, pid, min(count, 160))
+    classpath = elasticmq_classpath()
+    if classpath is not None:
+        with elasticmq(classpath) as (port, pid):
+            sqs_round(port, pid, min(count, 1_000), queue="warm")  # a JVM is not itself before it is warm
+            found["elasticmq"] = sqs_round(port, pid, count)
+    return found
 
 
 def bench_share(count: int) -> dict[str, Any]:
@@ -189,21 +255,9 @@ def bench_delay(pending: int) -> dict[str, Any]:
         client = Sqs(broker.http_port)
         client.ask("CreateQueue", QueueName="delay")
         idle = Used.by(broker.pid).rss_bytes
-        producer = ck.Producer(
-            {"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000}
-        )
-        far = str(int(time.time() * 1000) + 3_600_000).encode()
+        producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
         probes = 2_000
-        for number in range(max(0, pending - probes)):
-            producer.produce("delay", b"far", headers=[("headrace-deliver-at", far)])
-            if number % 100_000 == 0:
-                producer.poll(0)
-        producer.flush()
-        start = int(time.time() * 1000) + 5_000
-        for number in range(probes):
-            due = start + number * 5
-            producer.produce("delay", str(due).encode(), headers=[("headrace-deliver-at", str(due).encode())])
-        producer.flush()
+        schedule(producer, "delay", pending - probes, probes, gap_ms=5)
         late: list[int] = []
         while len(late) < probes:
             answer = client.ask(
@@ -213,16 +267,71 @@ def bench_delay(pending: int) -> dict[str, Any]:
             late += [now - int(message["Body"]) for message in answer.get("Messages", [])]
             if not answer:
                 break
-        late.sort()
-        return {
-            f"delay with {pending} pending": {
-                "probes": len(late),
-                "early": sum(1 for error in late if error < 0),
-                "p50_ms": statistics.median(late),
-                "p99_ms": late[int(len(late) * 0.99)],
-                "bytes_per_pending": round((Used.by(broker.pid).rss_bytes - idle) / pending),
+        grown = Used.by(broker.pid).rss_bytes - idle
+        shown = {**lateness(late), "bytes_per_pending": round(grown / pending)}
+        return {f"delay with {pending} pending": shown}
+
+
+def bench_header_delay(pending: int, probes: int = 500) -> dict[str, Any]:
+    """The same for a plain Kafka consumer of a topic with delays: from the due time to the poll that returns the record."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    with BrokerProcess() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topic = NewTopic("later", 1, 1, config={"headrace.delay.enabled": "true"})
+        for future in admin.create_topics([topic]).values():
+            future.result()
+        producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
+        schedule(producer, "later", pending - probes, probes, gap_ms=20)
+        consumer = ck.Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "bench",
+                "fetch.wait.max.ms": 50,
+                "log_level": 0,
             }
-        }
+        )
+        consumer.assign([ck.TopicPartition("later", 0, ck.OFFSET_BEGINNING)])
+        late: list[int] = []
+        deadline = time.monotonic() + 60 + probes * 0.02
+        while len(late) < probes and time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                late.append(int(time.time() * 1000) - int(message.value()))
+        consumer.close()
+        return {f"header delay with {pending} pending": lateness(late)}
+
+
+def schedule(producer: ck.Producer, topic: str, far_count: int, probes: int, gap_ms: int) -> None:
+    """Many that wait for long, and some that are due one after the other from five seconds from now."""
+    far = str(int(time.time() * 1000) + 3_600_000).encode()
+
+    def produce(value: bytes, due: bytes) -> None:
+        while True:
+            try:
+                producer.produce(topic, value, headers=[("headrace-deliver-at", due)])
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    for _ in range(max(0, far_count)):
+        produce(b"far", far)
+    producer.flush()
+    start = int(time.time() * 1000) + 5_000
+    for number in range(probes):
+        due = str(start + number * gap_ms).encode()
+        produce(due, due)
+    producer.flush()
+
+
+def lateness(late: list[int]) -> dict[str, Any]:
+    late.sort()
+    return {
+        "probes": len(late),
+        "early": sum(1 for error in late if error < 0),
+        "p50_ms": statistics.median(late) if late else None,
+        "p99_ms": late[int(len(late) * 0.99)] if late else None,
+    }
 
 
 def bench_backlog(count: int) -> dict[str, Any]:
@@ -251,20 +360,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--messages", type=int, default=4_000)
-    parser.add_argument("--delays", type=int, default=10_000)
-    parser.add_argument("--backlog", type=int, default=1_000_000)
-    parser.add_argument("--only", default="sqs,share,delay,backlog")
+    parser.add_argument("--delays", default="10000,1000000", help="How many wait; one run for each.")
+    parser.add_argument("--backlog", type=int, default=10_000_000)
+    parser.add_argument("--only", default="sqs,share,delay,header,backlog")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    delays = [int(count) for count in given.delays.split(",")]
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "sqs": lambda: bench_sqs(given.messages),
         "share": lambda: bench_share(given.messages * 25),
-        "delay": lambda: bench_delay(given.delays),
+        "delay": lambda: {key: row for count in delays for key, row in bench_delay(count).items()},
+        "header": lambda: bench_header_delay(delays[0]),
         "backlog": lambda: bench_backlog(given.backlog),
     }
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"load before": os.getloadavg()[0]}
     for name in given.only.split(","):
         found |= parts[name]()
+    found["load after"] = os.getloadavg()[0]
     print(json.dumps(found, indent=None if given.json else 2))
 
 
