@@ -84,7 +84,9 @@ def partition_rows(
     if (placed == first).all():
         bounds = [(int(first), 0, rows.num_rows)]
     else:
-        order = np.argsort(placed, kind="stable")
+        # 16 bits are sorted by their digits, which is several times faster.
+        narrow = placed.astype(np.uint16) if partitions <= 1 << 16 else placed
+        order = np.argsort(narrow, kind="stable")
         rows = rows.take(numbers(order))
         placed = placed[order]
         starts = np.flatnonzero(np.diff(placed, prepend=-1))
