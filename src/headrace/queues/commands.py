@@ -264,6 +264,15 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """The log has copies of these: they are done, whatever state they are in."""
+
+    source: Source
+    offsets: tuple[int, ...]
+    waiter: int = NO_WAITER
+
+
+@dataclass(frozen=True, slots=True)
 class MoveFailed:
     """Nothing was moved; ask again in `retry_ms`."""
 

@@ -14,6 +14,7 @@ from headrace.queues.commands import (
     ListSchedules,
     MoveSchedule,
     Outcome,
+    Released,
     Source,
     answer,
     no_such_source,
@@ -60,6 +61,17 @@ def decide_cancel_schedule(board: Board, command: CancelSchedule, now_ms: int) -
         return Plan(replies=answer(command.waiter, _not_scheduled(command.source, command.offset)))
     draft = Draft(partition, now_ms + board.wall_offset_ms)
     draft.settle(((command.offset, command.offset + 1),), Outcome.CANCELLED)
+    return draft.plan(command.waiter, None)
+
+
+def decide_released(board: Board, command: Released, now_ms: int) -> Plan:
+    partition = board.partitions.get(command.source)
+    if partition is None:
+        return Plan(replies=no_such_source(command.waiter, command.source))
+    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    there = as_ranges({offset for offset in command.offsets if not partition.is_done(offset)})
+    if there:
+        draft.settle(there, Outcome.MOVED)
     return draft.plan(command.waiter, None)
 
 

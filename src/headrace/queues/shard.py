@@ -52,6 +52,7 @@ _DECIDE: dict[type, Callable[[Board, Any, int], Plan]] = {
     commands.ReleaseOwner: release.decide_release_owner,
     commands.Rouse: rouse.decide_rouse,
     commands.Moved: dead.decide_moved,
+    commands.Released: schedules.decide_released,
     commands.MoveFailed: dead.decide_move_failed,
     commands.FindDuplicate: intake.decide_find_duplicate,
     commands.Purge: purge.decide_purge,

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.queueing.delayed import due_ms, has_waiting, mark_waiting, without_waiting
+from headrace.broker.queueing.delayed import (
+    due_ms,
+    has_released,
+    has_waiting,
+    mark_released,
+    mark_waiting,
+    without_waiting,
+)
 from headrace.core.limits import MIB
 from headrace.records.batch import crc_matches, read_header, scan, stamp_log_append_time
 from headrace.records.build import Record, build_batch
@@ -83,6 +90,20 @@ def test_a_delay_counts_from_the_time_of_the_append_where_the_log_says_that() ->
     assert len(read_records(without_waiting(marked), max_bytes=MIB)) == 1, (
         "its time had come when it was written"
     )
+
+
+def test_marks_are_not_the_senders_to_set() -> None:
+    """Else a producer could say that what others wait for has been let go."""
+    forged = mark_released(batch_of([0]))
+    assert has_released(read_header(forged))
+    taken = mark_waiting(forged, read_header(forged))
+    assert not has_released(read_header(taken))
+    assert crc_matches(taken, 0, read_header(taken))
+
+
+def test_readers_do_not_see_that_it_is_a_copy() -> None:
+    batch = batch_of([0, 1])
+    assert bytes(without_waiting(bytes(mark_released(batch)))) == batch
 
 
 @pytest.mark.parametrize(("kind", "due"), [(0, 0), (2, NOW + 10), (4, 0), (5, NOW + 10_000), (6, NOW + 5)])

@@ -27,6 +27,7 @@ from headrace.queues.commands import (
     MoveToDeadLetter,
     Open,
     ReadAhead,
+    Released,
     RemoveQueue,
     SetClock,
     Source,
@@ -242,6 +243,8 @@ class QueueShards:
         if seen.indexed_to <= wanted.first:
             return False
         hosted.shard.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
+        if seen.released:
+            hosted.shard.tell(Released(source, tuple(seen.released)))
         return hosted.ready and hosted.machine is machine
 
     def _filter(self, spec: QueueSpec) -> Filter | None:

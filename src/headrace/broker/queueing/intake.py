@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.delayed import due_ms, has_waiting, is_waiting, number
+from headrace.broker.queueing.delayed import due_ms, has_released, has_waiting, is_waiting, number
 from headrace.broker.queueing.payloads import is_aborted
 from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
@@ -31,6 +31,8 @@ class Seen(NamedTuple):
     indexed_to: int
     messages: list[Message]
     skipped: list[Range]
+    released: list[int] = []  # noqa: RUF012
+    """Only for what waits: offsets of records that were let go, as their copies say."""
 
 
 class Step(NamedTuple):
@@ -38,6 +40,8 @@ class Step(NamedTuple):
 
     upto: int
     record: Record | None
+    released: int = -1
+    """What is right before is the copy of a record that waited there."""
 
 
 class Intake:
@@ -64,6 +68,7 @@ class Intake:
         others get the copy that is written when it is due."""
         messages: list[Message] = []
         skipped: list[Range] = []
+        released: list[int] = []
         position = wanted.first
         end = min(wanted.end, self._partition.last_stable_offset)
         looked, step = 0, None
@@ -80,6 +85,8 @@ class Intake:
                     break
             looked += 1
             record = step.record
+            if step.released >= 0:
+                released.append(step.released)
             first = step.upto if record is None else record.offset
             if record is not None:
                 if accepts is not None and not accepts.matches(_as_input(record, self._partition)):
@@ -90,7 +97,7 @@ class Intake:
                 _skip(skipped, position, first)
             position = step.upto
         self._position = position
-        return Seen(position, messages, skipped)
+        return Seen(position, messages, skipped, released)
 
 
 def _skip(skipped: list[Range], first: int, end: int) -> None:
@@ -107,7 +114,14 @@ def _steps(partition: Partition, position: int, only_waiting: bool) -> Iterator[
     for at, header in scan(data):
         waiting = has_waiting(header)
         upto = position
-        if not (header.is_control or is_aborted(partition, header) or (only_waiting and not waiting)):
+        is_nothing = header.is_control or is_aborted(partition, header)
+        if only_waiting and has_released(header) and not is_nothing:
+            for record in iter_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES):
+                origin = number(names.header(record.headers, names.DELAYED))
+                if record.offset >= position and origin is not None:
+                    upto = record.offset + 1
+                    yield Step(upto, None, origin)
+        elif not (is_nothing or (only_waiting and not waiting)):
             for record in iter_records(data, at, max_bytes=MAX_DECOMPRESSED_BYTES):
                 if record.offset < position:
                     continue

@@ -1,8 +1,12 @@
 """Driver: letting records go whose time has come, on topics with `headrace.delay.enabled` (Q7).
 
 Whatever waits in a partition is a queue of its own, `delays/<topic>`, which this broker receives from while it leads the
-partition's journal. A due record is written to its partition again and acknowledged in one transaction (R60), so readers see
-it exactly once, whoever dies in between.
+partition's journal. A due record is written to its partition again, exactly once, whoever dies in between:
+
+- Usually the broker leads the partition too. Then the copy in the log is the proof: the queue reads the log and takes what
+  has a copy for done. Nothing is let go before everything is read that earlier leaders wrote and that we wrote last, and a
+  copy that does not get committed was never there. One commit, so it is quick.
+- Else the copy is sent to whoever leads, in one transaction with the acknowledgement (R60).
 """
 
 from __future__ import annotations
@@ -12,16 +16,19 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.broker.queueing import names
+from headrace.broker.queueing.delayed import mark_released
 from headrace.broker.queueing.hosting import Hosted
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.broker.queueing.transfers import NotMoved, Transfers
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.log.results import Appended
 from headrace.queues import commands as engine
-from headrace.queues.commands import Source
+from headrace.queues.commands import Handle, Source
 from headrace.queues.config import QueueConfig
-from headrace.records.build import Record
+from headrace.records.batch import read_header
+from headrace.records.build import Record, build_batch
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -32,6 +39,7 @@ AT_ONCE = 1_000
 LEASE_MS = 60_000
 WAIT_MS = 60_000
 PAUSE_S = 0.5
+LOOK_S = 0.002
 
 
 def delay_spec(topic: str) -> QueueSpec:
@@ -54,22 +62,65 @@ class Releases:
 
     async def _work(self, hosted: Hosted, source: Source) -> None:
         desk, spec = self._broker.queues, delay_spec(source.topic)
+        written_to = 0
+        doubtful: tuple[Handle, ...] = ()
         try:
             while desk.shards.hosted.get(hosted.data.tp) is hosted:
                 try:
+                    if not self._knows_the_log(hosted, source, written_to):
+                        await asyncio.sleep(LOOK_S)
+                        continue
+                    if doubtful:
+                        handles, doubtful = doubtful, ()
+                        await desk.release(source, handles, 0)  # those without a copy; the others are done
                     found = await desk.receive_here(
                         spec, AT_ONCE, visibility_ms=LEASE_MS, wait_ms=WAIT_MS, sources=[source]
                     )
-                    if found:
-                        await self._release(hosted, source, found)
+                    if found and hosted.data.is_leader:
+                        doubtful = tuple(one.handle for one in found)
+                        written_to = await self._copy(hosted, found)
+                        doubtful = ()
+                    elif found:
+                        await self._transfer(hosted, source, found)
                 except HeadraceError as problem:
                     log.info("%s: what is due waits: %s", source, problem.detail)
+                    written_to = hosted.data.log.end_offset
                     await asyncio.sleep(PAUSE_S)
         finally:
             self._working.discard(hosted)
             self._transfers.forget(hosted)
 
-    async def _release(self, hosted: Hosted, source: Source, found: list[Delivery]) -> None:
+    def _knows_the_log(self, hosted: Hosted, source: Source, written_to: int) -> bool:
+        """Everything that may hold a copy has been read."""
+        counts = hosted.machine.counts(source) if hosted.ready else None
+        if counts is None:
+            return False
+        if not hosted.data.is_leader:
+            return True  # then copies are made in transactions, which are settled before a shard loads
+        entries = hosted.data.log.epochs.entries
+        began = entries[-1].start_offset if entries else 0
+        # What is beyond the end was ours and is cut off: another leader has been there meanwhile.
+        return counts.indexed_to >= max(began, min(written_to, hosted.data.log.end_offset))
+
+    async def _copy(self, hosted: Hosted, found: list[Delivery]) -> int:
+        """Where the copies end in the log. When it fails, nobody knows; what was written is read before anything else."""
+        clock, data = self._broker.runtime.clock, hosted.data
+        refusal = data.refusal(-1)
+        if refusal is not None:
+            raise HeadraceError(refusal, "the partition takes no writes right now")
+        wall_ms = clock.wall_ms()
+        batch = mark_released(build_batch([_released(one.record, wall_ms) for one in found], wall_ms=wall_ms))
+        appended = data.append(batch, read_header(batch), urgent=True)
+        if not isinstance(appended, Appended):
+            raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, "the copies were not taken")
+        committed: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
+        data.when_committed(appended.last_offset + 1, clock.now_ms() + LEASE_MS, committed.set_result)
+        kind = await committed
+        if kind is not ErrorKind.NONE:
+            raise HeadraceError(kind, "nobody knows whether the copies are there")
+        return appended.last_offset + 1
+
+    async def _transfer(self, hosted: Hosted, source: Source, found: list[Delivery]) -> None:
         wall_ms = self._broker.runtime.clock.wall_ms()
         handles = tuple(one.handle for one in found)
         letters = {
