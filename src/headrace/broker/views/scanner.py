@@ -15,6 +15,7 @@ from threading import Event
 from typing import NamedTuple
 
 from headrace.broker.partition import Partition
+from headrace.broker.queueing.delayed import without_waiting
 from headrace.broker.runtime import Runtime
 from headrace.broker.views.strips import Block, Strip
 from headrace.broker.views.tag_index import Stretch, Tagged, TagIndex
@@ -213,6 +214,8 @@ class Scanner:
             if isinstance(data, Rejected):
                 return None
             lens.partition.bytes_out -= len(data)  # it has not left
+            if lens.partition.config.delay_enabled:
+                data = without_waiting(data)
             if is_new:
                 return Piece(data, position, upto if not data else None)
             if not data:

@@ -16,6 +16,7 @@ from headrace.broker.views import scanner as scanner_module
 from headrace.broker.views.desk import Views
 from headrace.broker.views.fetching import HURRY_S, OVERTIME_S, fetch_views
 from headrace.broker.views.scanner import Breath, Lens, TooCostly
+from headrace.cluster.configs import TopicConfig
 from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID, TopicPartition
@@ -35,6 +36,8 @@ class Source:
     """A led partition over a real log in memory: everything that is appended is committed."""
 
     is_leader = True
+
+    config = TopicConfig()
 
     def __init__(self, config: Any = LOG) -> None:
         self.log: PartitionLog = fresh_log(config)
