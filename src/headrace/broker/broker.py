@@ -31,6 +31,7 @@ from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
 from headrace.broker.share_groups import ShareGroups
+from headrace.broker.share_offsets import ShareOffsets
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
 from headrace.broker.views.desk import Views
@@ -126,6 +127,7 @@ class Broker:
         self.queues = QueueDesk(self)
         self.queue_keeper = QueueKeeper(self)
         self.share_groups = ShareGroups(self)
+        self.share_offsets = ShareOffsets(self)
         self.cron = CronSchedules(self)
         self.producer_ids = ProducerIds(metadata, self.node_id)
         self.fetch_sessions = FetchSessions()

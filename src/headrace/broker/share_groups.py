@@ -102,6 +102,11 @@ class ShareGroups:
         hosted.shard.tell(engine.Open(source, start))
         self._broker.queues.shards.feed_source(hosted, source)
 
+    def forget(self, source: Source) -> None:
+        """Its state was dropped: whoever reads the partition again begins anew."""
+        for key in [key for key in self._configured if key[1] == source.queue]:
+            del self._configured[key]
+
     # -- what members do -------------------------------------------------------------------------------------------------
 
     async def acknowledge(

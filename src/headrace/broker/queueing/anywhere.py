@@ -21,6 +21,7 @@ from headrace.broker.queueing.questions import (
     AskScheduled,
     AskSend,
     AskSettle,
+    AskShareOffset,
     AskStanding,
     AskStrays,
     Delivery,
@@ -177,6 +178,8 @@ class Anywhere:
                 return await desk.placing.strays(question)
             case AskScheduled():
                 return await desk.scheduled_here(question)
+            case AskShareOffset():
+                return await self._broker.share_offsets.answer(question)
         spec = desk.spec(question.queue)
         match question:
             case AskReceive():

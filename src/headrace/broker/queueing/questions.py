@@ -98,6 +98,21 @@ class AskScheduled(Question, frozen=True, kw_only=True):
     limit: int
 
 
+class AskShareOffset(Question, frozen=True, kw_only=True):
+    """Where a share group stands in a partition; set it or forget it first."""
+
+    topic: str
+    partition: int
+    action: Literal["find", "set", "forget"]
+    offset: int = -1
+
+
+class ShareOffset(NamedTuple):
+    start_offset: int
+    leader_epoch: int
+    lag: int
+
+
 class AskMove(Question, frozen=True, kw_only=True):
     """Move some of what this broker leads of a queue, for a task that another broker runs. `count` 0 ends the task."""
 
@@ -123,6 +138,7 @@ AnyQuestion = (
     | AskPeek
     | AskScheduled
     | AskMove
+    | AskShareOffset
 )
 
 _ANSWERS: dict[type, Any] = {
@@ -136,6 +152,7 @@ _ANSWERS: dict[type, Any] = {
     AskPeek: list[tuple[Source, Record]],
     AskScheduled: list[tuple[int, Record]],
     AskMove: MovedSome,
+    AskShareOffset: ShareOffset,
 }
 
 _encoder = msgspec.msgpack.Encoder()

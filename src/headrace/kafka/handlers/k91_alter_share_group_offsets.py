@@ -1,0 +1,49 @@
+"""Door: AlterShareGroupOffsets (91): where an empty share group goes on reading. Partition by partition."""
+
+from __future__ import annotations
+
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ZERO_UUID, TopicPartition
+from headrace.kafka.call import Call
+from headrace.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+KEY = 91
+VERSIONS = (0, 0)
+
+
+async def handle(call: Call) -> AlterShareGroupOffsetsResponse:
+    request: AlterShareGroupOffsetsRequest = call.request
+    try:
+        await call.broker.share_offsets.require_group(request.group_id, empty=True)
+    except HeadraceError as problem:
+        return AlterShareGroupOffsetsResponse(
+            error_code=problem.kind.kafka_code, error_message=problem.detail
+        )
+    rows = []
+    for topic in request.topics:
+        known = call.broker.image.topic(topic.topic_name)
+        done = [await _set(call, request.group_id, topic.topic_name, row) for row in topic.partitions]
+        rows.append(
+            AlterShareGroupOffsetsResponseTopic(topic.topic_name, known.id if known else ZERO_UUID, done)
+        )
+    return AlterShareGroupOffsetsResponse(responses=rows)
+
+
+async def _set(
+    call: Call, group: str, topic: str, row: AlterShareGroupOffsetsRequestPartition
+) -> AlterShareGroupOffsetsResponsePartition:
+    try:
+        await call.broker.share_offsets.set(
+            group, TopicPartition(topic, row.partition_index), row.start_offset
+        )
+    except HeadraceError as problem:
+        return AlterShareGroupOffsetsResponsePartition(
+            row.partition_index, problem.kind.kafka_code, problem.detail
+        )
+    return AlterShareGroupOffsetsResponsePartition(row.partition_index)
