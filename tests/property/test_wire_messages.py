@@ -146,6 +146,7 @@ def hand_values(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
             when(version >= 7, topic_of(INT32, fetch.ForgottenTopic, version).map(tuple), ()),
             when(version >= 11, TEXT | st.just(""), ""),
             when(version >= 12, TEXT | st.none(), None),
+            when(version >= 12, TEXT | st.just(""), ""),
         )
     aborted = st.lists(st.builds(fetch_response.AbortedTransaction, INT64, INT64), max_size=2).map(tuple)
     read = st.builds(
