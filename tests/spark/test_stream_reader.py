@@ -100,3 +100,21 @@ def test_a_deleted_partition_is_data_loss(broker: BrokerProcess, client: SyncCli
         reader.latestOffset(start, ReadAllAvailable())
     careless = _reader(broker, topic, failOnDataLoss="false")
     assert TopicPartition(topic, 9).partition not in careless.latestOffset(start, ReadAllAvailable())[topic]
+
+
+def test_a_worker_that_knew_the_topic_before_it_grew(
+    broker: BrokerProcess, client: SyncClient, topic: str, publish: Any
+) -> None:
+    """Spark reuses Python workers, so what they remember of a topic gets old."""
+    publish(topic, range(8))
+    reader = _reader(broker, topic)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    for task in reader.partitions(start, end):
+        list(reader.read(task))
+    client.grow_topic(topic, 6)
+    later = _reader(broker, topic)
+    from headrace.spark.fetching import shared_client
+
+    assert len(shared_client(later._options.access).topic(topic).leaders) == 4
+    assert shared_client(later._options.access).leader(TopicPartition(topic, 5))

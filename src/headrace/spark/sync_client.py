@@ -204,6 +204,10 @@ class SyncClient:
     def leader(self, tp: TopicPartition, purpose: str = CALLS) -> Connection:
         node = self.topic(tp.topic).leaders.get(tp.partition)
         if node is None:
+            # The topic may have grown since this long-lived process looked.
+            self.topics([tp.topic])
+            node = self.topic(tp.topic).leaders.get(tp.partition)
+        if node is None:
             raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"partition {tp} does not exist")
         if node not in self._nodes:
             raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader now")
