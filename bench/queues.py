@@ -257,7 +257,13 @@ def bench_delay(pending: int) -> dict[str, Any]:
         idle = Used.by(broker.pid).rss_bytes
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
         probes = 2_000
-        schedule(producer, "delay", pending - probes, probes, gap_ms=5)
+        wait_far(producer, "delay", pending - probes)
+        while True:  # the queue has looked through all of them: then it is about time, not about reading
+            shown = client.ask("GetQueueAttributes", QueueUrl="delay", AttributeNames=["All"])["Attributes"]
+            if int(shown["ApproximateNumberOfMessagesDelayed"]) >= pending - probes:
+                break
+            time.sleep(0.2)
+        probe(producer, "delay", probes, gap_ms=5)
         late: list[int] = []
         while len(late) < probes:
             answer = client.ask(
@@ -282,7 +288,8 @@ def bench_header_delay(pending: int, probes: int = 500) -> dict[str, Any]:
         for future in admin.create_topics([topic]).values():
             future.result()
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
-        schedule(producer, "later", pending - probes, probes, gap_ms=20)
+        wait_far(producer, "later", pending - probes)
+        probe(producer, "later", probes, gap_ms=20)
         consumer = ck.Consumer(
             {
                 "bootstrap.servers": broker.bootstrap,
@@ -302,26 +309,30 @@ def bench_header_delay(pending: int, probes: int = 500) -> dict[str, Any]:
         return {f"header delay with {pending} pending": lateness(late)}
 
 
-def schedule(producer: ck.Producer, topic: str, far_count: int, probes: int, gap_ms: int) -> None:
-    """Many that wait for long, and some that are due one after the other from five seconds from now."""
+def wait_far(producer: ck.Producer, topic: str, count: int) -> None:
+    """So many that wait for an hour."""
     far = str(int(time.time() * 1000) + 3_600_000).encode()
-
-    def produce(value: bytes, due: bytes) -> None:
-        while True:
-            try:
-                producer.produce(topic, value, headers=[("headrace-deliver-at", due)])
-                return
-            except BufferError:
-                producer.poll(0.1)
-
-    for _ in range(max(0, far_count)):
-        produce(b"far", far)
+    for _ in range(max(0, count)):
+        delayed(producer, topic, b"far", far)
     producer.flush()
+
+
+def probe(producer: ck.Producer, topic: str, count: int, gap_ms: int) -> None:
+    """So many that are due one after the other, from five seconds from now; each says when."""
     start = int(time.time() * 1000) + 5_000
-    for number in range(probes):
+    for number in range(count):
         due = str(start + number * gap_ms).encode()
-        produce(due, due)
+        delayed(producer, topic, due, due)
     producer.flush()
+
+
+def delayed(producer: ck.Producer, topic: str, value: bytes, due: bytes) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, headers=[("headrace-deliver-at", due)])
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 def lateness(late: list[int]) -> dict[str, Any]:

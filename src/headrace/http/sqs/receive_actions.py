@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from headrace.broker.queueing import names
@@ -18,7 +19,7 @@ from headrace.http.sqs.send_actions import (
     failed_entry,
     sequence_number,
 )
-from headrace.queues.commands import Source
+from headrace.queues.commands import Handle, Source
 from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
 
 MAX_VISIBILITY_S = 43_200
@@ -121,19 +122,48 @@ def _receipt(call: Call, spec: QueueSpec) -> tuple[Source, Receipt]:
 
 async def delete_message(call: Call) -> dict[str, Any]:
     """AWS answers a second delete of the same delivery with success, and so do we; a stale one deletes nothing (R56)."""
-    source, receipt = _receipt(call, call.queue())
+    spec = call.queue()
+    source, receipt = _receipt(call, spec)
     (refusal,) = await call.desk.ack(source, [receipt.handle])
-    if refusal is not None and call.queue().name.endswith(".fifo"):
-        raise HeadraceError(
-            ErrorKind.INVALID_PARAMETER,
-            f"Value {call.text('ReceiptHandle')} for parameter ReceiptHandle is invalid. "
-            "Reason: The receipt handle has expired.",
-        )
+    if refusal is not None and spec.name.endswith(".fifo"):
+        raise _expired(call)
     return {}
 
 
+def _expired(call: Call) -> HeadraceError:
+    return HeadraceError(
+        ErrorKind.INVALID_PARAMETER,
+        f"Value {call.text('ReceiptHandle')} for parameter ReceiptHandle is invalid. "
+        "Reason: The receipt handle has expired.",
+    )
+
+
 async def delete_message_batch(call: Call) -> dict[str, Any]:
-    return await _batch(call, delete_message)
+    """Those of one partition are one command, so a batch of ten waits for one commit and not for ten."""
+    spec = call.queue()
+    problems: dict[str, HeadraceError] = {}
+    together: dict[Source, list[tuple[Call, Handle]]] = {}
+    entries = _entries(call)
+    for entry in entries:
+        one = call.with_parameters(entry)
+        try:
+            source, receipt = _receipt(one, spec)
+            together.setdefault(source, []).append((one, receipt.handle))
+        except HeadraceError as problem:
+            problems[entry["Id"]] = problem
+    answers = await asyncio.gather(
+        *(call.desk.ack(source, [handle for _, handle in asked]) for source, asked in together.items()),
+        return_exceptions=True,
+    )
+    for asked, answer in zip(together.values(), answers, strict=True):
+        if isinstance(answer, HeadraceError):
+            problems |= {one.text("Id"): answer for one, _ in asked}
+        elif isinstance(answer, BaseException):
+            raise answer
+        elif spec.name.endswith(".fifo"):
+            refused = [one for (one, _), refusal in zip(asked, answer, strict=True) if refusal is not None]
+            problems |= {one.text("Id"): _expired(one) for one in refused}
+    return _answered(entries, problems)
 
 
 async def change_message_visibility(call: Call) -> dict[str, Any]:
@@ -157,16 +187,26 @@ async def change_message_visibility_batch(call: Call) -> dict[str, Any]:
 
 async def _batch(call: Call, action: Any) -> dict[str, Any]:
     call.queue()
-    entries = call.entries("Entries", MAX_BATCH_ENTRIES if call.settings.strict else LOOSE_BATCH_ENTRIES)
-    done: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
-    for entry in entries:
+    entries = _entries(call)
+    problems: dict[str, HeadraceError] = {}
+
+    async def attempt(entry: dict[str, Any]) -> None:
         try:
             await action(call.with_parameters({**entry, "QueueUrl": call.parameters["QueueUrl"]}))
-            done.append({"Id": entry["Id"]})
         except HeadraceError as problem:
-            failed.append(failed_entry(entry["Id"], problem))
-    answer: dict[str, Any] = {"Successful": done}
-    if failed:
-        answer["Failed"] = failed
+            problems[entry["Id"]] = problem
+
+    await asyncio.gather(*map(attempt, entries))
+    return _answered(entries, problems)
+
+
+def _entries(call: Call) -> list[dict[str, Any]]:
+    return call.entries("Entries", MAX_BATCH_ENTRIES if call.settings.strict else LOOSE_BATCH_ENTRIES)
+
+
+def _answered(entries: list[dict[str, Any]], problems: dict[str, HeadraceError]) -> dict[str, Any]:
+    ids = [entry["Id"] for entry in entries]
+    answer: dict[str, Any] = {"Successful": [{"Id": one} for one in ids if one not in problems]}
+    if problems:
+        answer["Failed"] = [failed_entry(one, problems[one]) for one in ids if one in problems]
     return answer
