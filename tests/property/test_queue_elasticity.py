@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,8 +73,6 @@ def test_a_steady_load_comes_to_rest(elastic: Elastic, rate: int, ready: int, ac
     history = run(elastic, active, [(rate, ready)] * 300)
     assert len(set(history[-100:])) == 1
     directions = {
-        (after > before) - (after < before)
-        for before, after in zip(history[1:], history[2:], strict=False)
-        if after != before
+        (after > before) - (after < before) for before, after in pairwise(history[1:]) if after != before
     }
     assert len(directions) <= 1, "one way only"
