@@ -1,7 +1,7 @@
 """Codec: numpy columns as Arrow arrays, without a copy and without pandas.
 
 `pyarrow.array` imports pandas to find out whether it was given any of it: more than a second of CPU in every Python process that
-Spark starts, and it starts several for a query. So everything on the way of plain rows is made of buffers here.
+Spark starts, and it starts several for a query. So everything on our way of plain rows is made of buffers here (task workers load it all the same, not by us).
 """
 
 from __future__ import annotations
