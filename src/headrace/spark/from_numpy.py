@@ -1,7 +1,8 @@
 """Codec: numpy columns as Arrow arrays, without a copy and without pandas.
 
-`pyarrow.array` imports pandas to find out whether it was given any of it: more than a second of CPU in every Python process that
-Spark starts, and it starts several for a query. So everything on our way of plain rows is made of buffers here (task workers load it all the same, not by us).
+`pyarrow.array` imports pandas to find out whether it was given any of it: more than a second of CPU in a Python process, and
+Spark starts several for a query. So plain rows are made of buffers here. Planners and the runners of source and sink stay free
+of pandas by it; task workers were still seen with it.
 """
 
 from __future__ import annotations
