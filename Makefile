@@ -33,7 +33,7 @@ demo-delivery:  ## kill workers under each delivery guarantee and count what is 
 test: env lint  ## everything that decides whether a change lands
 	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm openjdk-17-jre-headless=java
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --import-mode=importlib -m "not spark"
-	@$(BIN)/python -m pytest -q --import-mode=importlib tests/spark  # one Spark session for all of them
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/spark  # one Spark session for each of the two
 
 lint: env  ## style, types, layering
 	@$(BIN)/ruff check src tests examples bench scripts
