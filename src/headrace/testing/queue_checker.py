@@ -329,7 +329,9 @@ def _is_surely_stale(delete: Delete, handed: list[_Handed]) -> bool:
     """A later delivery was in somebody's hands before this delete began."""
     own = [one for one in handed if one.delivery.receipt == delete.receipt]
     return bool(own) and any(
-        one.delivery.receipt != delete.receipt and own[-1].ended < one.receive.begun and one.ended < delete.begun
+        one.delivery.receipt != delete.receipt
+        and own[-1].ended < one.receive.begun
+        and one.ended < delete.begun
         for one in handed
     )
 
