@@ -265,6 +265,10 @@ def _early_redeliveries(view: _View) -> Iterator[QueueAnomaly]:
     for message, handed in view.handed.items():
         for first, second in pairwise(handed):
             held_until_ms = _held_until_ms(view, first, second.ended)
+            if second.receive.begun < first.ended and (
+                first.receive.completed_ms >= _held_until_ms(view, second, first.ended)
+            ):
+                continue  # they overlap: the answer that came second may be the one that was handed out first
             if second.receive.completed_ms < held_until_ms:
                 detail = {
                     "held_until_ms": held_until_ms,

@@ -58,6 +58,9 @@ class DeadLetters:
         offsets = tuple(effect.offset for effect in batch)
         try:
             target = self._target(dead_letter)
+            if max(offsets) >= hosted.data.last_stable_offset:
+                # A new leader may know from the journal what it can not read yet (R12): that is no gap.
+                raise NotMoved(ErrorKind.LEADER_NOT_AVAILABLE, f"{hosted.data.tp} can not be read so far yet")
             records = hosted.payloads.get(offsets)
             letters = [
                 self._letter(records[effect.offset], effect) for effect in batch if effect.offset in records

@@ -343,10 +343,13 @@ class QueueDesk:
         }
         found: list[Delivery] = []
         gone: list[Handle] = []
+        readable = hosted.data.last_stable_offset
         for handle in received.handles():
             record = records.get(handle.offset)
             if record is None:
-                gone.append(handle)
+                # Beyond what can be read yet it is no gap: its lease ends, and it is handed out again.
+                if handle.offset < readable:
+                    gone.append(handle)
                 continue
             message_id = names.encode_message_id(hosted.data.topic_id, source.partition, handle.offset)
             found.append(Delivery(source, record, handle, first_ms[handle.offset], message_id))
