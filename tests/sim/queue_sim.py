@@ -267,7 +267,7 @@ def draw_shape(seed: int) -> QueueShape:
         moves=dice.chance(0.2),
         fifo=fifo,
         elastic=dice.chance(0.3),
-        delays=dice.chance(0.6),
+        delays=dice.chance(0.6) and not has_clock_faults,  # a clock ten years ahead means its delays
         dead_letters=not fifo and dice.chance(0.5),
         kinds=kinds,
     )

@@ -300,6 +300,9 @@ def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
             until_then = [one for one in handed if one.receive.begun < delete.ended]
             if not until_then or until_then[-1].delivery.receipt != delete.receipt:
                 continue
+            asked = until_then[-1].receive.begun
+            if any(one.ended > asked and one.delivery.receipt != delete.receipt for one in until_then):
+                continue  # answers that overlap: another delivery may be the later one
             for one in handed:
                 if (
                     one.receive.begun > delete.ended
