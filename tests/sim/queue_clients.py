@@ -181,12 +181,16 @@ class Worker:
             MaxNumberOfMessages=10 if delete_all else dice.between(1, 5),
             VisibilityTimeout=visibility_s,
             WaitTimeSeconds=wait_s,
+            MessageSystemAttributeNames=["ApproximateReceiveCount"],
         )
         answer = await station.attempt(operation, call)
         if answer is None:
             await asyncio.sleep(RETRY_S)
             return 0
-        found = [Delivery(row["Body"], row["ReceiptHandle"]) for row in answer.get("Messages", ())]
+        found = [
+            Delivery(row["Body"], row["ReceiptHandle"], int(row["Attributes"]["ApproximateReceiveCount"]))
+            for row in answer.get("Messages", ())
+        ]
         station.history.end(operation, Outcome.OK, now_ms(), found)
         for delivery in found:
             if delete_all:

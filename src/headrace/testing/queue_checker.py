@@ -44,6 +44,8 @@ class Enqueue(QueueOperation):
 class Delivery(NamedTuple):
     message: Message
     receipt: str
+    number: int = 0
+    """How often it has been delivered, if the queue says so: a gap tells of an answer that never arrived."""
 
 
 @dataclass(slots=True)
@@ -308,6 +310,11 @@ def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
                     one.receive.begun > delete.ended
                     and one.receive.invoked_ms - delete.completed_ms >= window_ms
                 ):
+                    if (
+                        until_then[-1].delivery.number
+                        and one.delivery.number > until_then[-1].delivery.number + 1
+                    ):
+                        break  # a delivery that nobody saw lies in between, so the delete may have come too late
                     detail = {"deleted_ms": delete.completed_ms, "received_ms": one.receive.invoked_ms}
                     yield QueueAnomaly("resurrection", message, detail)
                     break
