@@ -41,7 +41,7 @@ class Opened(NamedTuple):
 
 
 def needs_a_thread(partition: Partition, records: object) -> bool:
-    if not partition.config.opens_batches or not isinstance(records, memoryview):
+    if not partition.opens_batches or not isinstance(records, memoryview):
         return False
     size = len(records)
     return size > SMALL_BYTES or (size > HEADER_BYTES and records[CRC_START + 1] & CODEC_MASK != 0)

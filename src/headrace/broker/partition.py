@@ -82,6 +82,7 @@ class Partition:
         self.is_internal = is_internal(tp.topic)
         self.log = partition_log
         self.config = config
+        self.opens_batches = config.opens_batches
         self.fs = fs
         """Where the log lives: the disk, or memory (storage=memory)."""
         self.room: DiskRoom | None = None
@@ -369,6 +370,7 @@ class Partition:
 
     def configure(self, config: TopicConfig, log_config: LogConfig) -> None:
         self.config = config
+        self.opens_batches = config.opens_batches
         self.log.config = log_config
 
     def delete_records(self, offset: int) -> int | Rejected:

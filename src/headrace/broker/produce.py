@@ -6,7 +6,7 @@ key, and a topic with its own compression stores batches in it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.broker.batch_opening import Opened, open_batch
 from headrace.broker.partition import Partition
@@ -15,6 +15,9 @@ from headrace.core.plan import Rejected
 from headrace.log.results import Duplicate
 from headrace.records.batch import read_header
 from headrace.records.validate import validate_produced
+
+# The Python-level constructor of a NamedTuple costs more than the tuple itself.
+_new: Any = tuple.__new__
 
 _KEYLESS = "a compacted topic takes no records without a key"
 
@@ -49,22 +52,17 @@ def take(
     if room is not None and room.is_low:
         return Taken(ErrorKind.KAFKA_STORAGE_ERROR, message=room.refusal)
     config = partition.config
-    if config.is_log_append_time:
+    if config.message_timestamp_type == "LogAppendTime":
         earliest = latest = None
     else:
         earliest = wall_ms - config.message_timestamp_before_max_ms
         latest = wall_ms + config.message_timestamp_after_max_ms
     header = validate_produced(
-        records,
-        produce_version=version,
-        max_message_bytes=config.max_message_bytes,
-        segment_bytes=config.segment_bytes,
-        earliest_timestamp=earliest,
-        latest_timestamp=latest,
+        records, version, config.max_message_bytes, config.segment_bytes, earliest, latest
     )
     if isinstance(header, Rejected):
         return Taken(header.kind, message=header.detail)
-    if config.opens_batches:
+    if partition.opens_batches:
         opened = open_batch(records, config) if opened is None else opened
         if opened.corrupt is not None:
             return Taken(ErrorKind.CORRUPT_MESSAGE, message=opened.corrupt)
@@ -79,4 +77,6 @@ def take(
         # R38: the original's own offset, and it is acknowledged only once that offset is committed.
         stamped = result.timestamp if config.is_log_append_time else -1
         return Taken(ErrorKind.NONE, result.base_offset, stamped, result.last_offset + 1)
-    return Taken(ErrorKind.NONE, result.base_offset, result.log_append_time, result.last_offset + 1)
+    base_offset, last_offset, log_append_time = result
+    taken: Taken = _new(Taken, (ErrorKind.NONE, base_offset, log_append_time, last_offset + 1, None, ()))
+    return taken

@@ -19,7 +19,7 @@ segments beyond the recovery point is where the log ends. What the gap cost was 
 from __future__ import annotations
 
 import errno
-from typing import Self
+from typing import Any, Self
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
@@ -60,6 +60,9 @@ from headrace.records.batch import (
 )
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+# The Python-level constructor of a NamedTuple costs more than the tuple itself.
+_new: Any = tuple.__new__
 
 
 class GrowingLog:
@@ -247,7 +250,8 @@ class GrowingLog:
         if header[9] >= 0:
             self._derived.absorb(header, batch, 0, base_offset, wall_ms)
         self.end_offset = last_offset + 1
-        return Appended(base_offset, last_offset, append_time)
+        appended: Appended = _new(Appended, (base_offset, last_offset, append_time))
+        return appended
 
     def append_replicated(
         self, data: Buffer, wall_ms: int, *, allow_gaps: bool | None = None

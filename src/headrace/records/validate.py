@@ -39,7 +39,6 @@ _NO_TIMESTAMP = -1
 
 def validate_produced(
     buffer: Buffer,
-    *,
     produce_version: int,
     max_message_bytes: int,
     segment_bytes: int | None = None,

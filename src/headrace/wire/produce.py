@@ -98,6 +98,7 @@ _id_count = Struct(">16sB").unpack_from
 _index_size = Struct(">iB").unpack_from
 _index_size32 = Struct(">ii").unpack_from
 _int16 = Struct(">h").unpack_from
+_NO_TAGS_AT_THE_END = b"\x00\x00\x00"
 _int32 = Struct(">i").unpack_from
 
 
@@ -114,7 +115,34 @@ def decode_produce_request(view: Buffer, pos: int, version: int) -> ProduceReque
         raise ProtocolError(f"Produce v{version}: {error}") from None
 
 
+def _decode_one_batch(view: memoryview, pos: int) -> ProduceRequest | None:
+    """The shape of nearly every request: no transaction, one topic by name, one partition, no tags. None: another shape,
+    or a malformed one; the general decoder finds out which. What it takes, the general decoder takes for the same."""
+    end = len(view)
+    # Everything behind the records is known: three empty lists of tags.
+    if end - pos < 20 or view[pos] or view[pos + 7] != 2 or view[end - 3 :] != _NO_TAGS_AT_THE_END:
+        return None
+    name_end = pos + 8 + view[pos + 8]
+    if view[pos + 8] > 127 or name_end + 7 > end or name_end < pos + 9 or view[name_end] != 2:
+        return None
+    index, size = _index_size(view, name_end + 1)
+    start = name_end + 6
+    if size > 127:
+        size, start = _long_size(view, start, size)
+    if size == 0 or start + size - 1 != end - 3:
+        return None
+    acks, timeout_ms, _ = _acks_timeout_count(view, pos + 1)
+    partition = _new(ProducePartition, (index, view[start : end - 3]))
+    topic = _new(ProduceTopic, (str(view[pos + 9 : name_end], "utf-8"), ZERO_UUID, [partition]))
+    request: ProduceRequest = _new(ProduceRequest, (None, acks, timeout_ms, [topic]))
+    return request
+
+
 def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
+    if not by_id:
+        usual = _decode_one_batch(view, pos)
+        if usual is not None:
+            return usual
     end = len(view)
     transactional_id: str | None = None
     if view[pos]:
@@ -243,6 +271,23 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
     topics, throttle_time_ms, endpoints = response
     if version < FLEXIBLE:
         return _encode_classic_response(response, version)
+    if version < TOPIC_IDS and len(topics) == 1 and len(topics[0][2]) == 1 and not endpoints:
+        # One batch that was taken: nearly every answer there is.
+        name, _, ((index, error, base, appended, start, record_errors, text, leader),) = topics[0]
+        if not record_errors and text is None and leader is NO_LEADER:
+            data = name.encode()
+            row = _part_v9(index, error, base, appended, start, 1)
+            return b"".join(
+                (
+                    b"\x02",
+                    uvarint(len(data) + 1),
+                    data,
+                    b"\x02",
+                    row,
+                    b"\x00",
+                    _throttle_and_no_tags(throttle_time_ms),
+                )
+            )
     out = [uvarint(len(topics) + 1)]
     for name, topic_id, partitions in topics:
         if version >= TOPIC_IDS:

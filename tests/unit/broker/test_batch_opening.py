@@ -20,6 +20,7 @@ GZIPPED = TopicConfig(compression_type="gzip")
 class Fake:
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
+        self.opens_batches = config.opens_batches
 
 
 def batch(size: int = 100, codec: Codec = Codec.NONE, key: bytes | None = b"k") -> memoryview:

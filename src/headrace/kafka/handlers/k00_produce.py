@@ -28,7 +28,7 @@ from headrace.kafka.txn_verification import (
 )
 from headrace.transactions.versions import error_for_version
 from headrace.wire.framing import RequestHeader, encode_response
-from headrace.wire.leader_hint import NO_LEADER
+from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch
 from headrace.wire.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -80,7 +80,7 @@ def _has_long_work(broker: Broker, request: ProduceRequest) -> bool:
     for topic in request.topics:
         for index, records in topic.partitions:
             partition = broker.partitions.get((topic.name, index))
-            if partition is not None and needs_a_thread(partition, records):
+            if partition is not None and partition.opens_batches and needs_a_thread(partition, records):
                 return True
     return False
 
@@ -217,7 +217,11 @@ def _encode(
     broker: Broker, header: RequestHeader, topics: list[ProduceTopicResponse], throttle_ms: int
 ) -> bytes:
     key, version, correlation_id, _ = header
-    hints = [row.current_leader for topic in topics for row in topic.partitions if row.error_code]
+    hints: list[LeaderIdAndEpoch] = []
+    for _, _, rows in topics:
+        for row in rows:
+            if row.error_code:
+                hints.append(row.current_leader)  # noqa: PERF401 (nearly always none, and a comprehension is a call)
     endpoints = endpoints_for(broker, hints) if hints else ()
     body = encode_produce_response(_new(ProduceResponse, (topics, throttle_ms, endpoints)), version)
     return encode_response(key, version, correlation_id, body)
