@@ -46,8 +46,6 @@ APP = """
 
 @pytest.mark.slow
 def test_celery_runs_tasks_with_retries_and_etas(broker: BrokerProcess, tmp_path: Path) -> None:
-    pytest.importorskip("celery")
-    pytest.importorskip("pycurl")
     (tmp_path / "jobs.py").write_text(textwrap.dedent(APP))
     out = tmp_path / "out.txt"
     out.touch()

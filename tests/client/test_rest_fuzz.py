@@ -17,5 +17,4 @@ pytestmark = pytest.mark.client
 
 
 def test_whatever_is_sent_is_answered_as_documented(fresh_broker: Callable[..., BrokerProcess]) -> None:
-    pytest.importorskip("schemathesis")
     fuzz(fresh_broker(environment=ENVIRONMENT), examples=3, seed=1)

@@ -34,7 +34,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def java() -> None:
     if shutil.which("java") is None:
         pytest.skip("Java is missing")
-    pytest.importorskip("pyspark")
     # For every JVM from here on, those of child processes too: none lives long enough to gain by its second compiler.
     os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 

@@ -6,14 +6,13 @@ import io
 import json
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
 from headrace.spark.avro import parse_avro, value_ddl
 from headrace.spark.options import OptionError
 from headrace.testing.broker_process import BrokerProcess
-
-fastavro = pytest.importorskip("fastavro")
 
 SCHEMA = {
     "type": "record",

@@ -31,7 +31,6 @@ def _run(command: list[str], **environment: str) -> str:
 def test_source_sink_and_pipelines_through_spark_connect(
     broker: BrokerProcess, client: SyncClient, topic: str, publish: Any, ends: Any, tmp_path: Path
 ) -> None:
-    pytest.importorskip("grpc")
     publish(topic, range(2000))
     target = f"{topic}-connect"
     client.create_topic(target, 2)
@@ -51,7 +50,6 @@ def test_a_declarative_pipeline(
     broker: BrokerProcess, client: SyncClient, topic: str, publish: Any, ends: Any, tmp_path: Path
 ) -> None:
     """The example as it stands: a topic as a streaming table, a view over it, a topic that follows it."""
-    pytest.importorskip("yaml")
     publish(topic, range(500))
     copy = f"{topic}-copy"
     client.create_topic(copy, 2)

@@ -77,7 +77,8 @@ def test_x28_label_values_stay_on_their_line(value: str) -> None:
 
 
 def test_prometheus_reads_what_we_write() -> None:
-    parser = pytest.importorskip("prometheus_client.parser")
+    from prometheus_client import parser
+
     value = 'a"b\\c\nd'
     histogram = Histogram()
     histogram.observe(0.003)
