@@ -28,6 +28,8 @@ class Row:
         self.due_ms = message.due_ms
         self.handle: Handle | None = None
         """The receipt of the current delivery, while it counts."""
+        self.faded: Handle | None = None
+        """The same after a crash, when its journaled lease had ended before: it may or may not be remembered."""
         self.owner = ""
         self.retry_move_ms: int | None = None
 
@@ -130,6 +132,7 @@ class QueueModel:
         row.state = LEASED
         row.deliveries += 1
         row.handle = handle
+        row.faded = None
         row.owner = owner
         row.visibility_ms = visibility_ms
         row.received_ms = self.now_ms
@@ -148,6 +151,11 @@ class QueueModel:
         row = self.rows[handle.offset]
         late = row.state in (READY, RESTING) and not self.config.fifo
         return row.state is DONE or ((row.state is LEASED or late) and row.handle == handle)
+
+    def may_be_forgotten(self, handle: Handle) -> bool:
+        """A journal that was checkpointed since does not know who held a message that was given back."""
+        row = self.rows[handle.offset]
+        return row.state in (READY, RESTING) and not self.config.fifo and row.faded == handle
 
     def finish(self, row: Row) -> None:
         row.state = DONE
@@ -181,7 +189,7 @@ class QueueModel:
         for row in self.rows:
             row.state = READY
             row.deliveries = row.journaled_deliveries = 0
-            row.handle = None
+            row.handle = row.faded = None
             row.due_ms = row.message.due_ms
             dedup_id = row.message.dedup_id
             if row.offset < offset or not self.config.dedup_window_ms or not dedup_id:
@@ -236,6 +244,8 @@ class QueueModel:
             if row.state is LEASED:
                 row.state = READY
                 row.until_ms = 0
+            if self.config.journaled_leases and row.handle is not None:
+                row.faded = row.handle
             row.handle = None
             row.retry_move_ms = None
             if row.state is RESTING:
