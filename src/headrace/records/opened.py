@@ -20,9 +20,16 @@ from headrace.records.varint import read_varint
 class OpenBatch:
     __slots__ = ("_body", "_deltas", "_starts", "header")
 
-    def __init__(self, buffer: Buffer, position: int, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
-        """Raises CorruptBatch."""
-        self.header: BatchHeader = read_header(buffer, position)
+    def __init__(
+        self,
+        buffer: Buffer,
+        position: int,
+        header: BatchHeader | None = None,
+        *,
+        max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        """`header`: when the caller has read it already. Raises CorruptBatch."""
+        self.header: BatchHeader = read_header(buffer, position) if header is None else header
         self._body = plain_body(buffer, position, self.header, max_bytes=max_bytes)
         self._starts = self._find_starts()
         self._deltas: array[int] | None = None

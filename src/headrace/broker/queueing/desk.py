@@ -338,21 +338,20 @@ class QueueDesk:
             return []
         offsets = [offset for run in received.runs for offset in range(run.first, run.end)]
         records = hosted.payloads.get(offsets, waiting=is_delays(source.queue))
-        first_ms = {
-            offset: run.first_received_ms for run in received.runs for offset in range(run.first, run.end)
-        }
         found: list[Delivery] = []
         gone: list[Handle] = []
         readable = hosted.data.last_stable_offset
-        for handle in received.handles():
-            record = records.get(handle.offset)
-            if record is None:
-                # Beyond what can be read yet it is no gap: its lease ends, and it is handed out again.
-                if handle.offset < readable:
+        topic_id, number = hosted.data.topic_id, source.partition
+        for first, end, delivery, first_received_ms in received.runs:
+            for offset in range(first, end):
+                handle = Handle(offset, delivery, received.epoch)
+                record = records.get(offset)
+                if record is not None:
+                    message_id = names.encode_message_id(topic_id, number, offset)
+                    found.append(Delivery(source, record, handle, first_received_ms, message_id))
+                elif offset < readable:
+                    # Beyond what can be read yet it is no gap: its lease ends, and it is handed out again.
                     gone.append(handle)
-                continue
-            message_id = names.encode_message_id(hosted.data.topic_id, source.partition, handle.offset)
-            found.append(Delivery(source, record, handle, first_ms[handle.offset], message_id))
         if gone:
             await self.submit(
                 source, lambda waiter: engine.Ack(source, tuple(gone), engine.Outcome.GAP, waiter=waiter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from headrace.records.opened import OpenBatch
 
 MAX_CACHED_BYTES = 16 * MIB
 READ_BYTES = 64 * 1024
+HELD_BYTES = 1_000
+"""What a batch that is held open costs besides its records: single sends make many small ones."""
 
 
 class _Held(NamedTuple):
@@ -28,12 +31,14 @@ class _Held(NamedTuple):
 class Payloads:
     """Of one partition."""
 
-    __slots__ = ("_bytes", "_held", "_partition")
+    __slots__ = ("_bases", "_bytes", "_held", "_partition")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._held: OrderedDict[int, _Held] = OrderedDict()
         """By base offset, the latest used last."""
+        self._bases: list[int] = []
+        """The same base offsets in order: batches do not overlap, so one bisect finds the one that may hold an offset."""
         self._bytes = 0
 
     def get(self, offsets: Iterable[int], *, waiting: bool = False) -> dict[int, Record]:
@@ -58,8 +63,12 @@ class Payloads:
 
     def _at(self, offset: int) -> _Held:
         """The batch that holds `offset`, or an empty one."""
-        for base, held in self._held.items():
-            if base <= offset < held.end:
+        bases = self._bases
+        at = bisect_right(bases, offset) - 1
+        if at >= 0:
+            base = bases[at]
+            held = self._held[base]
+            if offset < held.end:
                 self._held.move_to_end(base)
                 return held
         nothing = _Held(offset + 1, None)
@@ -72,7 +81,7 @@ class Payloads:
         wanted = nothing
         for position, header in scan(data):
             is_empty = header.is_control or is_aborted(self._partition, header)
-            held = _Held(header.next_offset, None if is_empty else OpenBatch(data, position))
+            held = _Held(header.next_offset, None if is_empty else OpenBatch(data, position, header))
             self._keep(header.base_offset, held)
             if header.base_offset <= offset < header.next_offset:
                 wanted = held
@@ -82,14 +91,16 @@ class Payloads:
         if base in self._held:
             return
         self._held[base] = held
+        insort(self._bases, base)
         self._bytes += _size(held)
         while self._bytes > MAX_CACHED_BYTES and len(self._held) > 1:
-            _, dropped = self._held.popitem(last=False)
+            oldest, dropped = self._held.popitem(last=False)
+            del self._bases[bisect_left(self._bases, oldest)]
             self._bytes -= _size(dropped)
 
 
 def _size(held: _Held) -> int:
-    return 100 if held.batch is None else held.batch.size_bytes
+    return HELD_BYTES if held.batch is None else HELD_BYTES + held.batch.size_bytes
 
 
 def is_aborted(partition: Partition, header: BatchHeader) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -34,8 +35,11 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
     active: int = 0
     """New messages are placed in so many of its partitions; 0: in all of them."""
     moving_from: int = 0
-    """FIFO: so many were active before, and groups are still on their way (placing.py)."""
-    moving_since_ms: int = 0
+    """FIFO: so many were active before, and groups are still on their way (moving.py)."""
+    moved_ms: int = 0
+    """When all groups were where they belong; 0: not yet. The change is over a deduplication window later."""
+    era: int = 0
+    """Grows when such a change begins and when it ends."""
     push: dict[str, Any] = {}
     """Where a subscription is pushed to; empty for pull."""
     created_ms: int = 0
@@ -43,7 +47,13 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queue_config(self) -> QueueConfig:
-        return config_from_json(msgspec.json.encode(self.config))
+        return _config_of(msgspec.json.encode(self.config))
+
+
+@lru_cache(maxsize=10_000)
+def _config_of(raw: bytes) -> QueueConfig:
+    """Asked for with every batch that a queue is told of; its fields are frozen, so all may share it."""
+    return config_from_json(raw)
 
 
 def with_config(spec: QueueSpec, config: QueueConfig) -> QueueSpec:

@@ -12,6 +12,8 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
+_is_entry_id = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
+_is_number = re.compile(r"-?\d{1,15}").fullmatch
 _ABSENT: Any = object()
 
 
@@ -99,7 +101,7 @@ class Call:
 
     def number(self, name: str, low: int, high: int, default: Any = _ABSENT) -> Any:
         value = self.parameters.get(name)
-        if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}", value):
+        if isinstance(value, str) and _is_number(value):
             value = int(value)  # the Query protocol has only text
             self.parameters[name] = value
         value = self.get(name, int, default)
@@ -124,7 +126,7 @@ class Call:
             if not isinstance(entry, dict):
                 raise invalid("A batch entry must be an object.")
             entry_id = entry.get("Id")
-            if not isinstance(entry_id, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", entry_id):
+            if not isinstance(entry_id, str) or not _is_entry_id(entry_id):
                 raise HeadraceError(
                     ErrorKind.INVALID_BATCH_ENTRY_ID,
                     "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "

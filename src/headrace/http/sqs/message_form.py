@@ -93,13 +93,15 @@ def to_headers(attributes: dict[str, Any], special: dict[str, str]) -> Headers:
     return tuple(headers)
 
 
-def body_of(record: Record) -> str:
-    """Anything a Kafka client sent is shown; bytes that are no text come as base64, and an attribute says so."""
+def body_of(record: Record) -> tuple[str, bytes]:
+    """The body and the bytes that its checksum is of. Anything a Kafka client sent is shown; bytes that are no text come as
+    base64, and an attribute says so."""
     value = record.value or b""
     try:
-        return value.decode()
+        return value.decode(), value
     except UnicodeDecodeError:
-        return b64encode(value).decode()
+        encoded = b64encode(value)
+        return encoded.decode(), encoded
 
 
 def is_text(value: bytes | None) -> bool:

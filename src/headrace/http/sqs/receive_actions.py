@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from headrace.broker.queueing import names
@@ -53,21 +54,22 @@ async def receive_message(call: Call) -> dict[str, Any]:
 def _message(
     call: Call, spec: QueueSpec, delivery: Delivery, wanted: list[str], named: list[str]
 ) -> dict[str, Any]:
-    body = body_of(delivery.record)
-    receipt = Receipt(delivery.source.topic, delivery.source.partition, delivery.handle)
+    source, record, handle, _, message_id = delivery
+    body, raw = body_of(record)
     message: dict[str, Any] = {
-        "MessageId": delivery.message_id,
-        "ReceiptHandle": encode_receipt(receipt, spec.id, call.settings.receipt_key),
-        "MD5OfBody": md5_of(body.encode()),
+        "MessageId": message_id,
+        "ReceiptHandle": encode_receipt(
+            Receipt(source.topic, source.partition, handle), spec.id, call.settings.receipt_key
+        ),
+        "MD5OfBody": md5_of(raw),
         "Body": body,
     }
-    system = {name: value for name, value in _system(call, delivery) if "All" in wanted or name in wanted}
-    if system:
-        message["Attributes"] = system
+    if wanted:
+        system = {name: value for name, value in _system(call, delivery) if "All" in wanted or name in wanted}
+        if system:
+            message["Attributes"] = system
     if named:
-        attributes = {
-            name: value for name, value in from_headers(delivery.record).items() if _is_named(name, named)
-        }
+        attributes = {name: value for name, value in from_headers(record).items() if _is_named(name, named)}
         if attributes:
             message["MessageAttributes"] = attributes
             message["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
@@ -112,12 +114,17 @@ def _system(call: Call, delivery: Delivery) -> list[tuple[str, str]]:
 
 def _receipt(call: Call, spec: QueueSpec) -> tuple[Source, Receipt]:
     text = call.text("ReceiptHandle")
+    receipt = _checked_receipt(call, spec, text)
+    return Source(spec.name, receipt.topic, receipt.partition), receipt
+
+
+def _checked_receipt(call: Call, spec: QueueSpec, text: str) -> Receipt:
     receipt = decode_receipt(text, spec.id, call.settings.receipt_key)
     if isinstance(receipt, Rejected):
         raise HeadraceError(
             receipt.kind, f'The input receipt handle "{text[:100]}" is not a valid receipt handle.'
         )
-    return Source(spec.name, receipt.topic, receipt.partition), receipt
+    return receipt
 
 
 async def delete_message(call: Call) -> dict[str, Any]:
@@ -126,44 +133,70 @@ async def delete_message(call: Call) -> dict[str, Any]:
     source, receipt = _receipt(call, spec)
     (refusal,) = await call.desk.ack(source, [receipt.handle])
     if refusal is not None and spec.name.endswith(".fifo"):
-        raise _expired(call)
+        raise _expired(call.text("ReceiptHandle"))
     return {}
 
 
-def _expired(call: Call) -> HeadraceError:
+def _expired(text: str) -> HeadraceError:
     return HeadraceError(
         ErrorKind.INVALID_PARAMETER,
-        f"Value {call.text('ReceiptHandle')} for parameter ReceiptHandle is invalid. "
-        "Reason: The receipt handle has expired.",
+        f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",
     )
+
+
+class _Together:
+    """Entries of a batch whose messages are in one partition."""
+
+    __slots__ = ("entries", "handles")
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.handles: list[Handle] = []
 
 
 async def delete_message_batch(call: Call) -> dict[str, Any]:
     """Those of one partition are one command, so a batch of ten waits for one commit and not for ten."""
     spec = call.queue()
     problems: dict[str, HeadraceError] = {}
-    together: dict[Source, list[tuple[Call, Handle]]] = {}
+    together: dict[tuple[str, int], _Together] = {}
     entries = _entries(call)
     for entry in entries:
-        one = call.with_parameters(entry)
+        text = entry.get("ReceiptHandle")
         try:
-            source, receipt = _receipt(one, spec)
-            together.setdefault(source, []).append((one, receipt.handle))
+            if not isinstance(text, str):
+                text = call.with_parameters(entry).text("ReceiptHandle")  # says what is wrong with it
+            topic, partition, handle = _checked_receipt(call, spec, text)
         except HeadraceError as problem:
             problems[entry["Id"]] = problem
-    answers = await asyncio.gather(
-        *(call.desk.ack(source, [handle for _, handle in asked]) for source, asked in together.items()),
-        return_exceptions=True,
+            continue
+        asked = together.get((topic, partition))
+        if asked is None:
+            asked = together[topic, partition] = _Together()
+        asked.entries.append(entry)
+        asked.handles.append(handle)
+    answers = await _each(
+        [call.desk.ack(Source(spec.name, *place), asked.handles) for place, asked in together.items()]
     )
     for asked, answer in zip(together.values(), answers, strict=True):
         if isinstance(answer, HeadraceError):
-            problems |= {one.text("Id"): answer for one, _ in asked}
+            problems |= {entry["Id"]: answer for entry in asked.entries}
         elif isinstance(answer, BaseException):
             raise answer
         elif spec.name.endswith(".fifo"):
-            refused = [one for (one, _), refusal in zip(asked, answer, strict=True) if refusal is not None]
-            problems |= {one.text("Id"): _expired(one) for one in refused}
+            for entry, refusal in zip(asked.entries, answer, strict=True):
+                if refusal is not None:
+                    problems[entry["Id"]] = _expired(entry["ReceiptHandle"])
     return _answered(entries, problems)
+
+
+async def _each(asked: list[Awaitable[Any]]) -> list[Any]:
+    """Answers or exceptions. Mostly it is one partition, which needs no task of its own."""
+    if len(asked) != 1:
+        return await asyncio.gather(*asked, return_exceptions=True)
+    try:
+        return [await asked[0]]
+    except HeadraceError as problem:
+        return [problem]
 
 
 async def change_message_visibility(call: Call) -> dict[str, Any]:
