@@ -37,6 +37,9 @@ GROUP, TRANSACTION = 0, 1
 CALLS, FETCHES, PRODUCES = "calls", "fetches", "produces"
 
 _PAUSE_SECONDS = 0.05
+_SETTLING = {ErrorKind.CONCURRENT_TRANSACTIONS, ErrorKind.UNSTABLE_OFFSET_COMMIT}
+_SETTLING_SECONDS = 0.002
+"""The markers of the transaction before are being written: they are there after a disk's moment."""
 _STALE = {
     ErrorKind.NOT_LEADER_OR_FOLLOWER,
     ErrorKind.LEADER_NOT_AVAILABLE,
@@ -139,16 +142,18 @@ class SyncClient:
     def patiently(self, attempt: Callable[[], T], seconds: float | None = None) -> T:
         """Run `attempt` until it works, fails for good, or the time is over."""
         deadline = time.monotonic() + (seconds or self.access.request_seconds)
-        wait = _PAUSE_SECONDS
+        wait = _SETTLING_SECONDS
         while True:
             try:
                 return attempt()
             except HeadraceError as problem:
                 if problem.kind not in _STALE or time.monotonic() + wait > deadline:
                     raise
-            # Whoever we believed in is in doubt now.
-            self._topics.clear()
-            self._coordinators.clear()
+                if problem.kind not in _SETTLING:
+                    # Whoever we believed in is in doubt now.
+                    self._topics.clear()
+                    self._coordinators.clear()
+                    wait = max(wait, _PAUSE_SECONDS)
             pause(wait)
             wait = min(wait * 2, 1.0)
 

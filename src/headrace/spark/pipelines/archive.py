@@ -20,7 +20,7 @@ from headrace.spark.fused import FusedTask, run_fused
 from headrace.spark.options import SourceOptions, source_options
 from headrace.spark.pipelines.archive_log import ArchiveLog, ArchiveState
 from headrace.spark.pipelines.definition import Archive
-from headrace.spark.pipelines.parquet_files import COLUMNS, SCHEMA, merge_files, write_hours
+from headrace.spark.pipelines.parquet_files import COLUMNS, SCHEMA, HourFiles, merge_files
 from headrace.spark.pipelines.rounds import Round, commit_progress, task_count
 from headrace.spark.plan import OffsetRange, admit, pack, ranges_between, split
 from headrace.spark.positions import earliest, find_partitions, latest, resolve
@@ -43,15 +43,15 @@ class ArchiveTask(FusedTask):
     def run(self) -> dict[str, Any]:
         client = shared_client(self.reader.options.access)
         schema = SCHEMA if "headers" in self.reader.columns else SCHEMA.remove(len(SCHEMA) - 1)
-        files: list[dict[str, Any]] = []
-        for wanted in self.ranges:
-            batches = (
-                batch
-                for piece in self.reader.pieces(client, wanted)
-                for batch in record_batches(piece, wanted, self.reader.layout)
-            )
-            files += write_hours(batches, wanted, Path(self.staging), schema, self.compression)
-        return {"files": files}
+        with HourFiles(Path(self.staging), schema, self.compression) as files:
+            for wanted in self.ranges:
+                batches = (
+                    batch
+                    for piece in self.reader.pieces(client, wanted)
+                    for batch in record_batches(piece, wanted, self.reader.layout)
+                )
+                files.write(batches, wanted)
+            return {"files": files.finish()}
 
 
 @dataclass

@@ -25,6 +25,7 @@ from headrace.spark.pipelines.definition import Mirror
 from headrace.spark.pipelines.rounds import Round, commit_progress
 from headrace.spark.plan import OffsetRange, admit
 from headrace.spark.positions import find_partitions, latest, resolve
+from headrace.spark.producer import Producer
 from headrace.spark.sync_client import READ_COMMITTED, CommittedOffset, SyncClient
 from headrace.spark.transactions import Transaction
 from headrace.spark.weave import weave
@@ -50,10 +51,14 @@ class MirrorTask(FusedTask):
         tp, group = self.wanted.tp, mirror_group(self.name)
         copied = size = 0
         position = self.wanted.start
+        producer: Producer | None = None
         while True:
-            with Transaction(target, f"{group}-{tp}", _TIMEOUT_MS) as transaction:
-                done = target.committed_offsets(group, [tp]).get(tp)
-                position = done.offset if done is not None else self.wanted.start
+            with Transaction(target, f"{group}-{tp}", _TIMEOUT_MS, producer) as transaction:
+                if producer is None:
+                    # Behind our claim of the id nobody else moves it: from here on our own commits say where it is.
+                    done = target.committed_offsets(group, [tp]).get(tp)
+                    position = done.offset if done is not None else self.wanted.start
+                    producer = transaction.producer
                 if position >= self.wanted.end:
                     break
                 transaction.add_partitions([tp])

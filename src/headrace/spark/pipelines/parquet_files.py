@@ -1,10 +1,11 @@
 """Adapter: Arrow batches into Parquet files, one for each hour, written in the Python worker (spark.md 3: four times as fast
-as through the JVM). Files are synced before their names are told to anybody."""
+as through the JVM). Files are synced before their names are told to anybody; the disk works while the next rows are fetched."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,13 @@ class HourFile:
     """One Parquet file under way, with the facts that the log wants about it."""
 
     def __init__(
-        self, staging: Path, wanted: OffsetRange, hour: int, schema: pa.Schema, compression: str
+        self,
+        staging: Path,
+        wanted: OffsetRange,
+        hour: int,
+        schema: pa.Schema,
+        compression: str,
+        disk: ThreadPoolExecutor,
     ) -> None:
         moment = datetime.fromtimestamp(hour * 3600, UTC)
         name = f"{wanted.topic}-{wanted.partition}-{wanted.start:020d}-{wanted.end:020d}.parquet"
@@ -57,6 +64,10 @@ class HourFile:
         self._writer = pq.ParquetWriter(
             self._target, schema, compression=compression, use_dictionary=["topic"], write_statistics=True
         )
+        # Open from the first write to the last sync, so that no failure of the disk is told to somebody else (S8).
+        self._file = os.open(self._target, os.O_RDONLY)
+        self._disk = disk
+        self._syncs: list[Future[None]] = []
         self._waiting: list[pa.RecordBatch] = []
         self._size = 0
 
@@ -78,27 +89,60 @@ class HourFile:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
             self._waiting, self._size = [], 0
+            self._syncs.append(self._disk.submit(os.fsync, self._file))
 
-    def finish(self) -> dict[str, Any]:
+    def close(self) -> None:
+        """All rows are written; what is left is the disk's work."""
         self._write()
         self._writer.close()
-        with self._target.open("rb") as file:
-            os.fsync(file.fileno())
-            self.facts["bytes"] = os.fstat(file.fileno()).st_size
+        self._syncs.append(self._disk.submit(os.fsync, self._file))
+
+    def finish(self) -> dict[str, Any]:
+        """Everything is on the disk when this returns. One sync that failed fails the file; asking again proves nothing (S7)."""
+        for sync in self._syncs:
+            sync.result()
+        self.facts["bytes"] = os.fstat(self._file).st_size
         return self.facts
 
+    def forget(self) -> None:
+        """No sync may be on its way any more."""
+        os.close(self._file)
 
-def write_hours(
-    batches: Iterator[pa.RecordBatch], wanted: OffsetRange, staging: Path, schema: pa.Schema, compression: str
-) -> list[dict[str, Any]]:
-    """The rows of a range into one file for each hour they fall into."""
-    files: dict[int, HourFile] = {}
-    for batch in batches:
-        for hour, rows in _by_hour(batch):
-            if hour not in files:
-                files[hour] = HourFile(staging, wanted, hour, schema, compression)
-            files[hour].add(rows)
-    return [file.finish() for file in files.values()]
+
+class HourFiles:
+    """The files of one task. A thread syncs what is written so far while the task fetches and decodes more."""
+
+    def __init__(self, staging: Path, schema: pa.Schema, compression: str) -> None:
+        self._staging = staging
+        self._schema = schema
+        self._compression = compression
+        self._disk = ThreadPoolExecutor(1, "archive-sync")
+        self._files: list[HourFile] = []
+
+    def write(self, batches: Iterator[pa.RecordBatch], wanted: OffsetRange) -> None:
+        """The rows of a range into one file for each hour they fall into."""
+        files: dict[int, HourFile] = {}
+        for batch in batches:
+            for hour, rows in _by_hour(batch):
+                if hour not in files:
+                    files[hour] = HourFile(
+                        self._staging, wanted, hour, self._schema, self._compression, self._disk
+                    )
+                    self._files.append(files[hour])
+                files[hour].add(rows)
+        for file in files.values():
+            file.close()
+
+    def finish(self) -> list[dict[str, Any]]:
+        return [file.finish() for file in self._files]
+
+    def __enter__(self) -> HourFiles:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._disk.shutdown()
+        for file in self._files:
+            file.forget()
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
