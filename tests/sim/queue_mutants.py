@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cluster_mutants import ALL
 from queue_sim import QueueShape
 
-from headrace.broker.queueing.placing import Placing
+from headrace.broker.queueing.moving import Moving
 from headrace.broker.queueing.transfers import Transfers
 from headrace.broker.shards import Shard
 from headrace.core.plan import Plan
@@ -134,9 +134,8 @@ async def _first_here_then_there(self: Transfers, hosted: Any, letters: Any, mak
     return answer
 
 
-async def _off_to_the_new_partition(*_: Any) -> bool:
+async def _off_to_the_new_partition(*_: Any) -> None:
     """Whatever the old one still holds of the group."""
-    return False
 
 
 MUTANTS = [
@@ -146,7 +145,7 @@ MUTANTS = [
     QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
     QueueMutant("R59", "a group has many batches out", ((Lanes, "refresh", _one_by_one_is_too_slow),), FIFO, "fifo-violation"),
     QueueMutant("R59", "a deduplication id is forgotten", ((DedupIndex, "find", lambda *_: None), (DedupIndex, "sift", lambda self, messages, window_ms: ((), (), 0))), FIFO, "dedup-violation"),
-    QueueMutant("R59", "a group moves before its old partition is through with it", ((Placing, "_keeps", _off_to_the_new_partition),), STRETCHED, "fifo-violation", 2),
+    QueueMutant("R59", "a group moves before its old partition is through with it", ((Moving, "decide", _off_to_the_new_partition),), STRETCHED, "fifo-violation", 2),
     QueueMutant("R60", "a dead letter is written before it is done", ((Transfers, "transfer", _first_there_then_here),), DYING, "twice", 1),
     QueueMutant("R60", "a dead letter is done before it is written", ((Transfers, "transfer", _first_here_then_there),), DYING, "vanished", 1),
 ]  # fmt: skip

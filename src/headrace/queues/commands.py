@@ -340,11 +340,12 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Which message groups there is something of. Answer: whether there is of `group`, or a tuple of them all (None);
-    None as long as not everything has been looked at."""
+    """Which message groups there is something of below `upto`. Answer: whether there is of `group`, or a tuple of them all
+    (no group); None as long as not everything has been looked at and what was does not tell."""
 
     source: Source
-    group: bytes | None = None
+    group: bytes | None
+    upto: int
     waiter: int = NO_WAITER
 
 

@@ -46,10 +46,13 @@ def decide_holding(board: Board, command: Holding, now_ms: int) -> Plan:
     partition = board.partitions.get(command.source)
     if partition is None:
         return Plan(replies=no_such_source(command.waiter, command.source))
+    lanes = partition.lanes
     held: object = None
-    if partition.indexed_end >= partition.end_offset:
-        lanes = partition.lanes
-        held = tuple(lanes.held_groups()) if command.group is None else lanes.holds(command.group)
+    is_read = partition.indexed_end >= command.upto
+    if command.group is not None:
+        held = True if lanes.holds(command.group) else False if is_read else None
+    elif is_read:
+        held = tuple(lanes.held_groups())
     return Plan(replies=answer(command.waiter, held))
 
 

@@ -167,6 +167,17 @@ class QueueShard:
         partition = self._board.partitions.get(source)
         return None if partition is None else intake.wanted(partition)
 
+    def holds(self, source: Source, group: bytes) -> bool:
+        """Whether there is something of a message group among what has been looked at. If so, that is certain; if not,
+        only an answer to `Holding` is, since what is done here may not be committed yet."""
+        partition = self._board.partitions.get(source)
+        return partition is not None and partition.lanes.holds(group)
+
+    def is_done(self, source: Source, offset: int) -> bool:
+        """Whether a message that is there needs nobody any more."""
+        partition = self._board.partitions.get(source)
+        return partition is not None and partition.is_done(offset)
+
     def counts(self, source: Source) -> Counts | None:
         partition = self._board.partitions.get(source)
         return (

@@ -173,9 +173,11 @@ class Anywhere:
             case AskSend() if question.queue:
                 return await desk.placing.send_at_home(question)
             case AskSend():
-                return await desk.placing.send_here(question.topic, question.partition, question.record)
+                return await desk.placing.send_here(
+                    question.topic, question.partition, question.record, question.era
+                )
             case AskStrays():
-                return await desk.placing.strays(question)
+                return await desk.placing.moving.strays(question)
             case AskScheduled():
                 return await desk.scheduled_here(question)
             case AskShareOffset():

@@ -150,9 +150,9 @@ class QueueDesk:
         await self._broker.replicas.caught_up()
         return self.spec(spec.name)
 
-    async def change(self, name: str, **changes: Any) -> QueueSpec:
+    async def change(self, name: str, *, attempts: int = MAX_ATTEMPTS, **changes: Any) -> QueueSpec:
         """Replace fields of a spec; compared, so two changes at once can't lose one another (R1)."""
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(attempts):
             spec = msgspec.structs.replace(
                 self.spec(name), changed_ms=self._broker.runtime.clock.wall_ms(), **changes
             )
@@ -165,6 +165,12 @@ class QueueDesk:
             if (await self._broker.metadata.commit(change)).succeeded:
                 return spec
         raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this queue; try again")
+
+    async def change_seen(self, seen: QueueSpec, **changes: Any) -> QueueSpec:
+        """As `change`, but only if the spec is still the one that the decision rests on."""
+        if self.find_spec(seen.name) != seen:
+            raise HeadraceError(ErrorKind.CONFLICT, f"{seen.name} has changed meanwhile")
+        return await self.change(seen.name, attempts=1, **changes)
 
     async def delete(self, name: str, *, with_topic: bool = True) -> None:
         spec = self.spec(name)

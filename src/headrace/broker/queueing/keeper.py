@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from headrace.broker.queueing import names
 from headrace.broker.queueing.questions import AskStrays
 from headrace.broker.queueing.specs import QueueSpec
+from headrace.cluster.election import ElectionType
 from headrace.core.errors import HeadraceError
+from headrace.queues.commands import Source
 from headrace.queues.elastic import Elasticity, Load
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class QueueKeeper:
             except HeadraceError as problem:
                 log.info("the journal of %s can't be put right yet: %s", topic, problem.detail)
 
-        specs = [spec for spec in self._broker.queues.specs() if spec.elastic is not None]
+        specs = [spec for spec in self._broker.queues.specs() if spec.elastic is not None or spec.moving_from]
         for name in self._elasticities.keys() - {spec.name for spec in specs}:
             del self._elasticities[name]
         for spec in specs:
@@ -62,14 +64,16 @@ class QueueKeeper:
     async def _stretch(self, spec: QueueSpec) -> None:
         desk, elastic = self._broker.queues, spec.elastic
         topic = self._image.topic(spec.topics[0])
-        if elastic is None or topic is None or spec.kind != "queue":
+        if topic is None or spec.kind != "queue":
             return
         if spec.moving_from:
             await self._end_move(spec)
             return
+        if elastic is None:
+            return
         if not spec.active:
             # Said before there are more of them: groups must not begin to move by themselves.
-            await desk.change(spec.name, active=len(topic.partitions))
+            await desk.change_seen(spec, active=len(topic.partitions))
             return
         counts = (await desk.anywhere.standing(spec)).counts
         if len(counts) < len(topic.partitions):
@@ -84,30 +88,53 @@ class QueueKeeper:
             await self._broker.topics.grow(topic.name, wanted)
             await desk.ensure_journal(topic.name)
         log.info("%s: %d partitions, %d before", spec.name, wanted, active)
-        moving = spec.queue_config.fifo
-        wall_ms = self._broker.runtime.clock.wall_ms()
-        await desk.change(
-            spec.name,
-            active=wanted,
-            moving_from=active if moving else 0,
-            moving_since_ms=wall_ms if moving else 0,
-        )
+        if spec.queue_config.fifo:
+            await desk.change_seen(spec, active=wanted, moving_from=active, moved_ms=0, era=spec.era + 1)
+        else:
+            await desk.change_seen(spec, active=wanted)
 
     async def _end_move(self, spec: QueueSpec) -> None:
-        """The groups are where they belong, and nothing that was sent before the change can be sent again unnoticed."""
+        """First the groups are all where they belong: no old partition gets anything of them any more. A deduplication
+        window later nothing that an old partition got can be sent again unnoticed, and the change is over."""
         desk = self._broker.queues
-        past_ms = self._broker.runtime.clock.wall_ms() - spec.moving_since_ms
-        if past_ms < spec.queue_config.dedup_window_ms:
-            return
         for source in desk.sources(spec)[: spec.moving_from]:
-            ask = AskStrays(queue=spec.name, source=source, active=spec.active)
+            await self._unite(source)
+            ask = AskStrays(queue=spec.name, source=source, era=spec.era)
             if desk.is_hosted(source):
-                strays = await desk.placing.strays(ask)
+                strays = await desk.placing.moving.strays(ask)
             else:
                 strays = await desk.anywhere.ask(desk.home_of(source), ask)
             if strays:
                 return
-        await desk.change(spec.name, moving_from=0, moving_since_ms=0)
+        wall_ms = self._broker.runtime.clock.wall_ms()
+        if (
+            not spec.moved_ms or wall_ms < spec.moved_ms
+        ):  # a clock was set back: begin anew, rather late than early
+            await desk.change_seen(spec, moved_ms=wall_ms)
+        elif wall_ms - spec.moved_ms >= spec.queue_config.dedup_window_ms:
+            log.info("%s: its groups have moved", spec.name)
+            await desk.change_seen(spec, moving_from=0, moved_ms=0, era=spec.era + 1)
+
+    async def _unite(self, source: Source) -> None:
+        """Only who leads a partition and its journal can tell what is in it (moving.py): bring them together."""
+        found = [
+            (name, self._image.topic(name)) for name in (source.topic, names.journal_topic(source.topic))
+        ]
+        states = [
+            (name, topic.partitions[source.partition])
+            for name, topic in found
+            if topic is not None and source.partition < len(topic.partitions)
+        ]
+        if len({state.leader for _, state in states if state is not None}) < 2:
+            return
+        for name, state in states:
+            if state is not None and state.leader != state.target[0]:
+                try:
+                    await self._broker.partition_admin.elect(name, source.partition, ElectionType.PREFERRED)
+                except HeadraceError as problem:
+                    log.info(
+                        "%s-%d is not led beside its journal: %s", name, source.partition, problem.detail
+                    )
 
     def _topics_with_journals(self) -> list[str]:
         """Those that have one, and those that need one because messages wait in them."""
@@ -128,7 +155,7 @@ class QueueKeeper:
         if data is None or journal is None:
             return
         for number, (wanted, held) in enumerate(zip(data.partitions, journal.partitions, strict=False)):
-            if wanted is None or held is None or held.reassigning or set(held.target) == set(wanted.target):
+            if wanted is None or held is None or held.reassigning or held.target == wanted.target:
                 continue
             log.info("%s-%d moves to %s, to its data", journal.name, number, wanted.target)
             await self._broker.partition_admin.move(journal.name, number, wanted.target)

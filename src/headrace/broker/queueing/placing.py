@@ -2,23 +2,27 @@
 
 A queue places messages in its first `active` partitions; standard queues let them take turns, FIFO queues have one for each
 message group. When a FIFO queue gets another number of partitions (Q11), a group may belong to another partition from then
-on. Until the change is over its old partition decides, and nobody else: as long as it holds something of the group, the
-message stays with it; when it holds nothing, the message goes to the new one, and since only the old one places messages with
-itself, none of the group ever lies in both. The old home also knows what was sent in the last minutes, so a duplicate is
-found there. Every broker learns of changes in the order of the coordinator's revisions, and a leadership begins at one, so a
-new home of the old partition knows of every change that its predecessor acted on.
+on. Until the change is over its old partition decides, and nobody else (moving.py): what stays with it, and what goes to the
+new one. The old home also knows what was sent in the last minutes, so a duplicate is found there.
+
+Every broker learns of changes in the order of the coordinator's revisions, and a leadership begins at one, so a new home of
+the old partition knows of every change that its predecessor acted on. Each beginning and each end of a change is a new era
+of the queue: a message is written to the partition that was chosen for it only while the broker that writes it is in the era
+that it was chosen in, so that no message that was long on its way appears where its group has left.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.hosting import Hosted
-from headrace.broker.queueing.questions import AskSend, AskStrays, Sent
-from headrace.broker.queueing.sender import Sender
+from headrace.broker.queueing.moving import Moving
+from headrace.broker.queueing.questions import AskSend, Sent
+from headrace.broker.queueing.sender import Fence, Sender
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, shard_for
@@ -33,18 +37,6 @@ if TYPE_CHECKING:
 SEND_S = 35.0
 """A little longer than a send waits for its commit."""
 MAX_HOPS = 3
-UNKNOWN = 1 << 62
-
-
-class Lingering:
-    """Messages of a group that moves which its old partition kept: how many are on their way, and where the last one ends."""
-
-    __slots__ = ("lock", "on_the_way", "upto")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.on_the_way = 0
-        self.upto = 0
 
 
 class Placing:
@@ -55,7 +47,7 @@ class Placing:
         self._senders: dict[TopicPartition, tuple[Partition, Sender]] = {}
         self._turn: dict[str, int] = {}
         self._deduplicating: dict[tuple[Source, bytes], asyncio.Future[None]] = {}
-        self._lingering: dict[tuple[Hosted, str, bytes], Lingering] = {}
+        self.moving = Moving(broker, desk)
 
     # -- where to ------------------------------------------------------------------------------------------------------
 
@@ -84,34 +76,45 @@ class Placing:
         """What the doors do. A second message with the same deduplication id within the window is the first one (R59)."""
         topic = spec.topics[0]
         if group is None:
-            number = self.choose_partition(topic, None)
-            if dedup_id:
+            if dedup_id:  # by its id, or its twin would not meet it
+                number = self.choose_partition(topic, dedup_id.decode(errors="replace"))
                 return await self._send_via(spec.name, topic, number, record, dedup_id)
-            return await self.send(topic, number, record)
+            return await self.send(topic, self.choose_partition(topic, None), record)
         number = (
             shard_for(group, spec.moving_from) if spec.moving_from else self.choose_partition(topic, group)
         )
-        if not dedup_id and spec.elastic is None:
-            return await self.send(topic, number, record)
+        if not (dedup_id or spec.elastic or spec.moving_from):
+            return await self.send(topic, number, record, spec.era)
         return await self._send_via(spec.name, topic, number, record, dedup_id)
 
     # -- to a partition ------------------------------------------------------------------------------------------------
 
-    async def send(self, topic: str, number: int, record: Record) -> Sent:
+    async def send(
+        self, topic: str, number: int, record: Record, era: int = -1, fence: Fence | None = None
+    ) -> Sent:
+        """With an era: only while the queue is in it. With a fence: only here, and only while that holds."""
         partition = self._broker.partitions.get((topic, number))
         leader = self._image.leader(topic, number)
-        if _is_led(partition) or leader is None or leader.id == self._broker.node_id:
-            return await self.send_here(topic, number, record)
-        ask = AskSend(queue="", topic=topic, partition=number, record=record, dedup_id=b"")
+        if fence or _is_led(partition) or leader is None or leader.id == self._broker.node_id:
+            return await self.send_here(topic, number, record, era, fence)
+        ask = AskSend(queue="", topic=topic, partition=number, record=record, dedup_id=b"", era=era)
         sent: Sent = await self._desk.anywhere.ask(leader.id, ask, SEND_S)
         return sent
 
-    async def send_here(self, topic: str, number: int, record: Record) -> Sent:
+    async def send_here(
+        self, topic: str, number: int, record: Record, era: int = -1, fence: Fence | None = None
+    ) -> Sent:
         partition, missing = self._broker.find_partition(topic, number)
         if partition is None or not partition.is_leader:
             raise HeadraceError(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
-        offset = await self._sender(partition).send(record)
+        if fence is None and era >= 0:
+            fence = partial(self._is_in, topic, era)
+        offset = await self._sender(partition).send(record, fence)
         return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
+
+    def _is_in(self, queue: str, era: int) -> bool:
+        spec = self._desk.find_spec(queue)
+        return spec is not None and spec.era == era
 
     def _sender(self, partition: Partition) -> Sender:
         held = self._senders.get(partition.tp)
@@ -129,7 +132,7 @@ class Placing:
         record: Record,
         dedup_id: bytes,
         *,
-        routed: bool = False,
+        routed_in: int = -1,
         hops: int = 0,
     ) -> Sent:
         if hops > MAX_HOPS:
@@ -140,7 +143,7 @@ class Placing:
             partition=number,
             record=record,
             dedup_id=dedup_id,
-            routed=routed,
+            routed_in=routed_in,
             hops=hops,
         )
         source = Source(queue, topic, number)
@@ -160,88 +163,33 @@ class Placing:
         name = group.decode(errors="replace")
         target = shard_for(name, self.active(ask.topic))
         old = shard_for(name, spec.moving_from) if spec.moving_from else target
-        if old == target or (ask.partition == target and ask.routed):
-            if ask.partition == target:
-                return await self._send_once(hosted, source, ask)
-            return await self._pass_on(ask, target)
-        if ask.partition != old:
-            return await self._pass_on(ask, old)
-        return await self._send_from_old(hosted, source, ask, group, target)
+        # What an old home sent on in an earlier change says nothing about this one.
+        decides = target if ask.routed_in == spec.era else old
+        if ask.partition != decides:
+            return await self._pass_on(ask, decides)
+        if decides == target:
+            return await self._send_once(hosted, source, ask, spec.era)
+        return await self._send_from_old(hosted, source, ask, group, spec.era, target)
 
-    async def _pass_on(self, ask: AskSend, number: int, *, routed: bool = False) -> Sent:
+    async def _pass_on(self, ask: AskSend, number: int, *, routed_in: int = -1) -> Sent:
         return await self._send_via(
-            ask.queue, ask.topic, number, ask.record, ask.dedup_id, routed=routed, hops=ask.hops + 1
+            ask.queue, ask.topic, number, ask.record, ask.dedup_id, routed_in=routed_in, hops=ask.hops + 1
         )
 
     async def _send_from_old(
-        self, hosted: Hosted, source: Source, ask: AskSend, group: bytes, target: int
+        self, hosted: Hosted, source: Source, ask: AskSend, group: bytes, era: int, target: int
     ) -> Sent:
+        stay = await self.moving.decide(source, era, group)
+        if stay is not None:
+            try:
+                return await self._send_once(hosted, source, ask, era, stay.holds)
+            finally:
+                stay.is_over()
         if ask.dedup_id:
             first = await self._find_duplicate(hosted, source, ask.dedup_id)
             if first is not None:
                 return first
-        key = (hosted, source.queue, group)
-        lingering = self._lingering.setdefault(key, Lingering())
-        async with lingering.lock:
-            if not await self._keeps(hosted, source, group, lingering):
-                self._lingering.pop(key, None)
-                stays = False
-            else:
-                lingering.on_the_way += 1
-                stays = True
-        if not stays:
-            return await self._pass_on(ask, target, routed=True)
-        try:
-            sent = await self._send_once(hosted, source, ask)
-            lingering.upto = max(lingering.upto, sent.offset + 1)
-            return sent
-        except BaseException:
-            # It may come to lie here, or not: everything written so far has to be seen first.
-            lingering.upto = max(
-                lingering.upto, hosted.data.log.end_offset if hosted.data.is_leader else UNKNOWN
-            )
-            raise
-        finally:
-            lingering.on_the_way -= 1
-
-    async def _keeps(self, hosted: Hosted, source: Source, group: bytes, lingering: Lingering) -> bool:
-        """Whether the old partition has, or may have, something of a group. The engine's answer waits for everything it
-        rests on to be committed, so a leader that was deposed answers nothing."""
-        if lingering.on_the_way or not self._has_seen(hosted, source, lingering.upto):
-            return True
-        held = await hosted.shard.submit(lambda waiter: engine.Holding(source, group, waiter=waiter))
-        return held is not False
-
-    def _has_seen(self, hosted: Hosted, source: Source, upto: int) -> bool:
-        """The engine knows everything that earlier leaders wrote, and everything up to `upto`."""
-        data = hosted.data
-        counts = hosted.machine.counts(source) if hosted.ready else None
-        if counts is None or not data.is_leader:
-            return False
-        entries = data.log.epochs.entries
-        began = entries[-1].start_offset if entries else 0
-        return counts.end_offset >= max(began, upto)
-
-    async def strays(self, ask: AskStrays) -> int:
-        """How many groups are still in a partition that they do not belong to any more."""
-        hosted, spec = self._desk.hosted(ask.source), self._desk.spec(ask.queue)
-        if spec.active != ask.active or not spec.moving_from or not self._has_seen(hosted, ask.source, 0):
-            raise HeadraceError(ErrorKind.NOT_COORDINATOR, "the change is not known here yet")
-        lingering = sum(
-            1
-            for (held, queue, _), one in self._lingering.items()
-            if held is hosted
-            and queue == ask.queue
-            and (one.on_the_way or not self._has_seen(hosted, ask.source, one.upto))
-        )
-        groups = await hosted.shard.submit(lambda waiter: engine.Holding(ask.source, None, waiter=waiter))
-        if groups is None:
-            return 1 + lingering
-        return lingering + sum(
-            1
-            for group in groups
-            if shard_for(group.decode(errors="replace"), ask.active) != ask.source.partition
-        )
+        return await self._pass_on(ask, target, routed_in=era)
 
     # -- once ----------------------------------------------------------------------------------------------------------
 
@@ -255,9 +203,11 @@ class Placing:
         message_id = names.encode_message_id(hosted.data.topic_id, source.partition, first)
         return Sent(message_id, source.partition, first, True)
 
-    async def _send_once(self, hosted: Hosted, source: Source, ask: AskSend) -> Sent:
+    async def _send_once(
+        self, hosted: Hosted, source: Source, ask: AskSend, era: int = -1, fence: Fence | None = None
+    ) -> Sent:
         if not ask.dedup_id:
-            sent = await self.send(ask.topic, ask.partition, ask.record)
+            sent = await self.send(ask.topic, ask.partition, ask.record, era, fence)
             self._desk.shards.feed_source(hosted, source, whole=True)
             return sent
         dedup_id = ask.dedup_id
@@ -269,7 +219,7 @@ class Placing:
             first = await self._find_duplicate(hosted, source, dedup_id)
             if first is not None:
                 return first
-            sent = await self.send(ask.topic, ask.partition, ask.record)
+            sent = await self.send(ask.topic, ask.partition, ask.record, era, fence)
             # The engine must have seen it before the next one with this id may ask.
             self._desk.shards.feed_source(hosted, source, whole=True)
             return sent

@@ -54,16 +54,18 @@ class AskSend(Question, frozen=True, kw_only=True):
     partition: int
     record: Record
     dedup_id: bytes
-    routed: bool = False
-    """By the old home of a group that moves."""
+    routed_in: int = -1
+    """The era in which the old home of a group that moves sent it on; -1: it did not."""
+    era: int = -1
+    """To be written only as long as the queue is in this era (placing.py); -1: at any time."""
     hops: int = 0
 
 
 class AskStrays(Question, frozen=True, kw_only=True):
-    """How many message groups lie in a partition that they do not belong to, with so many active."""
+    """How many message groups lie in a partition that they do not belong to any more, in this era of the queue."""
 
     source: Source
-    active: int
+    era: int
 
 
 class AskSettle(Question, frozen=True, kw_only=True):

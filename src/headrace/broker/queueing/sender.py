@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from headrace.broker.partition import Partition
 from headrace.broker.produce import take
@@ -15,6 +16,9 @@ MAX_BATCH_BYTES = 512 * 1024
 ACK_MS = 30_000
 PRODUCE_VERSION = 9
 
+Fence = Callable[[], bool]
+"""Asked in the same breath as the record is written: whether it may still be."""
+
 
 class Sender:
     """Of one partition."""
@@ -23,14 +27,17 @@ class Sender:
         self._runtime = runtime
         self._partition = partition
         self._waiting: list[tuple[Record, asyncio.Future[int]]] = []
+        self._fences: dict[asyncio.Future[int], Fence] = {}
         self._bytes = 0
         self._scheduled = False
 
-    def send(self, record: Record) -> asyncio.Future[int]:
+    def send(self, record: Record, fence: Fence | None = None) -> asyncio.Future[int]:
         """The record's offset, once it is committed. Fails with HeadraceError."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         self._waiting.append((record, future))
+        if fence is not None:
+            self._fences[future] = fence
         self._bytes += len(record.value or b"") + len(record.key or b"")
         if self._bytes >= MAX_BATCH_BYTES:
             self._flush()
@@ -43,6 +50,8 @@ class Sender:
         self._scheduled = False
         waiting, self._waiting = self._waiting, []
         self._bytes = 0
+        if self._fences:
+            waiting = self._not_fenced_off(waiting)
         if not waiting:
             return
         clock = self._runtime.clock
@@ -59,6 +68,20 @@ class Sender:
             _settle(futures, taken.base_offset, problem)
 
         self._partition.when_committed(taken.commit_offset, clock.now_ms() + ACK_MS, committed)
+
+    def _not_fenced_off(
+        self, waiting: list[tuple[Record, asyncio.Future[int]]]
+    ) -> list[tuple[Record, asyncio.Future[int]]]:
+        fences, self._fences = self._fences, {}
+        kept, late = [], []
+        for one in waiting:
+            fence = fences.get(one[1])
+            if fence is None or fence():
+                kept.append(one)
+            else:
+                late.append(one[1])
+        _settle(late, -1, HeadraceError(ErrorKind.NOT_COORDINATOR, "the queue has changed meanwhile"))
+        return kept
 
 
 def _settle(futures: list[asyncio.Future[int]], base_offset: int, problem: HeadraceError | None) -> None:
