@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headrace.core.errors import HeadraceError
@@ -52,11 +52,15 @@ class _Waiting(NamedTuple):
 class _Running:
     """The request whose answer is being made by a task."""
 
-    __slots__ = ("is_expired", "is_streaming", "keep_alive", "request", "task")
+    __slots__ = ("is_expired", "is_streaming", "keep_alive", "pending", "request", "task")
 
-    def __init__(self, request: Request, keep_alive: bool) -> None:
+    def __init__(
+        self, request: Request, keep_alive: bool, pending: StreamingResponse | Awaitable[Answer]
+    ) -> None:
         self.request = request
         self.keep_alive = keep_alive
+        self.pending: StreamingResponse | Awaitable[Answer] | None = pending
+        """Until the task has begun: one that is cancelled before never will, and nobody would end what it waits for."""
         self.is_expired = False
         self.is_streaming = False
         self.task: asyncio.Task[None] | None = None
@@ -117,6 +121,8 @@ class HttpConnection(asyncio.Protocol):
         self._is_closing = True
         if self._running is not None and self._running.task is not None:
             self._running.task.cancel()
+            if isinstance(self._running.pending, Coroutine):
+                self._running.pending.close()
         if self._writable is not None and not self._writable.done():
             self._writable.cancel()
         self._waiting.clear()
@@ -292,7 +298,7 @@ class HttpConnection(asyncio.Protocol):
             self._release(item.held_bytes)
             self._respond(request, answer, item.keep_alive)
             return
-        running = _Running(request, item.keep_alive)
+        running = _Running(request, item.keep_alive, answer)
         self._running = running
         running.task = self._loop.create_task(
             self._run(running, answer, item.held_bytes), name=f"http {request.method} {request.route}"
@@ -318,6 +324,7 @@ class HttpConnection(asyncio.Protocol):
         self, running: _Running, pending: StreamingResponse | Awaitable[Answer], held: int
     ) -> None:
         request = running.request
+        running.pending = None
         try:
             answer: Answer
             try:
@@ -513,6 +520,7 @@ class HttpConnection(asyncio.Protocol):
                 now_ms >= running.request.deadline_ms
                 and not running.is_streaming
                 and running.task is not None
+                and running.pending is None
             ):
                 if not running.is_expired:
                     running.is_expired = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import shutil
 import ssl
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.connection import HttpConnection
 from headrace.http.messages import TEXT, Request, Response, StreamingResponse
 from headrace.http.router import Router
 from headrace.http.server import HttpServer, HttpSettings
@@ -516,3 +518,23 @@ async def test_curl(make_world) -> None:
     )  # fmt: skip
     out, _ = await process.communicate()
     assert (process.returncode, out) == (0, b"hellochunkynowonetwo")
+
+
+async def test_a_request_whose_client_is_gone_before_its_task_began_leaves_nothing_behind(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """The handler's coroutine exists when its task is cancelled before its first step; nobody else would end it."""
+    door = Door()
+    server = HttpServer(door.router, TestClock(), HttpSettings())
+    await server.start("127.0.0.1", 0)
+    connection = HttpConnection(server)
+    connection.connection_made(asyncio.WriteTransport())
+    connection.data_received(b"GET /later HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection.connection_lost(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    del connection
+    gc.collect()
+    assert not door.entered.is_set()
+    assert [str(one.message) for one in recwarn if "never awaited" in str(one.message)] == []
+    await server.stop()
