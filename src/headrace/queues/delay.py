@@ -4,7 +4,7 @@ A million pending entries have to cost little and none may be lost in the crowd,
 numbers and no object per message:
 - columns (offset, time, lane) in offset order, in chunks: 20 bytes per entry. They are the truth: lookup, listing,
   moving and cancelling go through them.
-- a heap of integers `time << 63 | offset`: 48 bytes per entry. It only finds what is next; an entry that the columns
+- an agenda of keys `time << 63 | offset`: 16 bytes per entry. It only finds what is next; an entry that the columns
   do not confirm was moved or removed and is skipped.
 
 Offsets are added in ascending order, because the log is read in that order. Times are wall clock, to the millisecond
@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator
-from heapq import heapify, heappop, heappush
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
+from headrace.queues.agenda import OFFSET_BITS, OFFSET_MASK, Agenda
+
 _CHUNK_ENTRIES = 2048
-_OFFSET_BITS = 63
-_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 _GONE = -1
 _STALE_SLACK = 1024
 LAST_MS = (1 << 62) - 1
@@ -53,13 +52,13 @@ class Entry(NamedTuple):
 
 
 class Timetable:
-    __slots__ = ("_bases", "_chunks", "_heap", "_made", "count")
+    __slots__ = ("_agenda", "_bases", "_chunks", "_made", "count")
 
     def __init__(self) -> None:
         self._chunks: list[_Chunk] = []
         self._bases: list[int] = []
         """At or below the first offset of each chunk, so that one bisect finds the chunk."""
-        self._heap: list[int] = []
+        self._agenda = Agenda()
         self._made = 0
         self.count = 0
 
@@ -67,19 +66,41 @@ class Timetable:
         return self._find(offset) is not None
 
     def add(self, offset: int, time_ms: int, lane: int) -> None:
+        time_ms = min(time_ms, LAST_MS)
+        chunk = self._last_chunk(offset)
+        chunk.offsets.append(offset)
+        chunk.times.append(time_ms)
+        chunk.lanes.append(lane)
+        chunk.live += 1
+        self.count += 1
+        self._agenda.push(time_ms << OFFSET_BITS | offset)
+
+    def add_all(self, offsets: Sequence[int], times: Sequence[int], lane: int) -> None:
+        """Many of one lane, in ascending order."""
+        times = [min(time_ms, LAST_MS) for time_ms in times]
+        at = 0
+        while at < len(offsets):
+            chunk = self._last_chunk(offsets[at])
+            end = min(len(offsets), at + _CHUNK_ENTRIES - len(chunk.offsets))
+            chunk.offsets.extend(offsets[at:end])
+            chunk.times.extend(times[at:end])
+            chunk.lanes.extend([lane] * (end - at))
+            chunk.live += end - at
+            at = end
+        self.count += len(offsets)
+        self._agenda.push_all(
+            [time_ms << OFFSET_BITS | offset for offset, time_ms in zip(offsets, times, strict=True)]
+        )
+
+    def _last_chunk(self, offset: int) -> _Chunk:
+        """Where an entry for `offset` goes."""
         if not self._chunks or len(self._chunks[-1].offsets) >= _CHUNK_ENTRIES:
             self._made += 1
             self._chunks.append(_Chunk(self._made))
             self._bases.append(offset)
         chunk = self._chunks[-1]
         assert not chunk.offsets or offset > chunk.offsets[-1], "the log is read in order"
-        time_ms = min(time_ms, LAST_MS)
-        chunk.offsets.append(offset)
-        chunk.times.append(time_ms)
-        chunk.lanes.append(lane)
-        chunk.live += 1
-        self.count += 1
-        heappush(self._heap, time_ms << _OFFSET_BITS | offset)
+        return chunk
 
     def time_of(self, offset: int) -> int | None:
         found = self._find(offset)
@@ -90,7 +111,8 @@ class Timetable:
         return None if found is None else found[0].lanes[found[1]]
 
     def head_ms(self) -> int | None:
-        return self._heap[0] >> _OFFSET_BITS if self._heap else None
+        head = self._agenda.head()
+        return None if head is None else head >> OFFSET_BITS
 
     def move(self, offset: int, time_ms: int) -> None:
         found = self._find(offset)
@@ -98,7 +120,7 @@ class Timetable:
             return
         time_ms = min(time_ms, LAST_MS)
         found[0].times[found[1]] = time_ms
-        heappush(self._heap, time_ms << _OFFSET_BITS | offset)
+        self._agenda.push(time_ms << OFFSET_BITS | offset)
         self._tidy()
 
     def remove(self, offset: int) -> int | None:
@@ -113,40 +135,37 @@ class Timetable:
     def pop_due(self, wall_ms: int, limit: int) -> list[Entry]:
         """The earliest entries at or before `wall_ms`, removed."""
         popped: list[Entry] = []
-        heap = self._heap
-        while heap and heap[0] >> _OFFSET_BITS <= wall_ms and len(popped) < limit:
-            key = heappop(heap)
-            offset = key & _OFFSET_MASK
+        agenda = self._agenda
+        bound = wall_ms << OFFSET_BITS | OFFSET_MASK
+        while len(popped) < limit and (key := agenda.head()) is not None and key <= bound:
+            agenda.pop()
+            offset = key & OFFSET_MASK
             found = self._find(offset)
-            if found is not None and found[0].times[found[1]] == key >> _OFFSET_BITS:
+            if found is not None and found[0].times[found[1]] == key >> OFFSET_BITS:
                 popped.append(Entry(offset, self._take(*found)))
         self._tidy()
         return popped
 
     def due(self, wall_ms: int, limit: int) -> list[int]:
-        """Some `limit` of the offsets at or before `wall_ms`; changes nothing.
-
-        A heap's due entries are a tree at its root, so they are walked without sorting or popping anything.
-        """
-        bound = wall_ms << _OFFSET_BITS | _OFFSET_MASK
-        heap = self._heap
-        found: dict[int, None] = {}  # moved away and back again, an entry is in the heap twice
-        walk = [0]
-        while walk and len(found) < limit:
-            at = walk.pop()
-            if at >= len(heap) or heap[at] > bound:
-                continue
-            offset = heap[at] & _OFFSET_MASK
-            if self.time_of(offset) == heap[at] >> _OFFSET_BITS:
-                found[offset] = None
-            walk += (2 * at + 1, 2 * at + 2)
+        """Some `limit` of the offsets at or before `wall_ms`; changes nothing."""
+        found: dict[int, None] = {}  # moved away and back again, an entry has two keys
+        if limit > 0:
+            for key in self._agenda.upto(wall_ms << OFFSET_BITS | OFFSET_MASK):
+                if self._is_true(key):
+                    found[key & OFFSET_MASK] = None
+                    if len(found) >= limit:
+                        break
         return list(found)
 
     def quiet(self, wall_ms: int, passed: Container[int]) -> None:
         """Raise no more alarm for entries of `passed` that are due; they stay in the columns."""
-        heap = self._heap
-        while heap and heap[0] >> _OFFSET_BITS <= wall_ms and heap[0] & _OFFSET_MASK in passed:
-            heappop(heap)
+        agenda = self._agenda
+        while (
+            (key := agenda.head()) is not None
+            and key >> OFFSET_BITS <= wall_ms
+            and key & OFFSET_MASK in passed
+        ):
+            agenda.pop()
         self._tidy()
 
     def items(self, from_offset: int, limit: int) -> list[tuple[int, int]]:
@@ -172,7 +191,7 @@ class Timetable:
     def clear(self) -> None:
         self._chunks.clear()
         self._bases.clear()
-        self._heap.clear()
+        self._agenda.clear()
         self.count = 0
 
     def _find(self, offset: int) -> tuple[_Chunk, int] | None:
@@ -197,16 +216,13 @@ class Timetable:
             chunk.squeeze()
         return lane
 
+    def _is_true(self, key: int) -> bool:
+        return self.time_of(key & OFFSET_MASK) == key >> OFFSET_BITS
+
     def _tidy(self) -> None:
-        """Keep the head of the heap true, and the heap within twice what is pending."""
-        heap = self._heap
-        while heap and self.time_of(heap[0] & _OFFSET_MASK) != heap[0] >> _OFFSET_BITS:
-            heappop(heap)
-        if len(heap) > 2 * self.count + _STALE_SLACK:
-            self._heap = [
-                chunk.times[at] << _OFFSET_BITS | chunk.offsets[at]
-                for chunk in self._chunks
-                for at in range(len(chunk.offsets))
-                if chunk.times[at] != _GONE
-            ]
-            heapify(self._heap)
+        """Keep the head of the agenda true, and the agenda within about twice what is pending."""
+        agenda = self._agenda
+        while (key := agenda.head()) is not None and not self._is_true(key):
+            agenda.pop()
+        if len(agenda) > 2 * self.count + _STALE_SLACK:
+            agenda.weed(self._is_true)
