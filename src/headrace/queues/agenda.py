@@ -47,7 +47,7 @@ class _Run:
             del self.times[: self.at], self.offsets[: self.at]
             self.at = 0
 
-    def keys(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[int]:
         for at in range(self.at, len(self.times)):
             yield self.times[at] << OFFSET_BITS | self.offsets[at]
 
@@ -123,7 +123,7 @@ class Agenda:
         while walk:
             at = walk.pop()
             if at < len(heads) and heads[at][0] <= bound:
-                for key in self._runs[heads[at][1]].keys():
+                for key in self._runs[heads[at][1]]:
                     if key > bound:
                         break
                     yield key
@@ -138,7 +138,7 @@ class Agenda:
             self._fresh = kept
             return
         number, run = next(iter(self._runs.items()))
-        kept = [key for key in run.keys() if is_true(key)]
+        kept = [key for key in run if is_true(key)]
         self._count -= len(run) - len(kept)
         self._drop([number])
         self._lay_away(kept)
@@ -153,7 +153,7 @@ class Agenda:
         sparse = [number for number, run in self._runs.items() if len(run) < _SPARSE_KEYS]
         if len(sparse) >= _SPARSE_RUNS:
             few = sparse[:_SPARSE_RUNS]
-            self._add_run(list(merge(*(self._runs[number].keys() for number in few))))
+            self._add_run(list(merge(*(self._runs[number] for number in few))))
             self._drop(few)
         self._add_run(keys)
 
