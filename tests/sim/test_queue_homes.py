@@ -5,43 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cluster_client import _committed, _now
-from cluster_sim import BROKERS, HEAL_S
+from cluster_sim import BROKERS
 from queue_clients import Refused, SqsClient, Unknown
-from queue_sim import QueueCluster, QueueShape
+from queue_stage import CONFIGS, Stage
 
 from headrace.records.build import Record, build_batch
-from headrace.testing.simulation import Simulation
-
-CALM = QueueShape(seconds=10.0, hostile=False, disk_faults=False, outages=False, partitions=3)
-CONFIGS = {"min.insync.replicas": "2", "retention.ms": "-1"}
-
-
-class Stage(QueueCluster):
-    """Three brokers that live, and a play of the test's own."""
-
-    def __init__(self, seed: int, play: Callable[[Stage], Awaitable[None]]) -> None:
-        super().__init__(seed, CALM)
-        self._play = play
-
-    async def _scenario(self, simulation: Simulation) -> None:
-        for node in self.nodes.values():
-            node.start()
-        supervisor = asyncio.get_running_loop().create_task(self._supervise())
-        await self._brokers_live()
-        async with asyncio.timeout(HEAL_S):
-            await self._play(self)
-        self._over = True
-        await supervisor
-
-    def perform(self) -> None:
-        self.simulation.run(self._scenario, limit_s=2 * HEAL_S)
 
 
 async def receive_all(sqs: SqsClient, queue: str, count: int) -> list[str]:
