@@ -38,6 +38,7 @@ def test_plain_rows_need_no_pandas() -> None:
     program = """
 import sys
 import numpy as np
+import pyarrow as pa
 from headrace.records.build import Record, build_batch
 from headrace.records.batch import scan
 from headrace.records.encode_columns import encode_batches
@@ -45,7 +46,8 @@ from headrace.spark import source, fused
 from headrace.spark.arrow import Layout, raw_batches, record_batches
 from headrace.spark.fetching import Piece
 from headrace.spark.plan import OffsetRange
-from headrace.spark.sink_columns import partition_rows
+from headrace.spark.from_numpy import numbers, repeated
+from headrace.spark.sink_columns import SinkBatch, partition_rows
 from headrace.spark.weave import weave
 buffer = build_batch([Record(b"k%d" % i, None if i % 3 else b"v", (("h", None),)) for i in range(9)], wall_ms=1)
 piece, wanted = Piece(buffer, list(scan(buffer))), OffsetRange("t", 0, 0, 9)
@@ -55,6 +57,15 @@ raw_batches(piece, wanted, ("topic", "batch"))
 for part in partition_rows(rows.select(["key", "offset"]).rename_columns(["key", "value"]).select(["key"])
                            .append_column("value", rows.column("key")), "t", 3, 0, 1):
     list(encode_batches(part.keys, part.values, part.timestamps, max_batch_bytes=1000, weave=weave))
+nulls = pa.py_buffer(np.packbits(np.arange(9) % 3 == 0, bitorder="little"))
+places = pa.Array.from_buffers(pa.int32(), 9, [nulls, *numbers(np.arange(9, dtype=np.int32) % 2).buffers()[1:]])
+times = pa.Array.from_buffers(rows.column("timestamp").type, 9, [nulls, *rows.column("timestamp").buffers()[1:]])
+full = pa.RecordBatch.from_arrays(
+    [rows.column("value"), rows.column("value"), repeated("t", 9), places, times, rows.column("headers")],
+    names=["key", "value", "topic", "partition", "timestamp", "headers"])
+assert SinkBatch(full, None).topics() == ["t"] and SinkBatch(full, None).of_topic("t").num_rows == 9
+for part in partition_rows(full.slice(1), "t", 2, 0, 1):
+    list(encode_batches(part.keys, part.values, part.timestamps, part.headers, max_batch_bytes=1000, weave=weave))
 assert "pandas" not in sys.modules
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

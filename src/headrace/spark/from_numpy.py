@@ -1,8 +1,8 @@
 """Codec: numpy columns as Arrow arrays, without a copy and without pandas.
 
-`pyarrow.array` imports pandas to find out whether it was given any of it: more than a second of CPU in a Python process, and
-Spark starts several for a query. So plain rows are made of buffers here. Planners and the runners of source and sink stay free
-of pandas by it; task workers were still seen with it.
+`pyarrow.array` imports pandas to find out whether it was given any of it, and so do `pyarrow.scalar` (that is also
+`fill_null(column, 0)` or `equal(column, "text")`) and `Array.to_numpy`: more than a second of CPU in a Python process, and Spark
+starts several for a query. So plain rows are made of buffers here, and read from them in `sink_columns`.
 """
 
 from __future__ import annotations

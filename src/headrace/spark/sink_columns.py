@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from headrace.core.ids import TopicPartition
 from headrace.records.encode_columns import BytesColumn, encode_headers
 from headrace.records.ragged import Ragged
-from headrace.spark.from_numpy import numbers
+from headrace.spark.from_numpy import numbers, one_text
 from headrace.spark.options import OptionError
 from headrace.spark.partitioner import key_partitions
 
@@ -26,6 +26,11 @@ _TYPES = {
     "timestamp": ("timestamp",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
+
+# As scalars of Arrow: making one of a Python value imports pandas (see `from_numpy`).
+_NO_TEXT = one_text("")[0]
+_NO_BYTES = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
+_NOWHERE = numbers(np.array([-1], dtype=np.int32))[0]
 
 Ints = npt.NDArray[np.int64]
 
@@ -71,7 +76,7 @@ class SinkBatch(NamedTuple):
     def of_topic(self, name: str) -> pa.RecordBatch:
         if self.topic is not None:
             return self.rows
-        mask = pc.equal(self.rows.column("topic"), name)
+        mask = pc.equal(self.rows.column("topic"), one_text(name)[0])
         return self.rows if pc.all(mask).as_py() else self.rows.filter(mask)
 
 
@@ -107,7 +112,7 @@ def _places(rows: pa.RecordBatch, topic: str, partitions: int, turn: int) -> Int
         placed = hashed if keys.nulls is None else np.where(keys.nulls, placed, hashed)
     if "partition" in names:
         column = rows.column("partition")
-        given = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        given = _numbers(pc.fill_null(column, _NOWHERE), np.dtype(np.int32)).astype(np.int64)
         placed = np.where(given >= 0, given, placed)
         if int(placed.max()) >= partitions:
             raise OptionError(
@@ -125,8 +130,8 @@ def _rows(rows: pa.RecordBatch, tp: TopicPartition, now_ms: int) -> PartitionRow
     times = np.full(rows.num_rows, now_ms, dtype=np.int64)
     if "timestamp" in names:
         column = pc.cast(rows.column("timestamp"), pa.timestamp("us", tz="UTC")).cast(pa.int64())
-        given = column.fill_null(now_ms * 1000).to_numpy(zero_copy_only=False)
-        times = given // 1000
+        now_us = numbers(np.array([now_ms * 1000]))[0]
+        times = _numbers(pc.fill_null(column, now_us), np.dtype(np.int64)) // 1000
     headers = headers_column(rows.column("headers")) if "headers" in names else None
     return PartitionRows(tp, keys, values, times, headers, sizes)
 
@@ -135,19 +140,31 @@ def bytes_column(column: pa.Array) -> BytesColumn:
     """A binary or text column without a copy. A null has no bytes."""
     nulls = None
     if column.null_count:
-        nulls = pc.is_null(column).to_numpy(zero_copy_only=False)
-        column = pc.fill_null(column, "" if pa.types.is_string(column.type) else b"")
+        nulls = _nulls(column)
+        column = pc.fill_null(column, _NO_TEXT if pa.types.is_string(column.type) else _NO_BYTES)
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
     raw = np.zeros(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
     return BytesColumn(Ragged(raw, bounds.astype(np.int64)), nulls)
 
 
+def _numbers(column: pa.Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A column without nulls. Not `to_numpy`, which imports pandas (see `from_numpy`)."""
+    return np.frombuffer(column.buffers()[1], dtype=kind)[column.offset : column.offset + len(column)]
+
+
+def _nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
+    bits = np.unpackbits(np.frombuffer(column.buffers()[0], dtype=np.uint8), bitorder="little")
+    found: npt.NDArray[np.bool_] = bits[column.offset : column.offset + len(column)] == 0
+    return found
+
+
 def headers_column(column: pa.Array) -> Ragged:
     """A null list is no headers."""
+    lengths = np.diff(_numbers(column.offsets, np.dtype(np.int32)).astype(np.int64))
     if column.null_count:
-        column = pc.fill_null(column, pa.scalar([], column.type))
-    bounds = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-    entries = column.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+        lengths[_nulls(column)] = 0
+    bounds: Ints = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
+    entries = column.flatten()
     keys, values = entries.flatten()
     return encode_headers(bounds, bytes_column(keys), bytes_column(values))

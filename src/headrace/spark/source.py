@@ -17,6 +17,7 @@ from headrace.spark.queue_reader import QueueStreamReader
 from headrace.spark.reader import HeadraceReader, PushdownReader
 from headrace.spark.schema import source_ddl
 from headrace.spark.stream_reader import HeadraceStreamReader
+from headrace.spark.worker_memory import settle
 from headrace.spark.writer import HeadraceStreamWriter, HeadraceWriter
 
 
@@ -53,6 +54,8 @@ class HeadraceDataSource(DataSource):
 
     # The parameters keep Spark's names: its commit runner passes them by keyword (trap 6).
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        # Asked for twice a micro-batch, by the planner and by the runner of commits.
+        settle()
         return HeadraceStreamWriter(sink_options(self.options), schema)
 
 

@@ -38,6 +38,7 @@ from headrace.spark.positions import earliest, find_partitions, latest, resolve
 from headrace.spark.reader import ReadTask, explained, range_reader
 from headrace.spark.schema import chosen_columns
 from headrace.spark.sync_client import CommittedOffset, SyncClient
+from headrace.spark.worker_memory import settle
 
 PINNED = "headrace-spark: where the query starts"
 PROGRESS = "headrace-spark: progress"
@@ -218,6 +219,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
+        settle()
         return range_reader(self._options, self._schema).read(partition.ranges)
 
     def stop(self) -> None:

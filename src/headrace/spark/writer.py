@@ -38,6 +38,7 @@ from headrace.spark.sink_columns import PartitionRows, SinkBatch, check_sink_sch
 from headrace.spark.sync_client import CommittedOffset, SyncClient, pause
 from headrace.spark.transactions import Transaction
 from headrace.spark.weave import weave
+from headrace.spark.worker_memory import settle
 
 CONTROL_TOPIC = "_headrace_sinks"
 """Holds no records: the offsets that groups commit for its partitions say which batch each task has finished."""
@@ -148,6 +149,7 @@ def write_task(
     options: SinkOptions, batches: Iterator[pa.RecordBatch], sink_id: str, batch_id: int
 ) -> Written:
     """What one task does."""
+    settle()
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
     client = shared_client(options.access)
