@@ -51,6 +51,8 @@ BLACKOUTS = tuple(
     )
 )
 """The power fails when no disk has taken anything for a while."""
+JUMPS = tuple(Fault(at, 0.1, FaultKind.CLOCK_JUMP, ALL, 60_000.0) for at in (3.0, 5.0, 7.0))
+"""A wall clock that jumps excuses no lease that ends early."""
 STRETCHED = replace(FIFO, elastic=True, kinds=(FaultKind.SLOW,), workers=2)
 DYING = replace(ROUGH, dead_letters=True, workers=2)
 
@@ -83,6 +85,7 @@ def _any_receipt_will_do(board: Board, command: commands.Ack, now_ms: int) -> Pl
 
 
 _append = Shard._append
+_init_shard = Shard.__init__
 _engine_config = attributes.engine_config
 _restart_clocks = shard.restart_clocks
 
@@ -91,6 +94,28 @@ def _answer_before_it_is_committed(self: Shard, journal: Any, producer: Any) -> 
     gate = self._gate_offset
     _append(self, journal, producer)
     self._gate_offset = gate
+
+
+class _WallClock:
+    """Says how much time has passed by the wall clock."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._offset_ms = runtime.clock.wall_ms() - runtime.clock.now_ms()
+        self.clock = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def now_ms(self) -> int:
+        return int(self._runtime.clock.wall_ms() - self._offset_ms)
+
+    def wall_ms(self) -> int:
+        return int(self._runtime.clock.wall_ms())
+
+
+def _leases_by_the_wall_clock(self: Shard, runtime: Any, *given: Any) -> None:
+    _init_shard(self, _WallClock(runtime), *given)  # type: ignore[arg-type]
 
 
 def _leases_in_memory(*given: Any, **named: Any) -> Any:
@@ -143,6 +168,7 @@ MUTANTS = [
     QueueMutant("R57", "answers do not wait for the journal", ((Shard, "_append", _answer_before_it_is_committed),), BUSY, "resurrection", 2, BLACKOUTS),
     QueueMutant("R57", "receives are not journaled", ((queue_actions, "engine_config", _leases_in_memory),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
+    QueueMutant("R58", "leases are measured by the wall clock", ((Shard, "__init__", _leases_by_the_wall_clock),), BUSY, "early-redelivery", 1, JUMPS),
     QueueMutant("R59", "a group has many batches out", ((Lanes, "refresh", _one_by_one_is_too_slow),), FIFO, "fifo-violation"),
     QueueMutant("R59", "a deduplication id is forgotten", ((DedupIndex, "find", lambda *_: None), (DedupIndex, "sift", lambda self, messages, window_ms: ((), (), 0))), FIFO, "dedup-violation"),
     QueueMutant("R59", "a group moves before its old partition is through with it", ((Moving, "decide", _off_to_the_new_partition),), STRETCHED, "fifo-violation", 2),

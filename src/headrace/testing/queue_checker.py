@@ -4,6 +4,14 @@ First the total-queue rule: what was enqueued for sure is dequeued, and nothing 
 redelivery, resurrection, FIFO violation, early delivery, dedup violation (correctness.md section 6). A client knows
 only when it asked and when it was answered, so every rule counts in the queue's favour inside that gap: what is
 reported did happen.
+
+What excuses a queue, and no more than that:
+- Two receives of a message that overlap: either may have been first, unless the queue's delivery numbers say which.
+- A delete that came too late: its answer is a success and it deletes nothing when a later delivery was out before (R56). So
+  there has to be one that may have been: seen, or missing in the delivery numbers. No later delivery can have been out while
+  the delete's own lease surely ran.
+- Clocks that are wrong (`Clocks`): only from when they are, and leases, which need no wall clock (R58), only by as much as a
+  clock runs too fast.
 """
 
 from __future__ import annotations
@@ -19,6 +27,7 @@ Message = Hashable
 """Every enqueued body is unique, so a body found in a receive names its send."""
 
 DEDUP_WINDOW_MS = 5 * 60 * 1000
+_NEVER_MS = 1 << 62
 
 
 @dataclass(slots=True)
@@ -132,6 +141,26 @@ class QueueHistory:
             operation.deliveries = tuple(deliveries)
 
 
+class Clocks(NamedTuple):
+    """How far the clocks of the queue's brokers can be trusted."""
+
+    true_until_ms: int | None = None
+    """From then on a wall clock may say anything, so delays and deduplication may be off. None: they are always right."""
+    fastest: float = 1.0
+    """From then on a monotonic clock may run so many times too fast, and a lease may be so many times shorter."""
+
+    def are_true(self, at_ms: int) -> bool:
+        return self.true_until_ms is None or at_ms < self.true_until_ms
+
+    def earliest_ms(self, from_ms: int, duration_ms: int) -> int:
+        """When a monotonic clock can have counted so long a time, at the earliest."""
+        until_ms = from_ms + duration_ms
+        if self.true_until_ms is None or until_ms <= self.true_until_ms:
+            return until_ms
+        true_ms = max(from_ms, self.true_until_ms)
+        return int(true_ms + (until_ms - true_ms) / self.fastest)
+
+
 class QueueAnomaly(NamedTuple):
     name: str
     message: Message
@@ -173,11 +202,19 @@ class _Handed(NamedTuple):
         assert self.receive.ended is not None
         return self.receive.ended
 
+    def may_be_before(self, other: _Handed) -> bool:
+        """Whether the queue may have handed it out before the other."""
+        if self.ended < other.receive.begun or other.ended < self.receive.begun:
+            return self.ended < other.receive.begun
+        mine, its = self.delivery.number, other.delivery.number
+        return mine <= its if mine and its else True
+
 
 class _View:
     """The history by message."""
 
-    def __init__(self, operations: Sequence[QueueOperation]) -> None:
+    def __init__(self, operations: Sequence[QueueOperation], clocks: Clocks) -> None:
+        self.clocks = clocks
         self.enqueues: dict[Message, Enqueue] = {}
         self.handed: dict[Message, list[_Handed]] = {}
         self.deletes: dict[Message, list[Delete]] = {}
@@ -207,10 +244,11 @@ def check_queue(
     resurrection_window_ms: int = 0,
     dedup_window_ms: int = DEDUP_WINDOW_MS,
     drained: bool = False,
+    clocks: Clocks = Clocks(),  # noqa: B008
 ) -> QueueReport:
     """`remaining` are messages found in the queue at the end without receiving them. `drained`: everything that was
     there at the end was received and deleted, so whatever is gone must have been deleted by somebody who might."""
-    view = _View(operations)
+    view = _View(operations, clocks)
     report = QueueReport()
     _check_total(view, report, frozenset(remaining), dedup_window_ms)
     searches: tuple[Callable[[], Iterator[QueueAnomaly]], ...] = (
@@ -258,20 +296,38 @@ def _was_deduplicated(view: _View, enqueue: Enqueue, window_ms: int) -> bool:
             and other.outcome is not Outcome.FAIL
             and (other.message in view.handed or other.message in view.discards)
         )
-        if is_twin and abs(enqueue.invoked_ms - max(other.completed_ms, other.invoked_ms)) <= window_ms:
+        if not is_twin:
+            continue
+        (mine, my_end), (its, its_end) = _written_between_ms(view, enqueue), _written_between_ms(view, other)
+        if not view.clocks.are_true(max(my_end, its_end)) or max(mine - its_end, its - my_end) <= window_ms:
             return True
     return False
 
 
+def _written_between_ms(view: _View, enqueue: Enqueue) -> tuple[int, int]:
+    """When a message came into the queue, at the earliest and at the latest: what was delivered was there before, and a send
+    that nobody answered may arrive late."""
+    ends_ms = [one.receive.completed_ms for one in view.handed.get(enqueue.message, ())]
+    if enqueue.outcome is Outcome.OK:
+        ends_ms.append(enqueue.completed_ms)
+    return enqueue.invoked_ms, min(ends_ms, default=_NEVER_MS)
+
+
 def _early_redeliveries(view: _View) -> Iterator[QueueAnomaly]:
     for message, handed in view.handed.items():
-        for first, second in pairwise(handed):
-            held_until_ms = _held_until_ms(view, first, second.ended)
-            if second.receive.begun < first.ended and (
-                first.receive.completed_ms >= _held_until_ms(view, second, first.ended)
-            ):
-                continue  # they overlap: the answer that came second may be the one that was handed out first
-            if second.receive.completed_ms < held_until_ms:
+        for one, other in pairwise(_in_order(handed)):
+            orders = [
+                (first, second)
+                for first, second in ((one, other), (other, one))
+                if first.may_be_before(second)
+            ]
+            early = [
+                (first, second, held_until_ms)
+                for first, second in orders
+                if second.receive.completed_ms < (held_until_ms := _held_until_ms(view, first, second.ended))
+            ]
+            if len(early) == len(orders):  # whichever was first
+                first, second, held_until_ms = early[0]
                 detail = {
                     "held_until_ms": held_until_ms,
                     "delivered_again_by_ms": second.receive.completed_ms,
@@ -280,13 +336,25 @@ def _early_redeliveries(view: _View) -> Iterator[QueueAnomaly]:
                 yield QueueAnomaly("early-redelivery", message, detail)
 
 
+def _in_order(handed: list[_Handed]) -> list[_Handed]:
+    """As the queue handed them out, as far as that can be known; by their answers where it can not."""
+    in_order: list[_Handed] = []
+    for one in handed:
+        place = len(in_order)
+        while place and not in_order[place - 1].may_be_before(one):
+            place -= 1
+        in_order.insert(place, one)
+    return in_order
+
+
 def _held_until_ms(view: _View, handed: _Handed, before: int) -> int:
     """The earliest moment at which the lease can have ended, as far as the client can know."""
-    until_ms = handed.receive.invoked_ms + handed.receive.visibility_ms
+    earliest_ms = view.clocks.earliest_ms
+    until_ms = earliest_ms(handed.receive.invoked_ms, handed.receive.visibility_ms)
     for change in view.changes.get(handed.delivery.receipt, ()):
         if change.begun > before or change.outcome is Outcome.FAIL:
             continue
-        changed_ms = change.invoked_ms + change.visibility_ms
+        changed_ms = earliest_ms(change.invoked_ms, change.visibility_ms)
         is_sure = change.outcome is Outcome.OK and change.ended is not None and change.ended < before
         until_ms = changed_ms if is_sure else min(until_ms, changed_ms)
     return until_ms
@@ -296,28 +364,18 @@ def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
     for message, deletes in view.deletes.items():
         handed = view.handed.get(message, [])
         for delete in deletes:
-            if delete.outcome is not Outcome.OK or delete.ended is None:
+            own = next((one for one in handed if one.delivery.receipt == delete.receipt), None)
+            if own is None or delete.outcome is not Outcome.OK or delete.ended is None:
                 continue
-            # A handle of an older delivery deletes nothing, although the answer is a success (R56).
-            until_then = [one for one in handed if one.receive.begun < delete.ended]
-            if not until_then or until_then[-1].delivery.receipt != delete.receipt:
-                continue
-            asked = until_then[-1].receive.begun
-            if any(one.ended > asked and one.delivery.receipt != delete.receipt for one in until_then):
-                continue  # answers that overlap: another delivery may be the later one
-            for one in handed:
-                if (
-                    one.receive.begun > delete.ended
-                    and one.receive.invoked_ms - delete.completed_ms >= window_ms
-                ):
-                    if (
-                        until_then[-1].delivery.number
-                        and one.delivery.number > until_then[-1].delivery.number + 1
-                    ):
-                        break  # a delivery that nobody saw lies in between, so the delete may have come too late
-                    detail = {"deleted_ms": delete.completed_ms, "received_ms": one.receive.invoked_ms}
-                    yield QueueAnomaly("resurrection", message, detail)
-                    break
+            later = [
+                one
+                for one in handed
+                if one.receive.begun > delete.ended
+                and one.receive.invoked_ms - delete.completed_ms >= window_ms
+            ]
+            if later and not _may_be_too_late(view, delete, own, later):
+                detail = {"deleted_ms": delete.completed_ms, "received_ms": later[0].receive.invoked_ms}
+                yield QueueAnomaly("resurrection", message, detail)
     for message, discards in view.discards.items():
         gone = min(discard.ended or discard.begun for discard in discards)
         for one in view.handed.get(message, ()):
@@ -326,6 +384,21 @@ def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
                     "resurrection", message, {"left by": "another door", "at_ms": one.receive.invoked_ms}
                 )
                 break
+
+
+def _may_be_too_late(view: _View, delete: Delete, own: _Handed, later: list[_Handed]) -> bool:
+    """Whether another delivery may have been out before the delete. A handle of an older one deletes nothing, although the
+    answer is a success (R56)."""
+    assert delete.ended is not None
+    if delete.completed_ms < _held_until_ms(view, own, delete.ended):
+        return False
+    others = [one for one in view.handed[delete.message] if one is not own]
+    if any(one.receive.begun < delete.ended and own.may_be_before(one) for one in others):
+        return True
+    number = own.delivery.number
+    return (
+        bool(number) and min(one.delivery.number for one in later) > number + 1
+    )  # nobody saw the one in between
 
 
 def _vanished(view: _View, remaining: frozenset[Message]) -> Iterator[QueueAnomaly]:
@@ -343,9 +416,7 @@ def _is_surely_stale(delete: Delete, handed: list[_Handed]) -> bool:
     """A later delivery was in somebody's hands before this delete began."""
     own = [one for one in handed if one.delivery.receipt == delete.receipt]
     return bool(own) and any(
-        one.delivery.receipt != delete.receipt
-        and own[-1].ended < one.receive.begun
-        and one.ended < delete.begun
+        one.delivery.receipt != delete.receipt and not one.may_be_before(own[-1]) and one.ended < delete.begun
         for one in handed
     )
 
@@ -365,7 +436,9 @@ def _fifo_violations(view: _View) -> Iterator[QueueAnomaly]:
 
 def _overtaken(view: _View, earlier: Enqueue, later: Enqueue, handed: _Handed) -> Iterator[QueueAnomaly]:
     """`later` was handed out: then `earlier` is gone from the queue, or stands before it in the same answer."""
-    gone = [*view.deletes.get(earlier.message, ()), *view.discards.get(earlier.message, ())]
+    deliveries = view.handed.get(earlier.message, [])
+    deletes = [one for one in view.deletes.get(earlier.message, ()) if not _is_surely_stale(one, deliveries)]
+    gone = [*deletes, *view.discards.get(earlier.message, ())]
     if any(operation.begun < handed.ended and operation.outcome is not Outcome.FAIL for operation in gone):
         return
     if earlier.message not in view.handed:
@@ -388,7 +461,7 @@ def _early_deliveries(view: _View) -> Iterator[QueueAnomaly]:
             continue
         due_ms = enqueue.invoked_ms + enqueue.delay_ms
         for one in handed:
-            if one.receive.completed_ms < due_ms:
+            if one.receive.completed_ms < due_ms and view.clocks.are_true(one.receive.completed_ms):
                 detail = {"due_ms": due_ms, "received_ms": one.receive.completed_ms}
                 yield QueueAnomaly("early-delivery", message, detail)
 
@@ -401,9 +474,12 @@ def _dedup_violations(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
     for (_, dedup_id), sends in by_id.items():
         sends.sort(key=lambda send: send.begun)
         for first, second in pairwise(sends):
-            # Surely inside the window: from the earliest start of one to the latest end of the other.
-            last_ms = second.completed_ms if second.ended is not None else None
-            if last_ms is not None and last_ms - first.invoked_ms < window_ms:
+            # Surely inside the window: from the earliest start of both to the latest end of both.
+            (began_ms, end_ms), (began_too_ms, end_too_ms) = (
+                _written_between_ms(view, send) for send in (first, second)
+            )
+            latest_ms = max(end_ms, end_too_ms)
+            if latest_ms - min(began_ms, began_too_ms) < window_ms and view.clocks.are_true(latest_ms):
                 yield QueueAnomaly(
                     "dedup-violation", second.message, {"id": dedup_id, "first": first.message}
                 )

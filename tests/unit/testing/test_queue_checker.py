@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.testing.dice import Dice
 from headrace.testing.history import Outcome
-from headrace.testing.queue_checker import Delivery, QueueHistory, QueueReport, check_queue
+from headrace.testing.queue_checker import Clocks, Delivery, QueueHistory, QueueReport, check_queue
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 Q = "q"
@@ -258,3 +258,184 @@ def test_a_correct_queue_never_alarms() -> None:
                     queue[message] = now
         report = story.check(remaining=list(queue))
         assert report.is_valid, report.describe()
+
+
+# -- what excuses a queue, and the nearest history that does not -------------------------------------------------------
+
+
+def overlapping(story: Story, early: int, late: int) -> tuple[Delivery, Delivery]:
+    """Two receives of "a" from 0 on: one with a short lease is answered at 10, one with a long lease at 20. Their delivery
+    numbers say which was first."""
+    story.send("a")
+    short, long = story.history.receive(Q, 5, 0), story.history.receive(Q, 30_000, 0)
+    first, second = Delivery("a", "short", early), Delivery("a", "long", late)
+    story.history.end(short, OK, 10, [first])
+    story.history.end(long, OK, 20, [second])
+    return first, second
+
+
+def test_receives_that_overlap_may_have_come_in_either_order() -> None:
+    story = Story()
+    story.send("a")
+    long, short = story.history.receive(Q, 30_000, 0), story.history.receive(Q, 5, 0)
+    story.history.end(long, OK, 10, [Delivery("a", "long")])
+    story.history.end(short, OK, 20, [Delivery("a", "short")])
+    assert story.check().is_valid, "the short lease may have been the first, and over"
+
+
+def test_receives_that_overlap_are_early_when_neither_order_is_legal() -> None:
+    story = Story()
+    story.send("a")
+    one, other = story.history.receive(Q, 30_000, 0), story.history.receive(Q, 30_000, 0)
+    story.history.end(one, OK, 10, [Delivery("a", "one")])
+    story.history.end(other, OK, 20, [Delivery("a", "other")])
+    assert story.check().names() == {"early-redelivery"}
+
+
+def test_delivery_numbers_say_which_of_two_overlapping_receives_was_first() -> None:
+    story = Story()
+    overlapping(story, 1, 2)
+    assert story.check().is_valid
+    story = Story()
+    overlapping(story, 2, 1)
+    assert story.check().names() == {"early-redelivery"}, "the long lease was first"
+
+
+def test_receives_that_do_not_overlap_are_in_their_order_whatever_their_numbers() -> None:
+    story = Story()
+    story.send("a")
+    for at, number in ((0, 2), (100, 1)):
+        receive = story.history.receive(Q, 30_000, at)
+        story.history.end(receive, OK, at + 1, [Delivery("a", f"r{number}", number)])
+    assert story.check().names() == {"early-redelivery"}
+
+
+def resurrected(own: int, other: int, *, deleted_at: int) -> QueueReport:
+    """A delete by the short of two overlapping receives, and a delivery after it."""
+    story = Story()
+    first, _ = overlapping(story, own, other)
+    story.delete(first, at=deleted_at)
+    receive = story.history.receive(Q, 30_000, 60_000)
+    story.history.end(receive, OK, 60_001, [Delivery("a", "last", max(own, other) + 1)])
+    return story.check()
+
+
+def test_a_delete_may_be_too_late_for_a_delivery_that_overlaps_and_may_be_the_later_one() -> None:
+    assert resurrected(1, 2, deleted_at=30).is_valid
+
+
+def test_a_delete_by_the_later_of_two_overlapping_deliveries_counts() -> None:
+    assert "resurrection" in resurrected(2, 1, deleted_at=30).names()
+
+
+def one_delete(numbers: tuple[int, int], *, deleted_at: int, clocks: Clocks = Clocks()) -> QueueReport:  # noqa: B008
+    """Received at 0 for ten seconds, deleted, received again."""
+    story = Story()
+    story.send("a")
+    receive = story.history.receive(Q, 10_000, 0)
+    story.history.end(receive, OK, 1, [Delivery("a", "own", numbers[0])])
+    story.delete(Delivery("a", "own", numbers[0]), at=deleted_at)
+    receive = story.history.receive(Q, 10_000, 60_000)
+    story.history.end(receive, OK, 60_001, [Delivery("a", "again", numbers[1])])
+    return story.check(clocks=clocks)
+
+
+def test_a_delivery_that_nobody_saw_may_have_been_out_before_the_delete() -> None:
+    assert one_delete((1, 3), deleted_at=20_000).is_valid
+
+
+def test_without_a_gap_in_the_numbers_no_delivery_was_out_before_the_delete() -> None:
+    assert one_delete((1, 2), deleted_at=20_000).names() == {"resurrection"}
+    assert one_delete((0, 0), deleted_at=20_000).names() == {"resurrection"}, "numbers are not known"
+
+
+def test_while_its_lease_surely_ran_no_gap_excuses_a_delete() -> None:
+    assert one_delete((1, 3), deleted_at=9_000).names() == {"resurrection"}
+    fast = Clocks(0, 2.0)
+    assert one_delete((1, 3), deleted_at=9_000, clocks=fast).is_valid, "the lease may have been five seconds"
+    assert one_delete((1, 3), deleted_at=4_000, clocks=fast).names() == {"resurrection"}
+
+
+def test_a_stale_delete_does_not_let_the_next_of_the_group_pass() -> None:
+    """R56 and R59 together: it was answered, and deleted nothing."""
+
+    def play(*, is_stale: bool) -> QueueReport:
+        story = Story()
+        story.send("a", group="g")
+        story.send("b", group="g")
+        (first,) = story.receive("a", at=10, visibility_ms=5)
+        if is_stale:
+            story.receive("a", at=20)
+        story.delete(first, at=30)
+        story.receive("b", at=40)
+        return story.check()
+
+    assert play(is_stale=False).is_valid
+    assert play(is_stale=True).names() == {"fifo-violation"}
+
+
+def test_which_of_two_overlapping_deliveries_was_stale_is_known_by_their_numbers() -> None:
+    for early, late, is_valid in ((1, 2, False), (2, 1, True), (0, 0, True)):
+        story = Story()
+        story.send("a")
+        one, other = story.history.receive(Q, 5, 0), story.history.receive(Q, 5, 0)
+        first = Delivery("a", "one", early)
+        story.history.end(one, OK, 10, [first])
+        story.history.end(other, OK, 20, [Delivery("a", "other", late)])
+        story.delete(first, at=30)
+        assert story.check(drained=True).is_valid is is_valid, "gone by the receipt that was not the latest"
+
+
+def test_a_fast_clock_excuses_a_short_lease_and_no_shorter_one() -> None:
+    for again_at, is_valid in ((16_000, True), (14_000, False)):
+        story = Story()
+        story.send("a")
+        story.receive("a", at=0)
+        story.receive("a", at=again_at)
+        assert story.check(clocks=Clocks(0, 2.0)).is_valid is is_valid
+        assert not story.check(clocks=Clocks(0)).is_valid, "a wall clock that jumps excuses nothing (R58)"
+        assert not story.check(clocks=Clocks(20_000, 2.0)).is_valid, "they were true then"
+
+
+def test_wrong_clocks_excuse_delays_and_deduplication_from_when_they_are_wrong() -> None:
+    story = Story()
+    story.send("late", at=0, delay_ms=5_000)
+    story.receive("late", at=4_000)
+    story.send("a", at=5_000, dedup_id="d")
+    story.send("b", at=6_000, dedup_id="d")
+    story.receive("a", "b", at=7_000)
+    assert story.check(clocks=Clocks(3_000)).is_valid
+    assert story.check(clocks=Clocks(5_000)).names() == {"early-delivery"}
+    assert story.check(clocks=Clocks(60_000)).names() == {"early-delivery", "dedup-violation"}
+
+
+def test_wrong_clocks_may_deduplicate_after_the_window_and_excuse_no_loss() -> None:
+    story = Story()
+    story.send("a", at=0, dedup_id="d")
+    story.send("b", at=400_000, dedup_id="d")
+    story.receive("a", at=1)
+    assert story.check(clocks=Clocks(399_000)).is_valid
+    assert story.check(clocks=Clocks(500_000)).names() == {"lost"}, "long after the window, by true clocks"
+    story = Story()
+    story.send("a", at=0, dedup_id="d")
+    assert story.check(clocks=Clocks(0)).names() == {"lost"}, "there is no twin"
+
+
+def test_a_send_that_nobody_answered_may_arrive_after_its_twin_has_been_forgotten() -> None:
+    """Unless it was delivered before: then it had arrived."""
+    for delivered_at, names in ((400_000, set()), (100_000, {"dedup-violation"})):
+        story = Story()
+        story.send("a", at=0, outcome=INFO, dedup_id="d")
+        story.send("b", at=1_000, dedup_id="d")
+        story.receive("b", at=2_000, visibility_ms=1_000_000)
+        story.receive("a", at=delivered_at)
+        assert story.check().names() == names
+
+
+def test_a_send_may_be_taken_for_a_late_twin() -> None:
+    for delivered_at, names in ((400_000, set()), (10_000, {"lost"})):
+        story = Story()
+        story.send("a", at=0, outcome=INFO, dedup_id="d")
+        story.send("b", at=390_000, dedup_id="d")
+        story.receive("a", at=delivered_at)
+        assert story.check().names() == names
