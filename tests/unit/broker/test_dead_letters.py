@@ -6,9 +6,15 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from headrace.broker.queueing import names
 from headrace.broker.queueing.dead_letters import DeadLetters
-from headrace.core.ids import TopicPartition
+from headrace.broker.queueing.placing import Placing
+from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.core.ids import TopicPartition, shard_for
 from headrace.queues.commands import DeathReason, MoveFailed, MoveToDeadLetter, Source
+from headrace.queues.config import QueueConfig
 from headrace.records.build import Record
 
 SOURCE = Source("q", "q", 0)
@@ -27,7 +33,8 @@ def test_what_a_new_leader_can_not_read_yet_is_no_gap() -> None:
         get=lambda offsets: {o: Record(None, b"x", (), 1, o) for o in offsets if o < data.last_stable_offset}
     )
     hosted: Any = SimpleNamespace(data=data, payloads=payloads, shard=SimpleNamespace(tell=told.append))
-    queues = SimpleNamespace(find_spec=lambda name: None, choose_partition=lambda topic, group: 0)
+    placing = SimpleNamespace(choose_partition=lambda topic, group: 0)
+    queues = SimpleNamespace(find_spec=lambda name: None, placing=placing)
     broker: Any = SimpleNamespace(queues=queues, image=SimpleNamespace(topic=lambda name: object()))
     letters = DeadLetters(broker, SimpleNamespace(transfer=transfer))  # type: ignore[arg-type]
     death = MoveToDeadLetter(SOURCE, "dead", 5, DeathReason.MAX_DELIVERIES, 3, "")
@@ -40,3 +47,42 @@ def test_what_a_new_leader_can_not_read_yet_is_no_gap() -> None:
     data.last_stable_offset = 6
     asyncio.run(letters._move(hosted, SOURCE, "dead", [death]))
     assert [[record.value for record in records] for records in transfers[0].values()] == [[b"x"]]
+
+
+@pytest.mark.parametrize("moving_from", [0, 1])
+def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: int) -> None:
+    """R59. While that queue gets another number of partitions, only the group's old one could tell where it is: they wait."""
+    told: list[Any] = []
+    transfers: list[Any] = []
+
+    async def transfer(hosted: Any, letters: Any, make_command: Any) -> None:
+        transfers.append(letters)
+
+    groups = ["a", "b", "c", "d"]
+    records = {
+        offset: Record(None, name.encode(), ((names.GROUP, name.encode()),), 1, offset)
+        for offset, name in enumerate(groups * 2)
+    }
+    spec = with_config(
+        QueueSpec(name="dead", id="1", topics=("dead",), active=2, moving_from=moving_from),
+        QueueConfig(fifo=True),
+    )
+    topic = SimpleNamespace(partitions=(None, None))
+    desk: Any = SimpleNamespace(find_spec=lambda name: spec)
+    broker: Any = SimpleNamespace(queues=desk, image=SimpleNamespace(topic=lambda name: topic), partitions={})
+    desk.placing = Placing(broker, desk)
+    hosted: Any = SimpleNamespace(
+        data=SimpleNamespace(tp=TopicPartition("q", 0), last_stable_offset=99),
+        payloads=SimpleNamespace(get=lambda offsets: records),
+        shard=SimpleNamespace(tell=told.append),
+    )
+    deaths = [MoveToDeadLetter(SOURCE, "dead", o, DeathReason.MAX_DELIVERIES, 3, "") for o in records]
+    asyncio.run(DeadLetters(broker, SimpleNamespace(transfer=transfer))._move(hosted, SOURCE, "dead", deaths))  # type: ignore[arg-type]
+    if moving_from:
+        assert not transfers and isinstance(told[0], MoveFailed)
+        return
+    for tp, letters in transfers[0].items():
+        assert [one.value for one in letters] == [
+            name.encode() for name in groups * 2 if shard_for(name, 2) == tp.partition
+        ]
+    assert len(transfers[0]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.queueing import names
@@ -57,16 +58,18 @@ class DeadLetters:
     ) -> None:
         offsets = tuple(effect.offset for effect in batch)
         try:
-            target = self._target(dead_letter)
+            choose = self._chooser(dead_letter)
             if max(offsets) >= hosted.data.last_stable_offset:
                 # A new leader may know from the journal what it can not read yet (R12): that is no gap.
                 raise NotMoved(ErrorKind.LEADER_NOT_AVAILABLE, f"{hosted.data.tp} can not be read so far yet")
             records = hosted.payloads.get(offsets)
-            letters = [
-                self._letter(records[effect.offset], effect) for effect in batch if effect.offset in records
-            ]
+            letters: dict[TopicPartition, list[Record]] = {}
+            for effect in batch:
+                if effect.offset in records:
+                    letter = self._letter(records[effect.offset], effect)
+                    letters.setdefault(choose(letter), []).append(letter)
             await self._transfers.transfer(
-                hosted, {target: letters}, lambda waiter: Moved(source, offsets, waiter=waiter)
+                hosted, letters, lambda waiter: Moved(source, offsets, waiter=waiter)
             )
         except NotMoved as problem:
             log.warning("%s: %d dead letters wait: %s", source, len(offsets), problem.detail)
@@ -75,14 +78,26 @@ class DeadLetters:
             # The shard loads again and asks again for what was not moved.
             return
 
-    def _target(self, dead_letter: str) -> TopicPartition:
+    def _chooser(self, dead_letter: str) -> Callable[[Record], TopicPartition]:
+        """Where each letter goes: those of one batch to one partition, but those of a message group to the group's."""
+        placing = self._broker.queues.placing
         spec = self._broker.queues.find_spec(dead_letter)
         topic = spec.topics[0] if spec is not None else dead_letter
         if self._broker.image.topic(topic) is None:
             raise NotMoved(
                 ErrorKind.QUEUE_DOES_NOT_EXIST, f"the dead-letter queue {dead_letter} does not exist"
             )
-        return TopicPartition(topic, self._broker.queues.choose_partition(topic, None))
+        if spec is None or not spec.queue_config.fifo:
+            target = TopicPartition(topic, placing.choose_partition(topic, None))
+            return lambda letter: target
+
+        def choose(letter: Record) -> TopicPartition:
+            try:
+                return placing.choose_for_moved(spec, letter)
+            except HeadraceError as problem:
+                raise NotMoved(problem.kind, problem.detail) from None
+
+        return choose
 
     def _letter(self, record: Record, effect: MoveToDeadLetter) -> Record:
         """The message as it was, and why it is here."""

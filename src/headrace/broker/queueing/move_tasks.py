@@ -22,7 +22,7 @@ from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Put
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.ids import TopicPartition, shard_for
+from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, Source
@@ -288,17 +288,10 @@ class MoveTasks:
                 if name
                 else "a message does not say which queue it came from; name a destination",
             )
-        group = names.header(record.headers, names.GROUP)
-        by_group = group.decode(errors="replace") if spec.queue_config.fifo and group is not None else None
-        topic = spec.topics[0]
-        number = self._desk.choose_partition(topic, by_group)
-        if by_group is not None and spec.moving_from and shard_for(by_group, spec.moving_from) != number:
-            # Only the group's old partition knows where it is (moving.py), and a transaction can not ask it.
-            raise NotMoved(
-                ErrorKind.NOT_COORDINATOR,
-                f"{name} gets another number of partitions; try again when it has them",
-            )
-        return TopicPartition(topic, number)
+        try:
+            return self._desk.placing.choose_for_moved(spec, record)
+        except HeadraceError as problem:
+            raise NotMoved(problem.kind, problem.detail) from None
 
     def _moved(self, record: Record) -> Record:
         """A new message: its delays are over, and why it died is history. The mark keeps it from being taken for a

@@ -260,6 +260,7 @@ class Moving:
         home.check()
         if groups is None:
             return 1 + staying
+        home.unread = None
         return staying + sum(
             1
             for group in groups

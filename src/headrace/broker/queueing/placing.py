@@ -87,6 +87,20 @@ class Placing:
             return await self.send(topic, number, record, spec.era)
         return await self._send_via(spec.name, topic, number, record, dedup_id)
 
+    def choose_for_moved(self, spec: QueueSpec, record: Record) -> TopicPartition:
+        """Where a message goes that is moved to a queue in a transaction (R60): a FIFO queue keeps its groups together."""
+        topic = spec.topics[0]
+        raw = names.header(record.headers, names.GROUP) if spec.queue_config.fifo else None
+        group = None if raw is None else raw.decode(errors="replace")
+        number = self.choose_partition(topic, group)
+        if group is not None and spec.moving_from and shard_for(group, spec.moving_from) != number:
+            # Only the group's old partition knows where it is (moving.py), and a transaction can not ask it.
+            raise HeadraceError(
+                ErrorKind.NOT_COORDINATOR,
+                f"{spec.name} gets another number of partitions; try again when it has them",
+            )
+        return TopicPartition(topic, number)
+
     # -- to a partition ------------------------------------------------------------------------------------------------
 
     async def send(
