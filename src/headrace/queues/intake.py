@@ -23,6 +23,7 @@ from headrace.queues.commands import (
     answer,
     no_such_source,
 )
+from headrace.queues.config import DEFAULT_PRIORITY
 from headrace.queues.dedup import digest_of
 from headrace.queues.draft import Draft
 from headrace.queues.facts import Deduplicated, Indexed
@@ -91,6 +92,9 @@ def apply_indexed(board: Board, partition: Partition, fact: Indexed, now_ms: int
     if end <= first:
         return
     partition.indexed_end = end
+    if _is_all_new(partition, first, fact):
+        _sort_in_waiting(partition, fact, first, wall_ms)
+        return
     for low, high in fact.skipped:
         low, high = max(low, first), min(high, end)
         if low < high:
@@ -105,6 +109,43 @@ def apply_indexed(board: Board, partition: Partition, fact: Indexed, now_ms: int
         _sort_in(partition, message, wall_ms)
         at = message[0] + 1
     _sort_in_ordinary(partition, at, end, wall_ms)
+
+
+def _is_all_new(partition: Partition, first: int, fact: Indexed) -> bool:
+    """Whether due times are all there is to know: one lane, and nothing of what is new is known from the journal."""
+    config = partition.config
+    return (
+        config.delays and not config.fifo and bool(fact.messages) and not fact.skipped
+        and first >= partition.known_from_journal and not partition.moved
+        and (not partition.done.count or next(partition.done.runs(first), None) is None)
+        and all(not group and priority == DEFAULT_PRIORITY and not expires_ms
+                for _, _, group, _, priority, expires_ms, _ in fact.messages)
+    )  # fmt: skip
+
+
+def _sort_in_waiting(partition: Partition, fact: Indexed, first: int, wall_ms: int) -> None:
+    """A backlog of delays, at once: what is due later into the timetable, everything else is ready."""
+    end = fact.indexed_to
+    waiting = [
+        (message[0], message[1])
+        for message in fact.messages
+        if message[1] > wall_ms and first <= message[0] < end
+    ]
+    lanes, main = partition.lanes, partition.lanes.main
+    ready: list[Range] = []
+    at = max(first, partition.start_offset)
+    for offset, _ in waiting:
+        if offset > at:
+            ready.append((at, offset))
+        at = offset + 1
+    if at < end:
+        ready.append((at, end))
+    if waiting:
+        offsets, times = zip(*waiting, strict=True)
+        partition.schedule.add_all(offsets, times, main.id)
+        main.scheduled += len(offsets)
+        main.last_due_ms = times[-1]
+    lanes.put_all(main, ready)
 
 
 def index_plain(partition: Partition) -> None:

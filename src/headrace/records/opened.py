@@ -18,27 +18,29 @@ from headrace.records.varint import read_varint
 
 
 class OpenBatch:
-    __slots__ = ("_body", "_deltas", "_starts", "header")
+    __slots__ = ("_deltas", "body", "header", "starts")
 
     def __init__(
         self,
         buffer: Buffer,
         position: int,
         header: BatchHeader | None = None,
+        body: bytes | None = None,
         *,
         max_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
-        """`header`: when the caller has read it already. Raises CorruptBatch."""
+        """`header` and plain `body`: when the caller has read them already. Raises CorruptBatch."""
         self.header: BatchHeader = read_header(buffer, position) if header is None else header
-        self._body = plain_body(buffer, position, self.header, max_bytes=max_bytes)
-        self._starts = self._find_starts()
+        self.body = plain_body(buffer, position, self.header, max_bytes=max_bytes) if body is None else body
+        self.starts = self._find_starts()
+        """Where each record begins in the body, with its length."""
         self._deltas: array[int] | None = None
         if self.header.record_count != self.header.last_offset_delta + 1:
             # Compaction has left gaps: which offset a record has, it has to say itself.
-            self._deltas = array("i", [read_span(self._body, start).offset_delta for start in self._starts])
+            self._deltas = array("i", [read_span(self.body, start).offset_delta for start in self.starts])
 
     def _find_starts(self) -> array[int]:
-        body, count = self._body, self.header.record_count
+        body, count = self.body, self.header.record_count
         starts: array[int] = array("I")
         at, end = 0, len(body)
         try:
@@ -57,11 +59,11 @@ class OpenBatch:
         return starts
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self.starts)
 
     @property
     def size_bytes(self) -> int:
-        return len(self._body) + self._starts.itemsize * len(self._starts)
+        return len(self.body) + self.starts.itemsize * len(self.starts)
 
     def find(self, offset: int) -> Record | None:
         """The record at `offset`; None when there is none (any more)."""
@@ -70,17 +72,32 @@ class OpenBatch:
             place = bisect_left(self._deltas, delta)
             if place >= len(self._deltas) or self._deltas[place] != delta:
                 return None
-            return self._record(place)
-        return self._record(delta) if 0 <= delta < len(self._starts) else None
+            return self.record(place)
+        return self.record(delta) if 0 <= delta < len(self.starts) else None
 
-    def _record(self, place: int) -> Record:
-        header, body = self.header, self._body
-        span = read_span(body, self._starts[place])
+    def first_from(self, offset: int) -> int:
+        """The place of the first record at or after `offset`."""
+        delta = offset - self.header.base_offset
+        if self._deltas is not None:
+            return bisect_left(self._deltas, delta)
+        return min(max(delta, 0), len(self.starts))
+
+    def offset(self, place: int) -> int:
+        return self.header.base_offset + (place if self._deltas is None else self._deltas[place])
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether record and offset are numbered alike, so that the first is at the base offset."""
+        return self._deltas is None
+
+    def record(self, place: int) -> Record:
+        header, body = self.header, self.body
+        span = read_span(body, self.starts[place])
         append_time = header.max_timestamp if header.is_log_append_time else None
         return Record(
             None if span.key_length < 0 else body[span.key_start : span.key_start + span.key_length],
             None if span.value_length < 0 else body[span.value_start : span.value_start + span.value_length],
             read_headers(body, span.headers_start, span.end) if span.end - span.headers_start > 1 else (),
             header.base_timestamp + span.timestamp_delta if append_time is None else append_time,
-            header.base_offset + span.offset_delta,
+            self.offset(place),
         )

@@ -6,19 +6,22 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.broker.queueing import intake as intake_module
 from headrace.broker.queueing.hosting import Hosted, QueueShards
-from headrace.broker.queueing.intake import MAX_LOOKED, Intake, Seen
+from headrace.broker.queueing.intake import MAX_LOOKED, Intake, Seen, describe
+from headrace.broker.queueing.payloads import Payloads
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Plan
 from headrace.log.aborted import AbortedTransaction
-from headrace.queues.commands import Configure, Open, Source, Wanted
+from headrace.queues.commands import Configure, Message, Open, Source, Wanted
 from headrace.queues.config import QueueConfig
 from headrace.queues.shard import QueueShard
-from headrace.records.batch import scan
-from headrace.records.build import Record, build_batch, build_control_batch
+from headrace.records.batch import read_header, scan
+from headrace.records.build import Record, assemble, build_batch, build_control_batch
 
 NOW = 1_700_000_000_000
 SOURCE = Source("q", "t", 0)
@@ -55,12 +58,14 @@ class Data:
         return self.aborted
 
 
-def look_through(data: Data, config: QueueConfig, *, only_waiting: bool = False) -> Seen:
+def look_through(
+    data: Data, config: QueueConfig, *, only_waiting: bool = False, default_delay_ms: int = 0
+) -> Seen:
     intake = Intake(data)  # type: ignore[arg-type]
     messages, skipped, position = [], [], 0
     while position < data.last_stable_offset:
         wanted = Wanted(position, data.last_stable_offset, 10_000, ())
-        seen = intake.look(wanted, config, None, 0, only_waiting=only_waiting)
+        seen = intake.look(wanted, config, None, default_delay_ms, only_waiting=only_waiting)
         assert position < seen.indexed_to
         assert len(seen.messages) <= MAX_LOOKED
         position = seen.indexed_to
@@ -97,6 +102,83 @@ def test_what_is_not_for_the_queue_is_skipped() -> None:
     seen = look_through(data, QueueConfig(delays=True))
     assert [message.offset for message in seen.messages] == [0, 4]
     assert seen.skipped == [(2, 4)]
+
+
+DUE_HEADERS = st.sampled_from(
+    [
+        (),
+        FAR,
+        (("headrace-delay-ms", b"90000"),),
+        (("headrace-delay-ms", b"-5"),),
+        (("headrace-delay-ms", b"not a number"),),
+        (("headrace-deliver-at", b"0"),),
+        (("headrace-deliver-at", None),),
+        (("headrace-delay-level", b"10m"),),
+        (("a", b"1"), *FAR),
+        (*FAR, ("a", None)),
+        (("a", b"\x02\x26headrace-deliver-at\x1a1700003600000"),),
+        (("headrace-deliver-at", b"1700000000000"), ("headrace-delay-ms", b"1")),
+        (("headrace-priority", b"7"),),
+    ]
+)
+LOGGED = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(
+                st.none() | st.binary(max_size=3) | st.just(b"k" * 200),
+                st.none() | st.sampled_from([b"", b"v", b"headrace-delay-ms", b"x" * 300]),
+                DUE_HEADERS,
+                st.integers(NOW - 1000, NOW + 1000),
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+        st.sampled_from([0, 0, 1, 4]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(batches=LOGGED, default_delay_ms=st.sampled_from([0, 5_000]), prioritised=st.booleans())
+def test_looking_without_opening_finds_what_opening_does(
+    batches: list[Any], default_delay_ms: int, prioritised: bool
+) -> None:
+    """Batches without a trace are passed over, and due times are read in passing: the messages are those that `describe`
+    finds record by record, and gaps of a compacted log are none."""
+    data, config = Data(), QueueConfig(delays=True, priorities=prioritised)
+    expected: list[Message] = []
+    there: set[int] = set()
+    for rows, codec, with_gaps in batches:
+        base = data.high_watermark
+        records = [Record(*row, base + place * (2 if with_gaps else 1)) for place, row in enumerate(rows)]
+        data.content += build_batch(records, base_offset=base, wall_ms=NOW, codec=codec)
+        data.last_stable_offset = data.high_watermark = records[-1].offset + 1
+        there |= {record.offset for record in records}
+        found = (describe(record, config, default_delay_ms) for record in records)
+        expected += [message for message in found if message is not None]
+    seen = look_through(data, config, default_delay_ms=default_delay_ms)
+    assert seen.messages == expected
+    skipped = {offset for first, end in seen.skipped for offset in range(first, end)}
+    assert skipped == set(range(data.high_watermark)) - there
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x7f" * 40, b"headrace-del" + b"\xff" * 40, b"\x0e\x00\x00\x00\x01\x70\x00\x00"]
+)
+def test_a_batch_that_nobody_can_open_does_not_block_the_queue(body: bytes) -> None:
+    """Brokers do not open batches when they are produced, so its records may be anything; its CRC is right."""
+    data = Data()
+    data.add([Record(None, b"a", FAR, NOW)])
+    header = read_header(build_batch([Record(None, b"x", FAR, NOW)], base_offset=1, wall_ms=NOW))
+    data.content += assemble(header, body)
+    data.last_stable_offset = data.high_watermark = 2
+    data.add([Record(None, b"b", FAR, NOW)])
+    seen = look_through(data, QueueConfig(delays=True))
+    assert [message.offset for message in seen.messages] == [0, 2]
+    records = Payloads(data).get(range(3))  # type: ignore[arg-type]
+    assert sorted(records) == [0, 2]
 
 
 class InMemoryShard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -12,9 +13,11 @@ from headrace.broker.queueing.delayed import has_waiting, is_waiting
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
-from headrace.records.batch import BatchHeader, scan
+from headrace.records.batch import BatchHeader, CorruptBatch, scan
 from headrace.records.build import Record
 from headrace.records.opened import OpenBatch
+
+logger = logging.getLogger(__name__)
 
 MAX_CACHED_BYTES = 16 * MIB
 READ_BYTES = 64 * 1024
@@ -52,7 +55,10 @@ class Payloads:
         for offset in sorted(offsets):
             if offset >= held.end:
                 held = self._at(offset)
-            record = None if held.batch is None else held.batch.find(offset)
+            try:
+                record = None if held.batch is None else held.batch.find(offset)
+            except CorruptBatch:
+                record = None
             if record is None or held.batch is None:
                 continue
             if waiting or not (
@@ -81,7 +87,16 @@ class Payloads:
         wanted = nothing
         for position, header in scan(data):
             is_empty = header.is_control or is_aborted(self._partition, header)
-            held = _Held(header.next_offset, None if is_empty else OpenBatch(data, position, header))
+            batch = None
+            if not is_empty:
+                try:
+                    batch = OpenBatch(data, position, header)
+                except CorruptBatch as problem:
+                    # Nobody can have what is in there, now or later: a gap, not a reason to stop.
+                    logger.warning(
+                        "%s: no reader can open the batch at %d: %s", self._partition.tp, offset, problem
+                    )
+            held = _Held(header.next_offset, batch)
             self._keep(header.base_offset, held)
             if header.base_offset <= offset < header.next_offset:
                 wanted = held
