@@ -24,7 +24,6 @@ from headrace.testing.nemesis import Fault, FaultKind, Nemesis
 from headrace.testing.queue_checker import DEDUP_WINDOW_MS, Clocks, QueueHistory, QueueReport, check_queue
 from headrace.testing.simulation import Simulation
 
-DEAD = "dead"
 MAX_RECEIVES = 3
 LEASED_S = 10
 """Longer than any visibility timeout or delay of a run."""
@@ -66,6 +65,7 @@ class QueueCluster(SimCluster):
     def __init__(self, seed: int, shape: QueueShape, plan: Sequence[Fault] | None = None) -> None:
         super().__init__(seed, shape, plan)
         self.topic = "jobs.fifo" if shape.fifo else "jobs"
+        self.dead = "dead.fifo" if shape.fifo else "dead"
         self.queue_shape = shape
         self.queue_history = QueueHistory()
         self._dead_ids: dict[str, set[str]] = {}
@@ -160,9 +160,9 @@ class QueueCluster(SimCluster):
         if shape.fifo:
             attributes["FifoQueue"] = "true"
         if shape.dead_letters:
-            await self._kafka(DEAD, "admin").create_topic(1, BROKERS, configs)
-            await sqs.insist("CreateQueue", QueueName=DEAD)
-            target = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
+            await self._kafka(self.dead, "admin").create_topic(1, BROKERS, configs)
+            await sqs.insist("CreateQueue", QueueName=self.dead, Attributes=dict(attributes))
+            target = f"arn:aws:sqs:us-east-1:000000000000:{self.dead}"
             policy = {"deadLetterTargetArn": target, "maxReceiveCount": MAX_RECEIVES}
             attributes["RedrivePolicy"] = json.dumps(policy)
         await sqs.insist("CreateQueue", QueueName=self.topic, Attributes=attributes)
@@ -190,14 +190,14 @@ class QueueCluster(SimCluster):
         """Whatever is among the dead letters has left the queue by that door."""
         try:
             answer = await client.ask(
-                "ReceiveMessage", QueueUrl=DEAD, MaxNumberOfMessages=10, VisibilityTimeout=5
+                "ReceiveMessage", QueueUrl=self.dead, MaxNumberOfMessages=10, VisibilityTimeout=5
             )
             for row in answer.get("Messages", ()):
                 ids = self._dead_ids.setdefault(row["Body"], set())
                 if not ids:
-                    self.queue_history.discard(self.topic, row["Body"], now_ms())
+                    self.queue_history.discard(self.topic, row["Body"], now_ms(), seen_late=True)
                 ids.add(row["MessageId"])
-                await client.ask("DeleteMessage", QueueUrl=DEAD, ReceiptHandle=row["ReceiptHandle"])
+                await client.ask("DeleteMessage", QueueUrl=self.dead, ReceiptHandle=row["ReceiptHandle"])
             return len(answer.get("Messages", ()))
         except Exception as problem:
             if type(problem).__name__ not in ("Refused", "Unknown"):
@@ -224,7 +224,7 @@ class QueueCluster(SimCluster):
             (place.topic, place.number) for place in self.invariants.states() if place.topic == self.topic
         }
         if self.queue_shape.dead_letters:
-            wanted.add((DEAD, 0))
+            wanted.add((self.dead, 0))
         left: dict[str, Any] = {f"{topic}-{number}": "nobody" for topic, number in wanted}
         for node in self.nodes.values():
             if node.service is None or not hasattr(node.service, "broker"):
@@ -279,6 +279,6 @@ def draw_shape(seed: int) -> QueueShape:
         elastic=dice.chance(0.3),
         delays=dice.chance(0.6)
         and not has_clock_faults,  # due by a clock that was ten years ahead, they never come
-        dead_letters=not fifo and dice.chance(0.5),
+        dead_letters=dice.chance(0.3 if fifo else 0.5),
         kinds=kinds,
     )

@@ -83,6 +83,8 @@ class Discard(QueueOperation):
     """The message left the queue by another door: dead letters, purge, retention."""
 
     message: Message = None
+    seen_late: bool = False
+    """It may have left any time after its last lease: the other door was looked at only now."""
 
 
 @dataclass(slots=True)
@@ -121,8 +123,8 @@ class QueueHistory:
         self.operations.append(operation)
         return operation
 
-    def discard(self, queue: str, message: Message, now_ms: int) -> None:
-        operation = Discard(queue, now_ms, self._next_event(), message=message)
+    def discard(self, queue: str, message: Message, now_ms: int, *, seen_late: bool = False) -> None:
+        operation = Discard(queue, now_ms, self._next_event(), message=message, seen_late=seen_late)
         self.operations.append(operation)
         self.end(operation, Outcome.OK, now_ms)
 
@@ -438,7 +440,10 @@ def _overtaken(view: _View, earlier: Enqueue, later: Enqueue, handed: _Handed) -
     """`later` was handed out: then `earlier` is gone from the queue, or stands before it in the same answer."""
     deliveries = view.handed.get(earlier.message, [])
     deletes = [one for one in view.deletes.get(earlier.message, ()) if not _is_surely_stale(one, deliveries)]
-    gone = [*deletes, *view.discards.get(earlier.message, ())]
+    discards = view.discards.get(earlier.message, [])
+    if any(discard.seen_late for discard in discards) and _may_have_left(view, deliveries, handed):
+        return
+    gone = [*deletes, *discards]
     if any(operation.begun < handed.ended and operation.outcome is not Outcome.FAIL for operation in gone):
         return
     if earlier.message not in view.handed:
@@ -452,6 +457,15 @@ def _overtaken(view: _View, earlier: Enqueue, later: Enqueue, handed: _Handed) -
             "received_ms": handed.receive.completed_ms,
         }
         yield QueueAnomaly("fifo-violation", later.message, detail)
+
+
+def _may_have_left(view: _View, deliveries: list[_Handed], handed: _Handed) -> bool:
+    """Whether all leases of a message that left by another door may have been over when `handed` was handed out."""
+    return all(
+        one.receive.begun < handed.ended
+        and _held_until_ms(view, one, handed.ended) <= handed.receive.completed_ms
+        for one in deliveries
+    )
 
 
 def _early_deliveries(view: _View) -> Iterator[QueueAnomaly]:

@@ -439,3 +439,23 @@ def test_a_send_may_be_taken_for_a_late_twin() -> None:
         story.send("b", at=390_000, dedup_id="d")
         story.receive("a", at=delivered_at)
         assert story.check().names() == names
+
+
+def test_a_group_goes_on_when_a_message_may_have_died_and_not_before() -> None:
+    """Dead letters are looked at now and then; what is found there died after its last lease."""
+
+    def play(*, next_at: int, again_at: int | None = None, seen_late: bool = True) -> QueueReport:
+        story = Story()
+        story.send("a", group="g")
+        story.send("b", group="g")
+        story.receive("a", at=10)
+        story.receive("b", at=next_at)
+        if again_at is not None:
+            story.receive("a", at=again_at)
+        story.history.discard(Q, "a", 90_000, seen_late=seen_late)
+        return story.check()
+
+    assert play(next_at=40_000).is_valid
+    assert play(next_at=20_000).names() == {"fifo-violation"}, "while its last lease ran"
+    assert play(next_at=40_000, again_at=50_000).names() == {"fifo-violation"}, "it was not dead yet"
+    assert play(next_at=40_000, seen_late=False).names() == {"fifo-violation"}, "it was there until then"
