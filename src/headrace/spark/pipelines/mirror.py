@@ -91,7 +91,7 @@ class _Copy:
 
     def fetch(self, source: SyncClient, wanted: OffsetRange) -> None:
         pieces = fetch_range(
-            source, wanted, isolation=READ_COMMITTED, fail_on_data_loss=False, max_bytes=8 * MIB
+            source, wanted, isolation=READ_COMMITTED, fail_on_data_loss=False, max_bytes=4 * MIB
         )
         for piece in pieces:
             for position, header in piece.batches:
