@@ -207,14 +207,16 @@ def decide_find_duplicate(board: Board, command: FindDuplicate, now_ms: int) -> 
     return Plan(replies=answer(command.waiter, found))
 
 
-def wanted(partition: Partition) -> Wanted | None:
-    """What the driver should read next; None when the queue knows enough."""
+def wanted(partition: Partition, log_end: int = 0) -> Wanted | None:
+    """What the driver should read next; None when the queue knows enough. `log_end`: when the log is longer by now."""
     config = partition.config
     room = config.window - partition.lanes.ready_count
-    first, end = partition.indexed_end, partition.end_offset
+    first, end = partition.indexed_end, max(partition.end_offset, log_end)
     if not config.indexed or first >= end or room <= 0:
         return None
-    gaps = list(islice(partition.done.gaps(first, end), _MAX_GAPS + 1))
-    if len(gaps) > _MAX_GAPS:
-        end = gaps.pop()[0]
+    gaps: list[Range] = [(first, end)]
+    if partition.done.count:
+        gaps = list(islice(partition.done.gaps(first, end), _MAX_GAPS + 1))
+        if len(gaps) > _MAX_GAPS:
+            end = gaps.pop()[0]
     return Wanted(first, end, min(room, MAX_WANTED), tuple(gaps))

@@ -163,9 +163,9 @@ class QueueShard:
         partition = self._board.partitions.get(source)
         return None if partition is None else partition.start_offset
 
-    def wanted(self, source: Source) -> Wanted | None:
+    def wanted(self, source: Source, log_end: int = 0) -> Wanted | None:
         partition = self._board.partitions.get(source)
-        return None if partition is None else intake.wanted(partition)
+        return None if partition is None else intake.wanted(partition, log_end)
 
     def holds(self, source: Source, group: bytes) -> bool:
         """Whether there is something of a message group among what has been looked at. If so, that is certain; if not,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
@@ -34,11 +34,20 @@ from headrace.queues.commands import (
     WakeReceivers,
 )
 from headrace.queues.shard import QueueShard
+from headrace.records.build import Record
 from headrace.records.filters import Filter, FilterProblem, compile_filter
 
 log = logging.getLogger(__name__)
 
 LOAD_BITS = 11
+
+
+class Ordinary(NamedTuple):
+    """Offsets that we wrote ourselves as the leader of this epoch."""
+
+    first: int
+    end: int
+    epoch: int
 
 
 class Hosted:
@@ -53,6 +62,22 @@ class Hosted:
         self._intakes: dict[Source, Intake] = {}
         self.reading: set[Source] = set()
         """Sources whose backlog is being looked through; the next piece is on its way."""
+        self._ordinary = Ordinary(0, 0, -1)
+
+    def wrote_ordinary(self, first: int, end: int) -> None:
+        """[first, end) was written here just now, and no record of it has a header of ours."""
+        known, epoch = self._ordinary, self.data.leader_epoch
+        if known.end == first and known.epoch == epoch:
+            first = known.first
+        self._ordinary = Ordinary(first, end, epoch)
+
+    def ordinary_to(self, offset: int) -> int:
+        """How far the log is known to be ordinary from `offset` on, without reading it. Only while we lead as we did when
+        it was written: else something else may lie at these offsets."""
+        first, end, epoch = self._ordinary
+        data = self.data
+        is_ours = first <= offset < end and data.is_leader and data.leader_epoch == epoch
+        return min(end, data.last_stable_offset) if is_ours else offset
 
     def intake(self, source: Source) -> Intake:
         found = self._intakes.get(source)
@@ -206,6 +231,9 @@ class QueueShards:
         if spec is None or config is None or not config.indexed:
             hosted.shard.tell(DataAvailable(source, end, start))
             return
+        wanted = None if whole or source in hosted.reading else hosted.machine.wanted(source, end)
+        if wanted is not None and wanted.first >= start and self._read_on(hosted, source):
+            return  # it was told with the first piece
         hosted.shard.tell(DataAvailable(source, end, start, indexed_to=None))
         if not whole:
             self._read_later(hosted, source)
@@ -219,18 +247,20 @@ class QueueShards:
             hosted.reading.add(source)
             asyncio.get_running_loop().call_soon(self._read_on, hosted, source)
 
-    def _read_on(self, hosted: Hosted, source: Source) -> None:
+    def _read_on(self, hosted: Hosted, source: Source) -> bool:
         hosted.reading.discard(source)
-        if self._read_piece(hosted, source):
+        found = self._read_piece(hosted, source)
+        if found and hosted.machine.wanted(source, hosted.data.last_stable_offset) is not None:
             self._read_later(hosted, source)
+        return found
 
     def _read_piece(self, hosted: Hosted, source: Source) -> bool:
-        """True when there is more to be looked at."""
+        """False when nothing was there to be looked at."""
         if not hosted.ready:
             return False
         machine, spec = hosted.machine, self._spec_of(source.queue)
-        wanted = machine.wanted(source)
         end, start = hosted.data.last_stable_offset, hosted.data.log.start_offset
+        wanted = machine.wanted(source, end)
         if spec is None or wanted is None or wanted.first >= min(wanted.end, end):
             return False
         seen = hosted.intake(source).look(
@@ -239,6 +269,7 @@ class QueueShards:
             self._filter(spec),
             spec.default_delay_ms,
             only_waiting=is_delays(source.queue),
+            ordinary_to=hosted.ordinary_to(wanted.first),
         )
         if seen.indexed_to <= wanted.first:
             return False
@@ -261,6 +292,12 @@ class QueueShards:
     def tell_wall_clock(self) -> None:
         for hosted in self.hosted.values():
             hosted.shard.tell(SetClock(self._runtime.clock.wall_ms()))
+
+    def wrote(self, data: Partition, base_offset: int, records: Sequence[Record]) -> None:
+        """A batch was written for a queue just now. Mostly nothing in it is special, and then it need not be read again."""
+        hosted = self.hosted.get(data.tp)
+        if hosted is not None and hosted.data is data and not any(map(names.has_own_header, records)):
+            hosted.wrote_ordinary(base_offset, base_offset + len(records))
 
     # -- effects -----------------------------------------------------------------------------------------------------
 

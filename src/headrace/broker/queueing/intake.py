@@ -106,11 +106,16 @@ class Intake:
         default_delay_ms: int,
         *,
         only_waiting: bool = False,
+        ordinary_to: int = 0,
     ) -> Seen:
         """One bounded piece: what is special, and what is none of the queue's business. The caller looks again while
         there is more. Records that wait in the log (delayed.py) are for the queue of those alone, `only_waiting`; the
-        others get the copy that is written when it is due."""
+        others get the copy that is written when it is due. Up to `ordinary_to` no record has a header of ours: whoever
+        wrote them knows."""
         interest = Interest(config, accepts, default_delay_ms, only_waiting)
+        if ordinary_to > wanted.first and interest.trace is not None:
+            self._position = -1
+            return Seen(ordinary_to, [], [])
         seen = Seen(0, [], [], [])
         position = wanted.first
         end = min(wanted.end, self._partition.last_stable_offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from headrace.records.build import Headers
+from headrace.records.build import Headers, Record
 
 JOURNAL_PREFIX = "__queue."
 DELAYS_PREFIX = "delays/"
@@ -52,6 +52,11 @@ def header(headers: Headers, name: str) -> bytes | None:
         if known == name:
             return value
     return None
+
+
+def has_own_header(record: Record) -> bool:
+    """Whether a record says anything about itself in a header of ours."""
+    return any(name.startswith(OWN_PREFIX) for name, _ in record.headers)
 
 
 class MessageId(NamedTuple):

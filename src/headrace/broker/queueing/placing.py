@@ -133,7 +133,8 @@ class Placing:
     def _sender(self, partition: Partition) -> Sender:
         held = self._senders.get(partition.tp)
         if held is None or held[0] is not partition:
-            held = self._senders[partition.tp] = (partition, Sender(self._broker.runtime, partition))
+            sender = Sender(self._broker.runtime, partition, self._desk.shards.wrote)
+            held = self._senders[partition.tp] = (partition, sender)
         return held[1]
 
     # -- through the home of a partition -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.broker.partition import Partition
 from headrace.broker.produce import take
@@ -19,13 +19,17 @@ PRODUCE_VERSION = 9
 Fence = Callable[[], bool]
 """Asked in the same breath as the record is written: whether it may still be."""
 
+Wrote = Callable[[Partition, int, Sequence[Record]], None]
+"""Told of what was written, and from which offset on."""
+
 
 class Sender:
     """Of one partition."""
 
-    def __init__(self, runtime: Runtime, partition: Partition) -> None:
+    def __init__(self, runtime: Runtime, partition: Partition, wrote: Wrote) -> None:
         self._runtime = runtime
         self._partition = partition
+        self._wrote = wrote
         self._waiting: list[tuple[Record, asyncio.Future[int]]] = []
         self._fences: dict[asyncio.Future[int], Fence] = {}
         self._bytes = 0
@@ -55,13 +59,15 @@ class Sender:
         if not waiting:
             return
         clock = self._runtime.clock
-        batch = build_batch([record for record, _ in waiting], wall_ms=clock.wall_ms())
+        records = [record for record, _ in waiting]
+        batch = build_batch(records, wall_ms=clock.wall_ms())
         writable = memoryview(bytearray(batch))
         taken = take(self._partition, writable, acks=-1, version=PRODUCE_VERSION, wall_ms=clock.wall_ms())
         futures = [future for _, future in waiting]
         if taken.error is not ErrorKind.NONE:
             _settle(futures, -1, HeadraceError(taken.error, taken.message or ""))
             return
+        self._wrote(self._partition, taken.base_offset, records)
 
         def committed(kind: ErrorKind) -> None:
             problem = None if kind is ErrorKind.NONE else HeadraceError(kind)

@@ -103,39 +103,49 @@ def sequence_number(partition: int, offset: int) -> str:
 def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
     body = call.text("MessageBody")
     check_body(body)
+    raw = body.encode()
+    answer: dict[str, Any] = {"MD5OfMessageBody": md5_of(raw)}
+    size = len(raw)
     attributes = call.get("MessageAttributes", dict, {})
-    check_attributes(attributes)
-    system = call.get("MessageSystemAttributes", dict, {})
-    if set(system) - {_TRACE}:
-        raise invalid("Only AWSTraceHeader may be given as a message system attribute.")
-    check_attributes(system)
-    if system and system[_TRACE]["DataType"] != "String":
-        raise invalid("The message system attribute AWSTraceHeader must be a String.")
-    size = len(body.encode()) + attribute_bytes(attributes)
+    if attributes:
+        check_attributes(attributes)
+        size += attribute_bytes(attributes)
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+    trace = _trace_header(call, answer)
     limit = int(spec.attributes.get("MaximumMessageSize", str(MAX_MESSAGE_BYTES)))
     if size > limit:
         raise invalid(
             f"One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
         )
-    special, dedup_id, group = _special(call, spec, body)
-    if system:
-        special[names.TRACE] = system[_TRACE]["StringValue"]
-    answer: dict[str, Any] = {"MD5OfMessageBody": md5_of(body.encode())}
-    if attributes:
-        answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
-    if system:
-        answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
+    special, dedup_id, group = _special(call, spec, raw)
+    if trace is not None:
+        special[names.TRACE] = trace
     record = Record(
         group.encode() if group is not None else None,
-        body.encode(),
-        to_headers(attributes, special),
+        raw,
+        to_headers(attributes, special) if attributes or special else (),
         call.broker.runtime.clock.wall_ms(),
     )
     is_fifo = spec.name.endswith(".fifo")
     return Outgoing(record, group if is_fifo else None, dedup_id, size, answer)
 
 
-def _special(call: Call, spec: QueueSpec, body: str) -> tuple[dict[str, str], str | None, str | None]:
+def _trace_header(call: Call, answer: dict[str, Any]) -> str | None:
+    """The one system attribute there is."""
+    system = call.get("MessageSystemAttributes", dict, {})
+    if not system:
+        return None
+    if set(system) - {_TRACE}:
+        raise invalid("Only AWSTraceHeader may be given as a message system attribute.")
+    check_attributes(system)
+    if system[_TRACE]["DataType"] != "String":
+        raise invalid("The message system attribute AWSTraceHeader must be a String.")
+    answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
+    text: str = system[_TRACE]["StringValue"]
+    return text
+
+
+def _special(call: Call, spec: QueueSpec, body: bytes) -> tuple[dict[str, str], str | None, str | None]:
     """(our headers, deduplication id, group)."""
     special: dict[str, str] = {}
     is_fifo = spec.name.endswith(".fifo")
@@ -171,6 +181,6 @@ def _special(call: Call, spec: QueueSpec, body: str) -> tuple[dict[str, str], st
         if spec.attributes.get("ContentBasedDeduplication") != "true":
             raise invalid("The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided "
                           "explicitly")  # fmt: skip
-        dedup_id = hashlib.sha256(body.encode()).hexdigest()
+        dedup_id = hashlib.sha256(body).hexdigest()
     special[names.DEDUP_ID] = dedup_id
     return special, dedup_id, group
