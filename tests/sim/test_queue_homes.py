@@ -116,3 +116,38 @@ def test_what_waits_in_a_topic_outlives_its_leaders(seed: int) -> None:
         return found
 
     Stage(seed, play).perform()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_entries_of_a_batch_keep_their_order_within_a_group_whoever_leads_it(seed: int) -> None:
+    """R59: each in its own request, they would overtake one another on the way to the home of their group."""
+
+    async def play(stage: Stage) -> None:
+        await stage._kafka("jobs.fifo", "admin").create_topic(2, BROKERS, CONFIGS)
+        sqs = stage._sqs("client")
+        await sqs.insist("CreateQueue", QueueName="jobs.fifo", Attributes={"FifoQueue": "true"})
+        bodies = [f"{group}{number}" for number in range(5) for group in "ab"]
+        rows = [
+            {"Id": body, "MessageBody": body, "MessageGroupId": body[0], "MessageDeduplicationId": body}
+            for body in bodies
+        ]
+        twin = {**rows[0], "Id": "twin", "MessageBody": "a twin"}
+        for node in stage.nodes.values():
+            here = SqsClient([node.address], stage.dice.fork(node.name))
+            answer = await here.ask("SendMessageBatch", QueueUrl="jobs.fifo", Entries=[*rows[:9], twin])
+            assert [row["Id"] for row in answer["Successful"]] == [*bodies[:9], "twin"]
+            assert answer["Successful"][0]["MessageId"] == answer["Successful"][-1]["MessageId"]
+            answer = await here.ask("SendMessageBatch", QueueUrl="jobs.fifo", Entries=rows[9:])
+            found = []
+            while len(found) < 10:
+                answer = await here.ask("ReceiveMessage", QueueUrl="jobs.fifo", MaxNumberOfMessages=10)
+                for row in answer.get("Messages", ()):
+                    found.append(row["Body"])
+                    await here.ask("DeleteMessage", QueueUrl="jobs.fifo", ReceiptHandle=row["ReceiptHandle"])
+            for group in "ab":
+                assert [body for body in found if body[0] == group] == [f"{group}{n}" for n in range(5)]
+            for row in rows:
+                row["MessageDeduplicationId"] += "."
+            twin["MessageDeduplicationId"] += "."
+
+    Stage(seed, play).perform()

@@ -16,7 +16,7 @@ from queue_clients import Refused, SqsClient, Unknown
 from queue_stage import CONFIGS, Stage
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.questions import AskSend
+from headrace.broker.queueing.questions import AskSend, Outgoing
 from headrace.cluster.election import ElectionType
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, shard_for
@@ -190,9 +190,9 @@ def test_a_message_is_written_only_in_the_era_that_its_place_was_chosen_in() -> 
         await move.begin()
         new = move.home(1).service.broker.queues.placing
         late = AskSend(
-            queue=QUEUE, topic=QUEUE, partition=1, record=_record("late"), dedup_id=b"late", routed_in=1
+            queue=QUEUE, topic=QUEUE, partition=1, messages=(Outgoing(_record("late"), b"late"),), routed_in=1
         )
-        assert (await new.send_at_home(late)).partition == 0, "sent on in an earlier change"
+        assert (await new.send_at_home(late)).sent[0].partition == 0, "sent on in an earlier change"
         old = move.home(0).service.broker.queues.placing
         for era in (0, 1, 2):
             with pytest.raises(HeadraceError) as refused:

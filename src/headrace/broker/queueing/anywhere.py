@@ -173,9 +173,7 @@ class Anywhere:
             case AskSend() if question.queue:
                 return await desk.placing.send_at_home(question)
             case AskSend():
-                return await desk.placing.send_here(
-                    question.topic, question.partition, question.record, question.era
-                )
+                return await desk.placing.send_for_another(question)
             case AskStrays():
                 return await desk.placing.moving.strays(question)
             case AskScheduled():

@@ -17,15 +17,18 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.hosting import Hosted
 from headrace.broker.queueing.moving import Moving
-from headrace.broker.queueing.questions import AskSend, Sent
+from headrace.broker.queueing.questions import AskSend, Outgoing, Sent, SentSome
 from headrace.broker.queueing.sender import Fence, Sender
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, shard_for
+from headrace.core.plan import Rejected
 from headrace.queues import commands as engine
 from headrace.queues.commands import Source
 from headrace.records.build import Record
@@ -75,17 +78,30 @@ class Placing:
     ) -> Sent:
         """What the doors do. A second message with the same deduplication id within the window is the first one (R59)."""
         topic = spec.topics[0]
-        if group is None:
-            if dedup_id:  # by its id, or its twin would not meet it
-                number = self.choose_partition(topic, dedup_id.decode(errors="replace"))
-                return await self._send_via(spec.name, topic, number, record, dedup_id)
-            return await self.send(topic, self.choose_partition(topic, None), record)
+        if group is not None and (dedup_id or spec.elastic or spec.moving_from):
+            return _only(await self.send_group(spec, group, (Outgoing(record, dedup_id),)))
+        if group is not None:
+            return await self.send(topic, self.choose_partition(topic, group), record, spec.era)
+        if dedup_id:  # by its id, or its twin would not meet it
+            number = self.choose_partition(topic, dedup_id.decode(errors="replace"))
+            messages = (Outgoing(record, dedup_id),)
+            return _only(
+                await self._send_via(
+                    AskSend(queue=spec.name, topic=topic, partition=number, messages=messages)
+                )
+            )
+        return await self.send(topic, self.choose_partition(topic, None), record)
+
+    async def send_group(self, spec: QueueSpec, group: str, messages: tuple[Outgoing, ...]) -> SentSome:
+        """Several of one group, in their order. Behind one that fails none counts as sent, so that who sends them again has
+        them in order."""
+        topic = spec.topics[0]
         number = (
             shard_for(group, spec.moving_from) if spec.moving_from else self.choose_partition(topic, group)
         )
-        if not (dedup_id or spec.elastic or spec.moving_from):
-            return await self.send(topic, number, record, spec.era)
-        return await self._send_via(spec.name, topic, number, record, dedup_id)
+        return await self._send_via(
+            AskSend(queue=spec.name, topic=topic, partition=number, messages=messages)
+        )
 
     def choose_for_moved(self, spec: QueueSpec, record: Record) -> TopicPartition:
         """Where a message goes that is moved to a queue in a transaction (R60): a FIFO queue keeps its groups together."""
@@ -111,20 +127,32 @@ class Placing:
         leader = self._image.leader(topic, number)
         if fence or _is_led(partition) or leader is None or leader.id == self._broker.node_id:
             return await self.send_here(topic, number, record, era, fence)
-        ask = AskSend(queue="", topic=topic, partition=number, record=record, dedup_id=b"", era=era)
-        sent: Sent = await self._desk.anywhere.ask(leader.id, ask, SEND_S)
-        return sent
+        messages = (Outgoing(record),)
+        ask = AskSend(queue="", topic=topic, partition=number, messages=messages, era=era)
+        return _only(await self._desk.anywhere.ask(leader.id, ask, SEND_S))
+
+    async def send_for_another(self, ask: AskSend) -> SentSome:
+        """A home that does not lead the data itself sends one after the other."""
+        return SentSome(
+            [await self.send_here(ask.topic, ask.partition, one.record, ask.era) for one in ask.messages]
+        )
 
     async def send_here(
         self, topic: str, number: int, record: Record, era: int = -1, fence: Fence | None = None
     ) -> Sent:
+        partition, written = self._write(topic, number, record, era, fence)
+        return _sent(partition, await written)
+
+    def _write(
+        self, topic: str, number: int, record: Record, era: int, fence: Fence | None
+    ) -> tuple[Partition, asyncio.Future[int]]:
+        """In the order of the calls."""
         partition, missing = self._broker.find_partition(topic, number)
         if partition is None or not partition.is_leader:
             raise HeadraceError(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
         if fence is None and era >= 0:
             fence = partial(self._is_in, topic, era)
-        offset = await self._sender(partition).send(record, fence)
-        return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
+        return partition, self._sender(partition).send(record, fence)
 
     def _is_in(self, queue: str, era: int) -> bool:
         spec = self._desk.find_spec(queue)
@@ -139,40 +167,24 @@ class Placing:
 
     # -- through the home of a partition -------------------------------------------------------------------------------
 
-    async def _send_via(
-        self,
-        queue: str,
-        topic: str,
-        number: int,
-        record: Record,
-        dedup_id: bytes,
-        *,
-        routed_in: int = -1,
-        hops: int = 0,
-    ) -> Sent:
-        if hops > MAX_HOPS:
-            raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"the brokers do not agree yet where {queue} goes")
-        ask = AskSend(
-            queue=queue,
-            topic=topic,
-            partition=number,
-            record=record,
-            dedup_id=dedup_id,
-            routed_in=routed_in,
-            hops=hops,
-        )
-        source = Source(queue, topic, number)
+    async def _send_via(self, ask: AskSend) -> SentSome:
+        if ask.hops > MAX_HOPS:
+            raise HeadraceError(
+                ErrorKind.NOT_COORDINATOR, f"the brokers do not agree yet where {ask.queue} goes"
+            )
+        source = Source(ask.queue, ask.topic, ask.partition)
         if self._desk.is_hosted(source):
             return await self.send_at_home(ask)
-        sent: Sent = await self._desk.anywhere.ask(self._desk.home_of(source), ask, SEND_S)
+        sent: SentSome = await self._desk.anywhere.ask(self._desk.home_of(source), ask, SEND_S)
         return sent
 
-    async def send_at_home(self, ask: AskSend) -> Sent:
-        """At the broker that has the journal of a partition: a message that somebody believes belongs there."""
+    async def send_at_home(self, ask: AskSend) -> SentSome:
+        """At the broker that has the journal of a partition: messages that somebody believes belong there."""
         spec = self._desk.spec(ask.queue)
         source = Source(ask.queue, ask.topic, ask.partition)
         hosted = self._desk.hosted(source)
-        group = names.header(ask.record.headers, names.GROUP) if spec.queue_config.fifo else None
+        headers = ask.messages[0].record.headers
+        group = names.header(headers, names.GROUP) if spec.queue_config.fifo else None
         if group is None or spec.kind != "queue":
             return await self._send_once(hosted, source, ask)
         name = group.decode(errors="replace")
@@ -186,25 +198,36 @@ class Placing:
             return await self._send_once(hosted, source, ask, spec.era)
         return await self._send_from_old(hosted, source, ask, group, spec.era, target)
 
-    async def _pass_on(self, ask: AskSend, number: int, *, routed_in: int = -1) -> Sent:
+    async def _pass_on(self, ask: AskSend, number: int, *, routed_in: int = -1) -> SentSome:
         return await self._send_via(
-            ask.queue, ask.topic, number, ask.record, ask.dedup_id, routed_in=routed_in, hops=ask.hops + 1
+            msgspec.structs.replace(ask, partition=number, routed_in=routed_in, hops=ask.hops + 1)
         )
 
     async def _send_from_old(
         self, hosted: Hosted, source: Source, ask: AskSend, group: bytes, era: int, target: int
-    ) -> Sent:
+    ) -> SentSome:
         stay = await self.moving.decide(source, era, group)
         if stay is not None:
             try:
                 return await self._send_once(hosted, source, ask, era, stay.holds)
             finally:
                 stay.is_over()
-        if ask.dedup_id:
-            first = await self._find_duplicate(hosted, source, ask.dedup_id)
-            if first is not None:
-                return first
-        return await self._pass_on(ask, target, routed_in=era)
+        known = [
+            await self._find_duplicate(hosted, source, one.dedup_id) if one.dedup_id else None
+            for one in ask.messages
+        ]
+        new = tuple(one for one, first in zip(ask.messages, known, strict=True) if first is None)
+        if not new:
+            return SentSome([first for first in known if first is not None])
+        there = await self._pass_on(msgspec.structs.replace(ask, messages=new), target, routed_in=era)
+        rest = iter(there.sent)
+        sent: list[Sent] = []
+        for first in known:
+            one = next(rest, None) if first is None else first
+            if one is None:
+                break
+            sent.append(one)
+        return SentSome(sent, there.problem)
 
     # -- once ----------------------------------------------------------------------------------------------------------
 
@@ -220,27 +243,76 @@ class Placing:
 
     async def _send_once(
         self, hosted: Hosted, source: Source, ask: AskSend, era: int = -1, fence: Fence | None = None
-    ) -> Sent:
-        if not ask.dedup_id:
-            sent = await self.send(ask.topic, ask.partition, ask.record, era, fence)
-            self._desk.shards.feed_source(hosted, source, whole=True)
-            return sent
-        dedup_id = ask.dedup_id
-        while (running := self._deduplicating.get((source, dedup_id))) is not None:
-            await asyncio.shield(running)
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._deduplicating[source, dedup_id] = mine
+    ) -> SentSome:
+        """Each of them unless the engine has seen its like."""
+        ids = sorted({one.dedup_id for one in ask.messages} - {b""})
+        mine: list[tuple[bytes, asyncio.Future[None]]] = []
         try:
-            first = await self._find_duplicate(hosted, source, dedup_id)
-            if first is not None:
-                return first
-            sent = await self.send(ask.topic, ask.partition, ask.record, era, fence)
-            # The engine must have seen it before the next one with this id may ask.
+            for dedup_id in ids:  # in their order, so that no two batches wait for each other
+                while (running := self._deduplicating.get((source, dedup_id))) is not None:
+                    await asyncio.shield(running)
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._deduplicating[source, dedup_id] = future
+                mine.append((dedup_id, future))
+            known = {one: await self._find_duplicate(hosted, source, one) for one in ids}
+            sent = await self._send_new(ask, known, era, fence)
+            # The engine must have seen them before the next one with the same id may ask.
             self._desk.shards.feed_source(hosted, source, whole=True)
             return sent
         finally:
-            del self._deduplicating[source, dedup_id]
-            mine.set_result(None)
+            for dedup_id, future in mine:
+                del self._deduplicating[source, dedup_id]
+                future.set_result(None)
+
+    async def _send_new(
+        self, ask: AskSend, known: dict[bytes, Sent | None], era: int, fence: Fence | None
+    ) -> SentSome:
+        """One behind the other, with nothing in between; `known` are duplicates, and what is sent joins them."""
+        is_here = fence is not None or _is_led(self._broker.partitions.get((ask.topic, ask.partition)))
+        partition: Partition | None = None
+        written: dict[int, asyncio.Future[int]] = {}
+        ids: set[bytes] = {one for one, first in known.items() if first is not None}
+        sent: list[Sent] = []
+        try:
+            if is_here:
+                for place, (record, dedup_id) in enumerate(ask.messages):
+                    if dedup_id not in ids:
+                        partition, written[place] = self._write(ask.topic, ask.partition, record, era, fence)
+                        ids |= {dedup_id} - {b""}
+            for place, (record, dedup_id) in enumerate(ask.messages):
+                first = known.get(dedup_id)
+                if first is not None:
+                    one = first
+                elif partition is not None:
+                    one = _sent(partition, await written[place])
+                else:
+                    one = await self.send(ask.topic, ask.partition, record, era)
+                sent.append(one)
+                if dedup_id:
+                    known[dedup_id] = one._replace(duplicate=True)
+        except HeadraceError as problem:
+            return SentSome(sent, Rejected(problem.kind, problem.detail))
+        finally:
+            for future in written.values():
+                future.add_done_callback(_look_at)  # those behind one that failed
+        return SentSome(sent)
+
+
+def _look_at(future: asyncio.Future[int]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+def _only(sent: SentSome) -> Sent:
+    if not sent.sent:
+        kind, detail = sent.problem or Rejected(ErrorKind.UNKNOWN_SERVER_ERROR)
+        raise HeadraceError(kind, detail)
+    return sent.sent[0]
+
+
+def _sent(partition: Partition, offset: int) -> Sent:
+    number = partition.tp.partition
+    return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
 
 
 def _is_led(partition: Partition | None) -> bool:

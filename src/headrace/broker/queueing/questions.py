@@ -29,6 +29,18 @@ class Sent(NamedTuple):
     duplicate: bool = False
 
 
+class Outgoing(NamedTuple):
+    record: Record
+    dedup_id: bytes = b""
+
+
+class SentSome(NamedTuple):
+    """Of several messages in order: so many are in the queue, and the one behind them is not, or nobody knows."""
+
+    sent: list[Sent]
+    problem: Rejected | None = None
+
+
 class Standing(NamedTuple):
     """How one queue stands on one broker."""
 
@@ -48,12 +60,11 @@ class AskReceive(Question, frozen=True, kw_only=True):
 
 
 class AskSend(Question, frozen=True, kw_only=True):
-    """`queue` is empty for a message that nobody deduplicates."""
+    """Messages of one group, in their order, or a single one. `queue` is empty for one that nobody deduplicates."""
 
     topic: str
     partition: int
-    record: Record
-    dedup_id: bytes
+    messages: tuple[Outgoing, ...]
     routed_in: int = -1
     """The era in which the old home of a group that moves sent it on; -1: it did not."""
     era: int = -1
@@ -145,7 +156,7 @@ AnyQuestion = (
 
 _ANSWERS: dict[type, Any] = {
     AskReceive: list[Delivery],
-    AskSend: Sent,
+    AskSend: SentSome,
     AskStrays: int,
     AskSettle: list[Rejected | None],
     AskStanding: Standing,

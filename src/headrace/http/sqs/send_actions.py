@@ -8,6 +8,8 @@ import re
 from typing import Any, NamedTuple
 
 from headrace.broker.queueing import names
+from headrace.broker.queueing.questions import Outgoing as Parcel
+from headrace.broker.queueing.questions import Sent
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.call import Call, invalid
@@ -52,9 +54,24 @@ async def send_message_batch(call: Call) -> dict[str, Any]:
             ErrorKind.BATCH_TOO_LONG,
             f"Batch requests cannot be longer than {MAX_MESSAGE_BYTES} bytes. You have sent {total} bytes.",
         )
-    results = await asyncio.gather(
-        *(_attempt(call, spec, entry_id, outgoing) for entry_id, outgoing in prepared)
+    by_group: dict[str | int, list[int]] = {}
+    for place, (_, outgoing) in enumerate(prepared):
+        group = outgoing.group if isinstance(outgoing, Outgoing) else None
+        by_group.setdefault(place if group is None else group, []).append(place)
+    answers = await asyncio.gather(
+        *(
+            _attempt(call, spec, *prepared[places[0]])
+            if len(places) == 1
+            else _attempt_group(call, spec, [prepared[place] for place in places])
+            for places in by_group.values()
+        )
     )
+    done = {
+        place: row
+        for places, rows in zip(by_group.values(), answers, strict=True)
+        for place, row in zip(places, rows, strict=True)
+    }
+    results = [done[place] for place in range(len(prepared))]
     answer: dict[str, Any] = {"Successful": [row for ok, row in results if ok]}
     failed = [row for ok, row in results if not ok]
     if failed:
@@ -67,13 +84,35 @@ async def _attempt(
     spec: QueueSpec,
     entry_id: str,
     outgoing: Outgoing | HeadraceError,
-) -> tuple[bool, dict[str, Any]]:
+) -> list[tuple[bool, dict[str, Any]]]:
     try:
         if isinstance(outgoing, HeadraceError):
             raise outgoing
-        return True, {"Id": entry_id, **await _send(call, spec, outgoing)}
+        return [(True, {"Id": entry_id, **await _send(call, spec, outgoing)})]
     except HeadraceError as problem:
-        return False, failed_entry(entry_id, problem)
+        return [(False, failed_entry(entry_id, problem))]
+
+
+async def _attempt_group(
+    call: Call, spec: QueueSpec, entries: list[tuple[str, Outgoing | HeadraceError]]
+) -> list[tuple[bool, dict[str, Any]]]:
+    """Those of one message group, in their order (R59)."""
+    letters = [(entry_id, outgoing) for entry_id, outgoing in entries if isinstance(outgoing, Outgoing)]
+    messages = tuple(Parcel(outgoing.record, _dedup_bytes(outgoing)) for _, outgoing in letters)
+    group = letters[0][1].group
+    assert group is not None
+    try:
+        sent, problem = await call.desk.placing.send_group(spec, group, messages)
+        refusal = (
+            HeadraceError(*problem) if problem is not None else HeadraceError(ErrorKind.UNKNOWN_SERVER_ERROR)
+        )
+    except HeadraceError as refused:
+        sent, refusal = [], refused
+    rows = [
+        (True, {"Id": entry_id, **_row(spec, outgoing, one)})
+        for (entry_id, outgoing), one in zip(letters, sent, strict=False)
+    ]
+    return rows + [(False, failed_entry(entry_id, refusal)) for entry_id, _ in letters[len(rows) :]]
 
 
 def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, Any]:
@@ -87,8 +126,16 @@ def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, Any]:
 
 
 async def _send(call: Call, spec: QueueSpec, outgoing: Outgoing) -> dict[str, Any]:
-    dedup_id = b"" if outgoing.dedup_id is None else outgoing.dedup_id.encode()
-    sent = await call.desk.placing.send_to_queue(spec, outgoing.record, outgoing.group, dedup_id)
+    placing = call.desk.placing
+    sent = await placing.send_to_queue(spec, outgoing.record, outgoing.group, _dedup_bytes(outgoing))
+    return _row(spec, outgoing, sent)
+
+
+def _dedup_bytes(outgoing: Outgoing) -> bytes:
+    return b"" if outgoing.dedup_id is None else outgoing.dedup_id.encode()
+
+
+def _row(spec: QueueSpec, outgoing: Outgoing, sent: Sent) -> dict[str, Any]:
     answer = {**outgoing.answer, "MessageId": sent.message_id}
     if spec.name.endswith(".fifo"):
         answer["SequenceNumber"] = sequence_number(sent.partition, sent.offset)
