@@ -156,6 +156,23 @@ def test_subscriptions_fan_out(ask: Ask, name: str) -> None:
     assert topics[0] in [row["name"] for row in ask("topic", "list")]
 
 
+def test_a_latest_subscription_reads_a_new_partition_from_its_beginning(ask: Ask, name: str) -> None:
+    """What is sent to a partition before the queue has met it must not be skipped: it came after the subscription."""
+    ask("topic", "create", name, "--partitions", "1")
+    ask("topic", "produce", name, "before")
+    ask("subscription", "create", f"{name}-new", name, "--from", "latest")
+    ask("topic", "alter", name, "--partitions", "3")
+    for partition in ("1", "2"):
+        ask("topic", "produce", name, f"in {partition}", "--partition", partition)
+    found: set[str] = set()
+    while len(found) < 2:
+        batch = ask("queue", "receive", f"{name}-new", "-n", "10", "--wait", "5s", "--ack")
+        assert batch, found
+        found |= {message["value"] for message in batch}
+    assert found == {"in 1", "in 2"}
+    ask("subscription", "delete", f"{name}-new", "--yes")
+
+
 def test_what_every_subscription_has_acknowledged_is_dropped(
     fresh_broker: Callable[..., BrokerProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

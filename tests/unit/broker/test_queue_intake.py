@@ -31,10 +31,13 @@ FAR = (("headrace-deliver-at", str(NOW + 3_600_000).encode()),)
 class Data:
     """A log in memory."""
 
-    tp = TopicPartition("t", 0)
     start_offset = 0
+    topic_id = b"t" * 16
+    is_leader = True
+    leader_epoch = 5
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        self.tp = TopicPartition("t", number)
         self.log = self
         self.content = b""
         self.last_stable_offset = self.high_watermark = 0
@@ -242,3 +245,70 @@ def test_a_backlog_of_delays_does_not_hold_up_the_loop(monkeypatch: pytest.Monke
     assert max(len(turn) for turn in turns) <= 1, "one piece in a turn"
     assert max(sum(turn) for turn in turns) <= MAX_LOOKED
     assert shard.told <= 3 * len(turns) + 10, "nobody asks for what is on its way"
+
+
+def started_at(spec: QueueSpec, data: Data) -> int:
+    """Where a queue that meets a partition for the first time begins to read it."""
+    shards = QueueShards(None, lambda *_: None, lambda _: [spec], lambda _: spec)  # type: ignore[arg-type]
+    machine = QueueShard(lease_epoch=1, wall_offset_ms=NOW)
+    hosted = ReadyHosted(InMemoryShard(machine, shards), data)  # type: ignore[arg-type]
+    shards._perform = lambda shard, effect: None  # type: ignore[method-assign]
+    shards._refresh(hosted)
+    start = machine.done_offset(Source(spec.name, *data.tp))
+    assert start is not None
+    return start
+
+
+@pytest.mark.parametrize(
+    ("start", "number", "expected"), [("earliest", 0, 0), ("latest", 1, 3), ("latest", 2, 0)]
+)
+def test_a_partition_that_is_newer_than_the_subscription_is_read_from_its_beginning(
+    start: Any, number: int, expected: int
+) -> None:
+    """`latest` leaves out what was there before the subscription; nothing in a partition that came later was."""
+    data = Data(number)
+    data.add([Record(None, b"x", (), NOW) for _ in range(3)])
+    spec = QueueSpec(
+        name="s", id="1", topics=("t",), kind="subscription", start=start, since={data.topic_id.hex(): 2}
+    )
+    assert started_at(spec, data) == expected
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_beginning() -> None:
+    data = Data()
+    data.add([Record(None, b"x", (), NOW) for _ in range(3)])
+    spec = QueueSpec(
+        name="s", id="1", topics=("t",), kind="subscription", start="latest", since={"00" * 16: 2}
+    )
+    assert started_at(spec, data) == 0
+
+
+def test_what_was_just_sent_is_not_read_again() -> None:
+    data = Data()
+    hosted = Hosted(None, data)  # type: ignore[arg-type]
+    data.add([Record(None, b"x", (), NOW) for _ in range(3)])
+    hosted.wrote_ordinary(0, 2)
+    hosted.wrote_ordinary(2, 3)
+    assert hosted.ordinary_to(1) == 3
+    data.last_stable_offset = 2
+    assert hosted.ordinary_to(0) == 2, "what is not committed is not there yet"
+    wanted = Wanted(0, 2, 10, ())
+    seen = hosted.intake(SOURCE).look(wanted, QueueConfig(delays=True, fair=True), None, 0, ordinary_to=2)
+    assert seen == Seen(2, [], [], []) and data.reads == 0
+    for interest in (QueueConfig(delays=True, fifo=True), QueueConfig(delays=True)):
+        delay_ms = 0 if interest.fifo else 5  # groups are by key, and a default delay is for all
+        look = Intake(data).look  # type: ignore[arg-type]
+        assert look(wanted, interest, None, delay_ms, ordinary_to=2).indexed_to == 3
+    assert data.reads == 2
+
+
+@pytest.mark.parametrize("change", [{"leader_epoch": 6}, {"is_leader": False}])
+def test_what_was_sent_under_another_leadership_is_read(change: dict[str, Any]) -> None:
+    """It may have been cut off since, and something with a delay may lie at its offset."""
+    data = Data()
+    hosted = Hosted(None, data)  # type: ignore[arg-type]
+    data.add([Record(None, b"x", (), NOW) for _ in range(3)])
+    hosted.wrote_ordinary(0, 3)
+    for name, value in change.items():
+        setattr(data, name, value)
+    assert hosted.ordinary_to(0) == 0

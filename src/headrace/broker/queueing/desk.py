@@ -139,6 +139,9 @@ class QueueDesk:
             topic_now = self._image.topic(spec.topics[0])
             active = len(topic_now.partitions) if topic_now is not None else 0
             spec = msgspec.structs.replace(spec, active=active)
+        if spec.start == "latest":
+            found = filter(None, map(self._image.topic, spec.topics))
+            spec = msgspec.structs.replace(spec, since={one.id.hex(): len(one.partitions) for one in found})
         key = keys.opaque("queues", spec.name)
         change = Change(
             (Compare(key, "mod", 0),), (Put(key, encode_spec(spec)),), f"queue {spec.name} is created"

@@ -189,8 +189,9 @@ class QueueShards:
         for spec in specs.values():
             shard.tell(Configure(spec.name, spec.queue_config))
             source = Source(spec.name, *tp)
-            start = hosted.data.log.start_offset if spec.start == "earliest" else hosted.data.high_watermark
-            shard.tell(Open(source, start))
+            data = hosted.data
+            at_end = spec.starts_at_end(data.topic_id, tp.partition)
+            shard.tell(Open(source, data.high_watermark if at_end else data.log.start_offset))
             if is_delays(spec.name):
                 self.on_delays(hosted, source)
         self._feed(hosted)

@@ -27,6 +27,9 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
     filter: str = ""
     default_delay_ms: int = 0
     start: Literal["earliest", "latest"] = "earliest"
+    since: dict[str, int] = {}
+    """Of one that starts at the latest: how many partitions there were of each topic (by its id, in hex) when it was made.
+    What came later holds nothing from before, so it is read from its beginning."""
     attributes: dict[str, str] = {}
     """As the SQS door was given them."""
     tags: dict[str, str] = {}
@@ -44,6 +47,12 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Where a subscription is pushed to; empty for pull."""
     created_ms: int = 0
     changed_ms: int = 0
+
+    def starts_at_end(self, topic_id: bytes, partition: int) -> bool:
+        """Whether what a partition holds when the queue first meets it is none of the queue's business."""
+        if self.start == "earliest":
+            return False
+        return not self.since or partition < self.since.get(topic_id.hex(), 0)
 
     @property
     def queue_config(self) -> QueueConfig:
