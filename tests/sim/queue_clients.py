@@ -127,7 +127,10 @@ class Sender:
     async def run(self, until: Callable[[], bool], pause_s: float, waves_s: float = 0.0) -> None:
         """With waves, a busy time and a quiet time of that length take turns."""
         while not until():
-            await self._send_one()
+            if self._station.is_fifo and self._dice.chance(0.15):
+                await self._send_batch()
+            else:
+                await self._send_one()
             await asyncio.sleep(self._dice.exponential(pause_s))
             if waves_s and int(now_ms() / 1000 / waves_s) % 2:
                 await asyncio.sleep(self._dice.exponential(waves_s / 3))
@@ -158,6 +161,34 @@ class Sender:
             elif not group:
                 return
             await asyncio.sleep(self._dice.pick((0.0, 0.1, 1.0, 5.0)))
+
+    async def _send_batch(self) -> None:
+        """Several of one group in one request: in their order. An entry that failed may have happened."""
+        station = self._station
+        group = f"g{self._dice.between(0, 2)}"
+        bodies = [f"{self._name}.{self._sent + place}" for place in range(self._dice.between(2, 4))]
+        self._sent += len(bodies)
+        operations = {
+            body: station.history.enqueue(
+                station.queue, body, now_ms(), group=group, dedup_id=body, behind=bodies[place - 1] if place else None
+            )
+            for place, body in enumerate(bodies)
+        }  # fmt: skip
+        entries = [
+            {"Id": str(place), "MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": body}
+            for place, body in enumerate(bodies)
+        ]
+        try:
+            answer = await self._client.ask("SendMessageBatch", QueueUrl=station.queue, Entries=entries)
+        except Refused:
+            for operation in operations.values():
+                station.history.end(operation, Outcome.FAIL, now_ms())
+            return
+        except Unknown:
+            return
+        for row in answer["Successful"]:
+            station.history.end(operations[bodies[int(row["Id"])]], Outcome.OK, now_ms())
+            self.acked += 1
 
 
 class Worker:

@@ -48,6 +48,8 @@ class Enqueue(QueueOperation):
     delay_ms: int = 0
     group: str | None = None
     dedup_id: str | None = None
+    behind: Message = None
+    """The entry of the same batch and group that stands before it."""
 
 
 class Delivery(NamedTuple):
@@ -97,9 +99,9 @@ class QueueHistory:
         return self._event_count
 
     def enqueue(self, queue: str, message: Message, now_ms: int, *, delay_ms: int = 0, group: str | None = None,
-                dedup_id: str | None = None) -> Enqueue:  # fmt: skip
+                dedup_id: str | None = None, behind: Message = None) -> Enqueue:  # fmt: skip
         operation = Enqueue(queue, now_ms, self._next_event(), message=message, delay_ms=delay_ms, group=group,
-                            dedup_id=dedup_id)  # fmt: skip
+                            dedup_id=dedup_id, behind=behind)  # fmt: skip
         self.operations.append(operation)
         return operation
 
@@ -432,7 +434,8 @@ def _fifo_violations(view: _View) -> Iterator[QueueAnomaly]:
         for later in members:
             for handed in view.handed.get(later.message, ()):
                 for earlier in members:
-                    if earlier.ended is not None and earlier.ended < later.begun:
+                    is_behind = later.behind is not None and later.behind == earlier.message
+                    if earlier.ended is not None and (earlier.ended < later.begun or is_behind):
                         yield from _overtaken(view, earlier, later, handed)
 
 

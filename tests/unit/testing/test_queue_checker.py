@@ -459,3 +459,17 @@ def test_a_group_goes_on_when_a_message_may_have_died_and_not_before() -> None:
     assert play(next_at=20_000).names() == {"fifo-violation"}, "while its last lease ran"
     assert play(next_at=40_000, again_at=50_000).names() == {"fifo-violation"}, "it was not dead yet"
     assert play(next_at=40_000, seen_late=False).names() == {"fifo-violation"}, "it was there until then"
+
+
+def test_entries_of_a_batch_are_in_order() -> None:
+    def play(behind: str | None) -> QueueReport:
+        story = Story()
+        one = story.history.enqueue(Q, "a", 0, group="g")
+        two = story.history.enqueue(Q, "b", 0, group="g", behind=behind)
+        story.history.end(one, OK, 1)
+        story.history.end(two, OK, 1)
+        story.receive("b", "a", at=10)
+        return story.check()
+
+    assert play(None).is_valid
+    assert play("a").names() == {"fifo-violation"}
