@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,6 +37,9 @@ from headrace.spark.producer import idempotent_producer
 from headrace.spark.session import local_session
 from headrace.spark.sync_client import SyncClient
 from headrace.testing.broker_process import BrokerProcess
+
+sys.path.insert(0, str(Path(__file__).parent))
+import spark_latency
 
 PARTITIONS = 4
 GOALS = {
@@ -252,45 +256,10 @@ class Bench:
             copy(self.turn)
         self.note("mirror", size, runs[1:])
 
-    def latency(self, spark: Any, client: SyncClient, boot: str) -> None:
-        """A few rows for every micro-batch, from topic to topic: how long a trigger takes."""
-        if self.only and "latency" not in self.only:
-            return
-        for name, delivery in (("", "at-least-once"), (", exactly-once", "exactly-once")):
-            source, target = f"latency-in{name[:3]}", f"latency-out{name[:3]}"
-            source, target = source.replace(", ", "-"), target.replace(", ", "-")
-            client.create_topic(source, 2)
-            client.create_topic(target, 2)
-            frame = spark.readStream.format("headrace").option("bootstrap", boot).option("subscribe", source)
-            query = (
-                frame.option("groupId", f"bench-{source}").load().select("key", "value")
-                .writeStream.format("headrace").option("bootstrap", boot).option("topic", target)
-                .option("delivery", delivery).option("checkpointLocation", str(self.work / source))
-                .trigger(processingTime="0 seconds").start()
-            )  # fmt: skip
-            producer = idempotent_producer(client)
-            tp = TopicPartition(source, 0)
-            until = time.monotonic() + 25
-            while time.monotonic() < until:
-                stamp = ProducerStamp(*producer.identity, producer.next_sequence(tp, 1))
-                value = BytesColumn(Ragged(np.zeros(100, dtype=np.uint8), np.array([0, 100])))
-                for batch in encode_batches(None, value, np.array([1]), max_batch_bytes=1000, producer=stamp):
-                    producer.send(tp, batch)
-                producer.flush()
-                time.sleep(0.01)
-            told = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
-            query.stop()
-            steady = sorted(told[len(told) // 3 :])
-            row = {
-                "what": f"micro-batch{name}",
-                "p50_ms": statistics.median(steady),
-                "p95_ms": steady[int(len(steady) * 0.95)],
-                "batches": len(steady),
-            }
-            self.results.append(row)
-            print(
-                f"micro-batch{name}: p50 {row['p50_ms']:.0f} ms, p95 {row['p95_ms']:.0f} ms   (goal 100 / 200 ms)"
-            )
+    def latency(self) -> None:
+        """Micro-batches of a few rows, in sessions of their own: `spark_latency.py` says which."""
+        if not self.only or "latency" in self.only:
+            self.results += spark_latency.measure(triggers=300)
 
 
 def main() -> None:
@@ -312,10 +281,10 @@ def main() -> None:
             for size in map(int, arguments.sizes.split(",")):
                 bench.size(spark, broker, client, size)
                 bench.mirror(spark, broker.bootstrap, size)
-            bench.latency(spark, client, broker.bootstrap)
     finally:
         spark.stop()
         shutil.rmtree(bench.work, ignore_errors=True)
+    bench.latency()
     if arguments.json:
         arguments.json.write_text(json.dumps(bench.results, indent=2) + "\n")
 

@@ -77,6 +77,7 @@ class TaskWriter:
         self._started = time.monotonic()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Hands everything to the producer; the last batches may still be on the way when this returns."""
         waiting: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -89,7 +90,6 @@ class TaskWriter:
                 waiting, size = [], 0
         if waiting:
             self._send(waiting)
-        self._producer.flush()
         return Written(self._records, self._bytes)
 
     def _send(self, batches: list[pa.RecordBatch]) -> None:
@@ -179,6 +179,7 @@ def _write_again_if_tried_again(
     producer = _producers.pop(options.access, None) or idempotent_producer(client)
     try:
         written = TaskWriter(client, options, producer, None, task).write(batches)
+        producer.flush()
     except BaseException:
         producer.abandon()
         raise
@@ -202,6 +203,7 @@ def _write_once(
                 pass
             return Written(skipped=True)
         written = TaskWriter(client, options, transaction.producer, transaction, task).write(batches)
+        # While the last batches are on their way; the commit waits for them.
         transaction.note_offsets(group, {note: CommittedOffset(batch_id + 1, "headrace-spark: batches done")})
         transaction.commit()
     if len(_claims) >= _CLAIMS_AT_MOST:
