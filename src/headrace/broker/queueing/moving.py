@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 DECIDE_MS = 10_000
 """So long a message waits until it is known where it belongs."""
+STRAYS_MS = 1_000
+"""So long a keeper waits for an answer: it asks again every second, and others wait for it."""
 LOOK_AGAIN_S = 0.01
 
 
@@ -252,7 +254,7 @@ class Moving:
         home = self._home(ask.source, ask.era)
         spec = self._desk.spec(ask.queue)
         end, stayed = home.hosted.data.log.end_offset, home.stayed
-        await self._read_to(home, end, self._broker.runtime.clock.now_ms() + DECIDE_MS // 2)
+        await self._read_to(home, end, self._broker.runtime.clock.now_ms() + STRAYS_MS)
         staying = sum(1 for group in home.groups.values() if group.staying) + home.stayed - stayed
         groups = await home.hosted.shard.submit(
             lambda waiter: engine.Holding(ask.source, None, end, waiter=waiter)
