@@ -11,9 +11,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.news import News
 from headrace.broker.queueing.questions import (
     AnyQuestion,
     AskMove,
+    AskNews,
     AskPause,
     AskPeek,
     AskPurge,
@@ -40,8 +42,8 @@ if TYPE_CHECKING:
 ASK_S = 10.0
 LOOK_S = 2.0
 """For numbers that people look at: a broker that does not answer in time is left out."""
-LOOK_AROUND_MS = 500
-"""How often a long poll asks the others."""
+LOOK_AROUND_MS = 5_000
+"""How often a long poll asks the others, whatever it hears of them (news.py)."""
 ELSEWHERE_FIRST = 4
 """One receive in so many begins with another broker."""
 
@@ -60,6 +62,8 @@ class Anywhere:
         self._broker = broker
         self._desk = desk
         self._turns: dict[str, int] = {}
+        self._news = News(broker, self)
+        desk.shards.on_wake = self._news.wake_all
         self.peers: PeerDesks | None = None
 
     async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float = ASK_S) -> Any:
@@ -95,17 +99,14 @@ class Anywhere:
                     continue
                 answered = True
                 if found:
+                    self._news.wake_one(spec.name)  # there may be more for the next
                     return found
             left_ms = deadline_ms - clock.now_ms()
             if left_ms <= 0:
                 if problem is not None and not answered:
                     raise problem
                 return []
-            try:
-                async with asyncio.timeout(min(left_ms, LOOK_AROUND_MS) / 1000):
-                    await arrival.wait()
-            except TimeoutError:
-                pass
+            await self._news.wait(spec.name, self.others(spec), arrival, min(left_ms, LOOK_AROUND_MS))
 
     def _places(self, spec: QueueSpec) -> list[int]:
         """Where to look, in order."""
@@ -190,6 +191,8 @@ class Anywhere:
                     wait_ms=question.wait_ms,
                     owner=question.owner,
                 )
+            case AskNews():
+                return await self._news_here(question)
             case AskStanding():
                 return Standing(desk.counts(spec), desk.oldest_age_ms(spec))
             case AskPurge():
@@ -202,6 +205,16 @@ class Anywhere:
                 return await self._move(spec, question)
             case _:
                 assert_never(question)
+
+    async def _news_here(self, question: AskNews) -> int:
+        shards = self._desk.shards
+        if shards.news(question.queue) == question.seen:
+            try:
+                async with asyncio.timeout(question.wait_ms / 1000):
+                    await shards.arrival(question.queue).wait()
+            except TimeoutError:
+                pass
+        return shards.news(question.queue)
 
     async def _move(self, spec: QueueSpec, question: AskMove) -> MovedSome:
         return await self._desk.moves.move_for_another(spec, question)

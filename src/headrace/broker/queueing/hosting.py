@@ -111,6 +111,8 @@ class QueueShards:
         self._spec_of = spec_of
         self.hosted: dict[TopicPartition, Hosted] = {}
         self._arrivals: dict[str, asyncio.Event] = {}
+        self._news: dict[str, int] = {}
+        self.on_wake: Callable[[str], None] = lambda queue: None
         self._filters: dict[str, Filter | None] = {}
         self.settle: Callable[[Partition], Awaitable[None]] = _nothing_open
         """Ends a transaction that an earlier life of a journal's shard left open in it."""
@@ -322,13 +324,20 @@ class QueueShards:
     # -- receivers that wait ---------------------------------------------------------------------------------------
 
     def wake(self, queue: str) -> None:
+        if queue in self._news:
+            self._news[queue] += 1
         arrival = self._arrivals.pop(queue, None)
         if arrival is not None:
             arrival.set()
+        self.on_wake(queue)
 
     def wake_all(self) -> None:
-        for queue in list(self._arrivals):
+        for queue in dict.fromkeys((*self._arrivals, *self._news)):
             self.wake(queue)
+
+    def news(self, queue: str) -> int:
+        """Another number whenever something may have become available since. Counted from the first question on."""
+        return self._news.setdefault(queue, 0)
 
     def arrival(self, queue: str) -> asyncio.Event:
         """Set when something may have become available; get it before looking, wait after."""

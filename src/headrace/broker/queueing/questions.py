@@ -59,6 +59,14 @@ class AskReceive(Question, frozen=True, kw_only=True):
     owner: str
 
 
+class AskNews(Question, frozen=True, kw_only=True):
+    """Wait until something may have become available since the news that were seen last. The answer is what to say next
+    time; it takes nothing."""
+
+    seen: int
+    wait_ms: int
+
+
 class AskSend(Question, frozen=True, kw_only=True):
     """Messages of one group, in their order, or a single one. `queue` is empty for one that nobody deduplicates."""
 
@@ -142,6 +150,7 @@ class MovedSome(NamedTuple):
 
 AnyQuestion = (
     AskReceive
+    | AskNews
     | AskSend
     | AskStrays
     | AskSettle
@@ -156,6 +165,7 @@ AnyQuestion = (
 
 _ANSWERS: dict[type, Any] = {
     AskReceive: list[Delivery],
+    AskNews: int,
     AskSend: SentSome,
     AskStrays: int,
     AskSettle: list[Rejected | None],
