@@ -14,7 +14,7 @@ RECORDS ?= 1000000
 MINUTES ?= 10
 EXAMPLES ?= 200
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues fuzz rest-fuzz eos eos-sim compaction torture torture-single bench docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +75,10 @@ views: env  ## a view of one percent of a million records, with every client and
 eos-sim: env  ## schedules of late and repeated requests against transactions: make eos-sim SCHEDULES=20000
 	@$(BIN)/python scripts/late-request-schedules --schedules $(SCHEDULES)
 
+interop: env  ## peers from Maven Central: Spark's own Kafka connector reads and writes Headrace
+	@scripts/system-packages maven=mvn openjdk-17-jre-headless=java
+	@HEADRACE_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
+
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py
 
@@ -82,4 +86,4 @@ docs: env  ## write docs/cli.md, docs/config.md and docs/openapi.json anew, from
 	@$(BIN)/python scripts/generate-docs
 
 clean:
-	rm -rf .venv .pycache .mypy_cache .ruff_cache .pytest_cache .demo
+	rm -rf .venv .pycache .mypy_cache .ruff_cache .pytest_cache .demo .interop

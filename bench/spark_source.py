@@ -239,7 +239,8 @@ class Bench:
         writer = frame.write.format("headrace").mode("append").option("bootstrap", boot)
         writer.option("topic", target).option("delivery", delivery).save()
         # Else the copies push the source out of the page cache.
-        AdminClient({"bootstrap.servers": boot}).delete_topics([target])[target].result()
+        admin = AdminClient({"bootstrap.servers": boot})
+        admin.delete_topics([target])[target].result()
 
     def mirror(self, spark: Any, boot: str, size: int) -> None:
         def copy(turn: int) -> None:
