@@ -22,6 +22,7 @@ import msgspec
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.hosting import Hosted
+from headrace.broker.queueing.intake import MAX_LOOKED
 from headrace.broker.queueing.moving import Moving
 from headrace.broker.queueing.questions import AskSend, Outgoing, Sent, SentSome
 from headrace.broker.queueing.sender import Fence, Sender
@@ -256,13 +257,19 @@ class Placing:
                 mine.append((dedup_id, future))
             known = {one: await self._find_duplicate(hosted, source, one) for one in ids}
             sent = await self._send_new(ask, known, era, fence)
-            # The engine must have seen them before the next one with the same id may ask.
-            self._desk.shards.feed_source(hosted, source, whole=True)
+            self._show(hosted, source)
             return sent
         finally:
             for dedup_id, future in mine:
                 del self._deduplicating[source, dedup_id]
                 future.set_result(None)
+
+    def _show(self, hosted: Hosted, source: Source) -> None:
+        """To the engine, at once, so that a twin finds what was sent. Behind a long backlog that nobody has looked at yet
+        it is found when it is read: the log decides (queues/dedup.py), and others have their turn in between."""
+        counts = hosted.machine.counts(source) if hosted.ready else None
+        unread = 0 if counts is None else hosted.data.last_stable_offset - counts.indexed_to
+        self._desk.shards.feed_source(hosted, source, whole=unread <= MAX_LOOKED)
 
     async def _send_new(
         self, ask: AskSend, known: dict[bytes, Sent | None], era: int, fence: Fence | None
