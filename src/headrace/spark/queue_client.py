@@ -10,6 +10,7 @@ import http.client
 import json
 import urllib.parse
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -17,6 +18,7 @@ from headrace.core.ids import TopicPartition
 
 _SECONDS = 75.0
 _OK, _REFUSED = 300, 500
+_SETTLE_AT_ONCE = 1000
 
 
 class Message(NamedTuple):
@@ -42,30 +44,44 @@ class QueueClient:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, parts.port or 9324, timeout=_SECONDS)
         self._url = url
-        self._path = f"/queues/{urllib.parse.quote(queue, safe='')}/messages"
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._queue = f"/queues/{urllib.parse.quote(queue, safe='')}"
+        self._headers = {"content-type": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
 
     def receive(self, count: int, visibility_ms: int, wait_ms: int) -> list[Message]:
         query = f"?max={count}&visibility={visibility_ms}ms&wait={wait_ms}ms"
-        status, body = self._ask("GET", self._path + query)
+        status, body = self._ask("GET", f"{self._queue}/messages{query}")
         if status >= _OK:
             raise _refusal(status, body)
         return [_message(item) for item in body["items"]]
 
-    def ack(self, receipt: str) -> bool:
-        """False: the receipt is not valid any more."""
-        return self._settle("DELETE", f"{self._path}/{receipt}")
+    def settle(
+        self,
+        *,
+        ack: Sequence[str] = (),
+        give_back: Sequence[str] = (),
+        extend: Sequence[str] = (),
+        visibility_ms: int = 0,
+    ) -> set[str]:
+        """Say what became of messages, by their receipts. Those that are returned are not valid any more.
 
-    def give_back(self, receipt: str) -> bool:
-        """The queue's own policy says when it is handed out again, and when it is a dead letter."""
-        return self._settle("POST", f"{self._path}/{receipt}/nack")
-
-    def extend(self, receipt: str, visibility_ms: int) -> bool:
-        return self._settle("POST", f"{self._path}/{receipt}/extend?visibility={visibility_ms}ms")
+        What is given back is handed out again, or becomes a dead letter, when the queue's own policy says so."""
+        refused: set[str] = set()
+        for how, receipts in (("ack", ack), ("nack", give_back), ("extend", extend)):
+            for first in range(0, len(receipts), _SETTLE_AT_ONCE):
+                wanted: dict[str, Any] = {how: list(receipts[first : first + _SETTLE_AT_ONCE])}
+                if how == "extend":
+                    wanted["visibility"] = f"{visibility_ms}ms"
+                status, body = self._ask("POST", f"{self._queue}/settle", wanted)
+                if status >= _OK:
+                    raise _refusal(status, body)
+                refused.update(row["receipt"] for row in body["refused"])
+        return refused
 
     def is_done(self, message_id: str) -> bool:
         """Whether nobody will be handed this message again."""
-        status, body = self._ask("GET", f"{self._path}/{message_id}/status")
+        status, body = self._ask("GET", f"{self._queue}/messages/{message_id}/status")
         return status == http.client.NOT_FOUND or (status < _OK and body["state"] in ("done", "dying"))
 
     def queues(self) -> list[dict[str, Any]]:
@@ -75,16 +91,11 @@ class QueueClient:
         found: list[dict[str, Any]] = body["items"]
         return found
 
-    def _settle(self, method: str, path: str) -> bool:
-        status, body = self._ask(method, path)
-        if status >= _REFUSED:
-            raise _refusal(status, body)
-        return status < _OK
-
-    def _ask(self, method: str, path: str) -> tuple[int, Any]:
+    def _ask(self, method: str, path: str, given: dict[str, Any] | None = None) -> tuple[int, Any]:
+        body = None if given is None else json.dumps(given)
         for last in (False, True):
             try:
-                self._connection.request(method, path, headers=self._headers)
+                self._connection.request(method, path, body, headers=self._headers)
                 answer = self._connection.getresponse()
                 raw = answer.read()
                 return answer.status, json.loads(raw) if raw else None

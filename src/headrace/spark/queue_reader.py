@@ -112,13 +112,18 @@ class Leases:
         while not self._ended.wait(self._visibility_ms / 3000):
             with self._lock:
                 held = list(self._receipts.items())
-            for place, receipt in held:
-                try:
-                    if not self._client.extend(receipt, self._visibility_ms):
-                        self.let_go(place)
-                except HeadraceError as problem:
-                    log.warning("leases are not prolonged now: %s", problem.detail)
-                    break
+            try:
+                refused = self._client.settle(
+                    extend=[receipt for _, receipt in held], visibility_ms=self._visibility_ms
+                )
+            except HeadraceError as problem:
+                log.warning("leases are not prolonged now: %s", problem.detail)
+                continue
+            with self._lock:
+                for place, receipt in held:
+                    # Unless it was handed to us again meanwhile.
+                    if receipt in refused and self._receipts.get(place) == receipt:
+                        del self._receipts[place]
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -182,8 +187,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._owed |= set(done.owed)
         link, leases = self._link, self._leases
         assert leases is not None
+        refused = link.settle(ack=[one.receipt for one in done.taken])
         for one in done.taken:
-            if not link.ack(one.receipt) and not link.is_done(one.id):
+            if one.receipt in refused and not link.is_done(one.id):
                 self._owed.add(one.place)
             leases.let_go(one.place)
         self._settled = done.number
@@ -200,24 +206,28 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             taken += [_taken(message) for message in self._fit(found)]
         return taken
 
-    def _fit(self, found: Sequence[Message]) -> Iterator[Message]:
+    def _fit(self, found: Sequence[Message]) -> list[Message]:
         """Those that are for Spark: not done already, wanted, and of the format that was promised."""
         link, leases = self._link, self._leases
         assert leases is not None
-        sound = self._sound(found)
-        for message, is_sound in zip(found, sound, strict=True):
+        owed: dict[str, Place] = {}
+        poison: list[str] = []
+        fit: list[Message] = []
+        for message, is_sound in zip(found, self._sound(found), strict=True):
             place = (message.tp, message.offset)
             if place in self._owed:
-                if link.ack(message.receipt):
-                    self._owed.discard(place)
+                owed[message.receipt] = place
             elif self._wanted is not None and not self._wanted.matches(_filter_input(message)):
                 # Kept from view while the query runs, so that it is not handed out over and over.
                 leases.hold(place, message.receipt)
             elif not is_sound:
-                link.give_back(message.receipt)
+                poison.append(message.receipt)
             else:
                 leases.hold(place, message.receipt)
-                yield message
+                fit.append(message)
+        refused = link.settle(ack=list(owed), give_back=poison)
+        self._owed -= {place for receipt, place in owed.items() if receipt not in refused}
+        return fit
 
     def _sound(self, found: Sequence[Message]) -> Iterable[bool]:
         """A value that does not parse is poison: it goes back, and to the dead letters when that is often enough."""

@@ -13,6 +13,7 @@ from headrace.http.rest.idempotency import Once
 from headrace.http.rest.queue_stream import QueueStreamDoor
 from headrace.http.rest.queues import QueueDoor
 from headrace.http.rest.schedules import ScheduleDoor
+from headrace.http.rest.settling import SettleDoor
 from headrace.http.rest.topics import TopicDoor
 from headrace.http.router import Router
 
@@ -24,6 +25,7 @@ def mount_rest(
     once = Once(broker)
     TopicDoor(broker, forwarder, once).mount(router)
     QueueDoor(broker, receipt_key, once).mount(forwarding)
+    SettleDoor(broker, receipt_key).mount(forwarding)
     QueueStreamDoor(broker, receipt_key).mount(router)
     AdminQueueDoor(broker).mount(forwarding)
     AdminTopicDoor(broker).mount(forwarding)

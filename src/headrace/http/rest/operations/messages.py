@@ -89,6 +89,28 @@ class MessageStatus(msgspec.Struct, kw_only=True):
     deliveries: int
 
 
+class Settle(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Receipts, a thousand in all at most."""
+
+    ack: list[str] = []
+    nack: list[str] = []
+    extend: list[str] = []
+    delay: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
+    """For `nack`: not before so long; else by the queue's back-off."""
+    visibility: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
+    """For `extend`: from now on."""
+
+
+class Refused(msgspec.Struct, kw_only=True):
+    receipt: str
+    code: str
+    detail: str
+
+
+class Settled(msgspec.Struct, kw_only=True):
+    refused: list[Refused]
+
+
 RAW_QUERY = (
     Param("tag", "a tag for filters; raw bodies only"),
     Param("delay", "deliver not before so long; raw bodies only", DURATION),
@@ -188,6 +210,14 @@ OPERATIONS: Operations = {
         {204: None},
         query=(Param("visibility", "from now on", DURATION, required=True),),
         problems=RECEIPT_PROBLEMS,
+    ),
+    ("POST", "/queues/{queue}/settle"): Operation(
+        "Acknowledge, give back or extend many messages",
+        "queues",
+        {200: Settled},
+        "Each receipt stands for itself; the answer names those that were refused.",
+        body=(Settle,),
+        problems=(400, 404),
     ),
     ("GET", "/queues/{queue}/messages/{receipt}/status"): Operation(
         "What became of a message",

@@ -1,0 +1,82 @@
+"""Door: many receipts of a queue in one request: acknowledge, give back, extend.
+
+POST   /queues/{queue}/settle    {"ack": [receipt, …], "nack": […], "extend": […], "delay": "5s", "visibility": "60s"}
+
+For consumers that take hundreds at a time. Each receipt stands for itself: those that are refused are named in the answer,
+which is 200 however many they are. Those of one partition are one entry of the queue's journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.broker.broker import Broker
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MIB
+from headrace.core.plan import Rejected
+from headrace.http.messages import Answer, Request
+from headrace.http.rest.operations.messages import Settle
+from headrace.http.rest.reading import answer, body_of, duration_ms, invalid
+from headrace.http.router import Router
+from headrace.queues.commands import Handle, Source
+from headrace.queues.receipt import decode_receipt
+
+MAX_RECEIPTS = 1_000
+
+Group = list[tuple[str, Handle]]
+
+
+class SettleDoor:
+    def __init__(self, broker: Broker, receipt_key: bytes) -> None:
+        self._broker = broker
+        self._key = receipt_key
+
+    def mount(self, router: Router) -> None:
+        router.add("POST", "/queues/{queue}/settle", self._settle, max_body_bytes=MIB)
+
+    async def _settle(self, request: Request) -> Answer:
+        name = request.params["queue"]
+        spec = self._broker.queues.find_spec(name)
+        if spec is None:
+            raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
+        wanted = body_of(request, Settle)
+        lists = {"ack": wanted.ack, "nack": wanted.nack, "extend": wanted.extend}
+        if not 0 < sum(map(len, lists.values())) <= MAX_RECEIPTS:
+            raise invalid(f"1 to {MAX_RECEIPTS} receipts in all")
+        if wanted.extend and wanted.visibility is None:
+            raise invalid('say for how long: "visibility": "60s"')
+        visibility = duration_ms(wanted.visibility or "0", "visibility")
+        delay = None if wanted.delay is None else duration_ms(wanted.delay, "delay")
+        refused: list[dict[str, Any]] = []
+        groups: dict[tuple[str, Source], Group] = {}
+        for how, receipts in lists.items():
+            for text in receipts:
+                receipt = decode_receipt(text, spec.id, self._key)
+                if isinstance(receipt, Rejected):
+                    refused.append(_refused(text, receipt))
+                else:
+                    source = Source(spec.name, receipt.topic, receipt.partition)
+                    groups.setdefault((how, source), []).append((text, receipt.handle))
+        asked = [self._ask(*key, [handle for _, handle in group], visibility, delay)
+                 for key, group in groups.items()]  # fmt: skip
+        for group, refusals in zip(groups.values(), await asyncio.gather(*asked), strict=True):
+            for (text, _), refusal in zip(group, refusals, strict=True):
+                if refusal is not None:
+                    refused.append(_refused(text, refusal))
+        return answer({"refused": refused})
+
+    async def _ask(
+        self, how: str, source: Source, handles: Sequence[Handle], visibility: int, delay: int | None
+    ) -> Sequence[Rejected | None]:
+        queues = self._broker.queues
+        if how == "ack":
+            return await queues.ack(source, handles)
+        if how == "nack":
+            return await queues.release(source, handles, delay)
+        return await queues.extend(source, handles, visibility)
+
+
+def _refused(receipt: str, refusal: Rejected) -> dict[str, Any]:
+    return {"receipt": receipt, "code": refusal.kind.name, "detail": refusal.detail}
