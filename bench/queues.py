@@ -3,8 +3,8 @@
 python bench/queues.py [--messages 4000] [--only sqs,share,delay,header,backlog] [--delays 10000,1000000]
                        [--backlog 10000000] [--json]
 
-The clients are plain sockets that send prepared requests, because boto3 costs far more than the servers it asks. ElasticMQ
-comes from Maven Central (Ivy finds its jars) into .venv/elasticmq; without java or a network it is left out. The load of the
+The clients are plain sockets that send prepared requests (sqs_load.py), because boto3 costs far more than the servers it asks.
+ElasticMQ comes from Maven Central (Ivy finds its jars) into .venv/elasticmq; without java or a network it is left out. The load of the
 machine before and after is printed with the figures, because they mean little without it.
 """
 
@@ -22,56 +22,27 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.request import urlretrieve
 
 import confluent_kafka as ck
 from load import Used, produce
+from sqs_load import Client, ask, request, run
 
 from headrace.testing.broker_process import BrokerProcess
 from headrace.testing.etcd_server import free_ports
 
 BODY = b64encode(os.urandom(192)).decode()
 BATCH = 10
+WORKERS = 8
 
 
-class Sqs:
-    """One keep-alive connection that speaks the JSON protocol."""
-
-    def __init__(self, port: int) -> None:
-        self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
-
-    def ask(self, action: str, **parameters: Any) -> dict[str, Any]:
-        headers = {
-            "X-Amz-Target": f"AmazonSQS.{action}",
-            "Content-Type": "application/x-amz-json-1.0",
-            "Authorization": "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0",
-        }
-        self._connection.request("POST", "/", json.dumps(parameters), headers)
-        response = self._connection.getresponse()
-        content = response.read()
-        if response.status != 200:
-            raise RuntimeError(f"{action}: {response.status} {content[:200]!r}")
-        return json.loads(content) if content else {}
-
-
-def timed(pid: int, workers: int, count: int, work: Callable[[int], int]) -> dict[str, float]:
-    """`work(share)` in so many threads; messages/s and the server's CPU for each message."""
-    done = [0] * workers
+def timed(pid: int, work: Callable[[], int]) -> dict[str, float]:
+    """Messages/s and the server's CPU for each message; `work` says how many there were."""
     before, began = Used.by(pid).cpu_s, time.perf_counter()
-
-    def run(place: int) -> None:
-        done[place] = work(count // workers)
-
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    total = work()
     seconds = time.perf_counter() - began
-    total = sum(done)
     return {
         "messages": total,
         "per_s": round(total / seconds),
@@ -79,39 +50,51 @@ def timed(pid: int, workers: int, count: int, work: Callable[[int], int]) -> dic
     }
 
 
-def sqs_round(port: int, pid: int, count: int, workers: int = 8, queue: str = "bench") -> dict[str, Any]:
-    url = Sqs(port).ask("CreateQueue", QueueName=queue)["QueueUrl"]
+def send(url: str, count: int) -> Client:
+    prepared = request("SendMessage", QueueUrl=url, MessageBody=BODY)
+    for _ in range(count):
+        yield prepared
+    return count
 
-    def send(share: int) -> int:
-        client = Sqs(port)
-        for _ in range(share):
-            client.ask("SendMessage", QueueUrl=url, MessageBody=BODY)
-        return share
 
-    def send_batches(share: int) -> int:
-        client = Sqs(port)
-        entries = [{"Id": str(number), "MessageBody": BODY} for number in range(BATCH)]
-        for _ in range(share // BATCH):
-            client.ask("SendMessageBatch", QueueUrl=url, Entries=entries)
-        return share // BATCH * BATCH
+def send_batches(url: str, count: int) -> Client:
+    entries = [{"Id": str(number), "MessageBody": BODY} for number in range(BATCH)]
+    prepared = request("SendMessageBatch", QueueUrl=url, Entries=entries)
+    for _ in range(count // BATCH):
+        yield prepared
+    return count // BATCH * BATCH
 
-    def take(share: int) -> int:
-        client, taken = Sqs(port), 0
-        while taken < share:
-            messages = client.ask("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=BATCH).get(
-                "Messages", []
-            )
-            if not messages:
-                return taken
-            entries = [{"Id": str(n), "ReceiptHandle": m["ReceiptHandle"]} for n, m in enumerate(messages)]
-            client.ask("DeleteMessageBatch", QueueUrl=url, Entries=entries)
-            taken += len(messages)
-        return taken
+
+def take(url: str, count: int, at_once: int) -> Client:
+    """Receive and delete, so many in a request; until there are no more."""
+    prepared = request("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=at_once)
+    taken = 0
+    while taken < count:
+        messages = json.loads((yield prepared) or b"{}").get("Messages", [])
+        if not messages:
+            break
+        handles = [message["ReceiptHandle"] for message in messages]
+        if at_once == 1:
+            yield request("DeleteMessage", QueueUrl=url, ReceiptHandle=handles[0])
+        else:
+            entries = [{"Id": str(number), "ReceiptHandle": handle} for number, handle in enumerate(handles)]
+            yield request("DeleteMessageBatch", QueueUrl=url, Entries=entries)
+        taken += len(messages)
+    return taken
+
+
+def sqs_round(port: int, pid: int, count: int, queue: str = "bench") -> dict[str, Any]:
+    url = ask(port, "CreateQueue", QueueName=queue)["QueueUrl"]
+
+    def by_all(client: Callable[..., Client], total: int, *more: int) -> dict[str, float]:
+        share = total // WORKERS
+        return timed(pid, lambda: run(port, [client(url, share, *more) for _ in range(WORKERS)]))
 
     return {
-        "send": timed(pid, workers, count, send),
-        "send in tens": timed(pid, workers, count, send_batches),
-        "receive and delete in tens": timed(pid, workers, count * 2, take),
+        "send": by_all(send, count),
+        "send in tens": by_all(send_batches, count * 5),
+        "receive and delete": by_all(take, count, 1),
+        "receive and delete in tens": by_all(take, count * 5, BATCH),
     }
 
 
@@ -130,7 +113,7 @@ def served(command: list[str], port: int) -> Iterator[int]:
         deadline = time.monotonic() + 60
         while True:
             try:
-                Sqs(port).ask("ListQueues")
+                ask(port, "ListQueues")
                 break
             except (OSError, RuntimeError):
                 if time.monotonic() > deadline:
@@ -194,14 +177,16 @@ def elasticmq(classpath: str) -> Iterator[tuple[int, int]]:
 
 
 def bench_sqs(count: int) -> dict[str, Any]:
+    """All three in one run, each warmed up first: a JVM is not itself before it is, and nobody is at the first request."""
     with BrokerProcess() as broker:
+        sqs_round(broker.http_port, broker.pid, min(count, 1_000), queue="warm")
         found = {"headrace": sqs_round(broker.http_port, broker.pid, count)}
     with moto() as (port, pid):
         found["moto"] = sqs_round(port, pid, min(count, 160))
     classpath = elasticmq_classpath()
     if classpath is not None:
         with elasticmq(classpath) as (port, pid):
-            sqs_round(port, pid, min(count, 1_000), queue="warm")  # a JVM is not itself before it is warm
+            sqs_round(port, pid, count, queue="warm")
             found["elasticmq"] = sqs_round(port, pid, count)
     return found
 
@@ -230,52 +215,69 @@ def bench_share(count: int) -> dict[str, Any]:
         seen = 0
         lock = threading.Lock()
 
-        def work(share: int) -> int:
+        def work() -> None:
             nonlocal seen
             consumer = ck.ShareConsumer(
                 {"bootstrap.servers": broker.bootstrap, "group.id": "bench", "log_level": 0}
             )
             consumer.subscribe(["share"])
-            mine = 0
             while seen < count:
                 got = sum(1 for message in consumer.poll(timeout=0.5) or () if message.error() is None)
-                mine += got
                 with lock:
                     seen += got
             consumer.commit_sync(10)
             consumer.close()
-            return mine
 
-        return {"share group x 4 on one partition": timed(broker.pid, 4, count, work)}
+        def all_of_them() -> int:
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return seen
+
+        return {"share group x 4 on one partition": timed(broker.pid, all_of_them)}
 
 
 def bench_delay(pending: int) -> dict[str, Any]:
-    """How late messages are, each with its own time, while so many wait."""
+    """How late messages are, each with its own time, while so many wait; and what looking through those costs."""
     with BrokerProcess() as broker:
-        client = Sqs(broker.http_port)
-        client.ask("CreateQueue", QueueName="delay")
-        idle = Used.by(broker.pid).rss_bytes
+        port = broker.http_port
+        ask(port, "CreateQueue", QueueName="delay")
+        idle, began = Used.by(broker.pid), time.perf_counter()
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
         probes = 2_000
-        wait_far(producer, "delay", pending - probes)
+        far = pending - probes
+        wait_far(producer, "delay", far)
         while True:  # the queue has looked through all of them: then it is about time, not about reading
-            shown = client.ask("GetQueueAttributes", QueueUrl="delay", AttributeNames=["All"])["Attributes"]
-            if int(shown["ApproximateNumberOfMessagesDelayed"]) >= pending - probes:
+            shown = ask(port, "GetQueueAttributes", QueueUrl="delay", AttributeNames=["All"])["Attributes"]
+            if int(shown["ApproximateNumberOfMessagesDelayed"]) >= far:
                 break
             time.sleep(0.2)
+        read_s, read_cpu = time.perf_counter() - began, Used.by(broker.pid).cpu_s - idle.cpu_s
         probe(producer, "delay", probes, gap_ms=5)
         late: list[int] = []
-        while len(late) < probes:
-            answer = client.ask(
-                "ReceiveMessage", QueueUrl="delay", MaxNumberOfMessages=10, WaitTimeSeconds=10
-            )
-            now = int(time.time() * 1000)
-            late += [now - int(message["Body"]) for message in answer.get("Messages", [])]
-            if not answer:
-                break
-        grown = Used.by(broker.pid).rss_bytes - idle
-        shown = {**lateness(late), "bytes_per_pending": round(grown / pending)}
-        return {f"delay with {pending} pending": shown}
+        run(port, [receive_probes(probes, late)])
+        grown = Used.by(broker.pid).rss_bytes - idle.rss_bytes
+        return {
+            f"delay with {pending} pending": {
+                **lateness(late),
+                "bytes_per_pending": round(grown / pending),
+                "taken_in_per_s": round(far / read_s),
+                "taken_in_cpu_us": round(read_cpu / far * 1e6, 1),
+            }
+        }
+
+
+def receive_probes(count: int, late: list[int]) -> Client:
+    wait = request("ReceiveMessage", QueueUrl="delay", MaxNumberOfMessages=10, WaitTimeSeconds=10)
+    while len(late) < count:
+        messages = json.loads((yield wait)).get("Messages")
+        now = int(time.time() * 1000)
+        if not messages:
+            break
+        late += [now - int(message["Body"]) for message in messages]
+    return len(late)
 
 
 def bench_header_delay(pending: int, probes: int = 500) -> dict[str, Any]:
@@ -348,13 +350,13 @@ def lateness(late: list[int]) -> dict[str, Any]:
 def bench_backlog(count: int) -> dict[str, Any]:
     """Memory with so many messages waiting to be received: in proportion to what is in flight, not to the backlog."""
     with BrokerProcess() as broker:
-        client = Sqs(broker.http_port)
-        client.ask("CreateQueue", QueueName="backlog")
+        port = broker.http_port
+        ask(port, "CreateQueue", QueueName="backlog")
         before = Used.by(broker.pid).rss_bytes
         produce(broker.bootstrap, "backlog", count, 100)
         for _ in range(100):
-            client.ask("ReceiveMessage", QueueUrl="backlog", MaxNumberOfMessages=10)
-        shown = client.ask("GetQueueAttributes", QueueUrl="backlog", AttributeNames=["All"])["Attributes"]
+            ask(port, "ReceiveMessage", QueueUrl="backlog", MaxNumberOfMessages=10)
+        shown = ask(port, "GetQueueAttributes", QueueUrl="backlog", AttributeNames=["All"])["Attributes"]
         after = Used.by(broker.pid).rss_bytes
         return {
             f"backlog of {count}": {
