@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 import click
@@ -52,8 +53,18 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self._table and not args[0].startswith("-"):
             path = ctx.command_path
-            meant = did_you_mean(args[0], self._table)
+            meant = self._verb_elsewhere(path, args[0]) or did_you_mean(args[0], self._table)
             raise click.UsageError(
                 f'there is no command "{path} {args[0]}"' + (f"; {meant}" if meant else ""), ctx
             )
         return super().resolve_command(ctx, args)
+
+    def _verb_elsewhere(self, path: str, verb: str) -> str:
+        """`headrace produce`: a verb without its noun, as in other tools. Packages hold tables only, so this is cheap."""
+        owners = []
+        for noun in self._table:
+            module = importlib.util.find_spec(f"{self._package}.{noun.replace('-', '_')}")
+            if module is not None and module.submodule_search_locations:
+                verbs = getattr(importlib.import_module(module.name), "VERBS", {})
+                owners += [f'"{path} {noun} {verb}"'] if verb in verbs else []
+        return f"did you mean {' or '.join(owners)}?" if owners else ""

@@ -59,6 +59,12 @@ def test_an_unknown_command_gets_the_nearest_one(run: Run) -> None:
     assert 'did you mean "create"?' in result.stderr
 
 
+def test_a_verb_without_its_noun_is_shown_where_it_lives(run: Run) -> None:
+    result = run("produce", "orders")
+    assert result.exit_code == Exit.USAGE
+    assert 'did you mean "headrace topic produce"' in result.stderr
+
+
 def test_an_unknown_option_gets_the_nearest_one(run: Run) -> None:
     result = run("topic", "create", "x", "--partition", "3")
     assert result.exit_code == Exit.USAGE

@@ -35,6 +35,8 @@ class RunRow(Row):
 def command(run: Invocation, file: Path, once: bool, master: str | None, confs: tuple[str, ...]) -> Exit:
     """Run a pipeline until it is stopped, or with --once until everything that is there now is done.
 
+    What Spark itself prints is shown with -v.
+
     Example:  headrace pipeline run orders-archive.toml --once
     """
     definition = definition_of(file, bootstrap=run.flags.get("bootstrap"), master=master, confs=confs)
@@ -46,7 +48,7 @@ def command(run: Invocation, file: Path, once: bool, master: str | None, confs: 
     run.note(f"{definition.kind} pipeline {definition.name}: starting Spark on {definition.spark.master} …")
     try:
         with _bar(run, definition.name) as show:
-            entry = run_pipeline(definition, once=once, show=show)
+            entry = run_pipeline(definition, once=once, show=show, quiet=run.verbosity == 0)
     except HeadraceError as problem:
         raise failure_of(problem) from None
     except (OptionError, DefinitionError) as problem:

@@ -97,12 +97,13 @@ class Progress:
         return self._board.is_asked_to_stop(self.name, self.run)
 
 
-def make_session(definition: Kinds) -> SparkSession:
+def make_session(definition: Kinds, *, quiet: bool = False) -> SparkSession:
     settings = dict(STATELESS_SETTINGS) if isinstance(definition, Transform | Redrive) else {}
     session = local_session(
         f"headrace {definition.name}",
         master=definition.spark.master,
         settings={**settings, **definition.spark.settings},
+        quiet=quiet,
     )
     register(session)
     return session
@@ -114,13 +115,16 @@ def run(
     once: bool = False,
     show: Callable[[dict[str, Any]], None] = lambda entry: None,
     spark: SparkSession | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
-    """Run it to its end (`once`: what is there now) and return its last state. The board learns of everything."""
+    """Run it to its end (`once`: what is there now) and return its last state. The board learns of everything.
+
+    `quiet`: a session that is made here says nothing of its own."""
     with SyncClient(Access(definition.bootstrap)) as client:
         progress = Progress(definition, Board(client), show)
         progress.post("starting", now=True)
         try:
-            session = spark or make_session(definition)
+            session = spark or make_session(definition, quiet=quiet)
             if isinstance(definition, Transform | Aggregate):
                 _stream(start(session, definition, once=once), progress)
             elif isinstance(definition, Redrive):
