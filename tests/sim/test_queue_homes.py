@@ -151,3 +151,26 @@ def test_the_entries_of_a_batch_keep_their_order_within_a_group_whoever_leads_it
             twin["MessageDeduplicationId"] += "."
 
     Stage(seed, play).perform()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_lies_in_an_idle_queue_is_there_after_a_restart(seed: int) -> None:
+    """The shard is loaded before its data is led; what the leader knows to be committed is news to it, although nothing
+    comes in any more. Seeds 1200061 and 1200126 waited for the next message."""
+
+    async def play(stage: Stage) -> None:
+        await stage._kafka("jobs", "admin").create_topic(3, BROKERS, CONFIGS)
+        sqs = stage._sqs("client")
+        await sqs.insist("CreateQueue", QueueName="jobs")
+        bodies = [f"{number}" for number in range(9)]
+        for body in bodies:
+            await sqs.insist("SendMessage", QueueUrl="jobs", MessageBody=body)
+        await asyncio.sleep(30.0)  # high watermarks are written down now and then (R20)
+        for node in stage.nodes.values():
+            node.kill()
+        for node in stage.nodes.values():
+            node.start()
+        async with asyncio.timeout(60.0):
+            assert sorted(await receive_all(sqs, "jobs", 9)) == bodies
+
+    Stage(seed, play).perform()

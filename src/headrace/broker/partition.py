@@ -111,6 +111,8 @@ class Partition:
             set_high_watermark=self._follow_high_watermark,
             go_offline=lambda reason: self.mark_failed(),
         )
+        # What an earlier life wrote down (R20); a leader that knows no more has no news of it for us.
+        self.high_watermark = max(self.high_watermark, self.following.high_watermark)
         self._ready: asyncio.Future[None] | None = None
         self.verifications = Verifications()
         self._acks: Acks[CommitCallback] = Acks()
