@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -110,6 +110,8 @@ class QueueShards:
         self._specs_over = specs_over
         self._spec_of = spec_of
         self.hosted: dict[TopicPartition, Hosted] = {}
+        self._loads: dict[TopicPartition, tuple[int, Iterator[int]]] = {}
+        """By journal: its epoch, and the numbers of the loads in it."""
         self._arrivals: dict[str, asyncio.Event] = {}
         self._news: dict[str, int] = {}
         self.on_wake: Callable[[str], None] = lambda queue: None
@@ -130,7 +132,10 @@ class QueueShards:
         if data is None:
             log.warning("%s: no replica of the data here yet; the queue waits for it", journal.tp)
             return
-        loads = count()
+        epoch, loads = self._loads.get(journal.tp, (-1, count()))
+        if epoch != journal.leader_epoch:
+            loads = count()
+        self._loads[journal.tp] = (journal.leader_epoch, loads)
         shard = Shard(self._runtime, journal, lambda: self._new_machine(journal, next(loads)), self._perform)
         hosted = Hosted(shard, data)
         shard.on_ready = lambda: self._loaded(hosted)
@@ -140,8 +145,9 @@ class QueueShards:
         self._runtime.spawn(shard.load(), f"load {journal.tp}")
 
     def data_opened(self, data: Partition, journal: Partition | None) -> None:
-        """The data replica came after its journal was led."""
-        if journal is not None and journal.is_leader and data.tp not in self.hosted:
+        """The data replica came after its journal was led, or came back in a new life after it had been moved away."""
+        hosted = self.hosted.get(data.tp)
+        if journal is not None and journal.is_leader and (hosted is None or hosted.data is not data):
             self.lead(journal)
 
     def resign(self, journal: Partition) -> None:
