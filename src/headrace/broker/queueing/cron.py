@@ -15,6 +15,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
+from headrace.broker.queueing import names
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -92,12 +93,24 @@ class CronSchedules:
         mark = (SCHEDULE_HEADER, f"{schedule.name}/{due_ms}".encode())
         key = None if schedule.key is None else schedule.key.encode()
         record = Record(key, schedule.value.encode(), (*headers, mark), wall_ms)
-        await self._broker.queues.send(schedule.topic, 0, record)
+        await self._send(schedule.topic, record)
         place = keys.opaque("schedules", schedule.name)
         fresh = msgspec.structs.replace(schedule, last_ms=wall_ms)
         compare = Compare(place, "mod", self._image.mod_revision(place))
         change = Change((compare,), (Put(place, msgspec.json.encode(fresh)),), f"tick of {schedule.name}")
         await self._broker.metadata.commit(change)
+
+    async def _send(self, topic: str, record: Record) -> None:
+        """To a FIFO queue as a message of its group, where the others of it are (R59)."""
+        desk = self._broker.queues
+        spec = desk.find_spec(topic)
+        group = names.header(record.headers, names.GROUP) or record.key
+        if spec is None or group is None or not spec.queue_config.fifo:
+            await desk.send(topic, 0, record)
+            return
+        if names.header(record.headers, names.GROUP) is None:
+            record = record._replace(headers=(*record.headers, (names.GROUP, group)))
+        await desk.placing.send_to_queue(spec, record, group.decode(errors="replace"))
 
 
 def next_tick_ms(cron: str, after_ms: int) -> int:
