@@ -36,6 +36,8 @@ that a client builds on (`Confirms`) always ask the followers, the others only o
 
 LOAD_CHUNK_BYTES = 1024 * 1024
 LOAD_WAIT_MS = 60_000
+GATHERED_BYTES = 256 * 1024
+"""When so much is waiting to be written, the turn is not waited for."""
 
 
 Confirms = Callable[[Any, Any], bool]
@@ -76,8 +78,18 @@ class Shard:
         make_machine: Callable[[], Machine],
         perform: Callable[[Shard, Any], None],
         confirms: Confirms = lambda command, answer: False,
+        *,
+        gathers: bool = False,
     ) -> None:
+        """`gathers`: what is decided in one turn of the loop is journaled as one batch. For machines whose replay does not
+        depend on whether a transaction's marker comes before or after such a fact."""
         self.partition = partition
+        self._gathers = gathers
+        self._unwritten: list[JournalRecord] = []
+        self._unwritten_bytes = 0
+        self._held: list[tuple[Sequence[Reply], Sequence[Any]]] = []
+        """What waits for them to be written, and then at the gate."""
+        self._writes_soon = False
         self.leader_epoch = partition.leader_epoch
         self.state = ShardState.LOADING
         self.machine = make_machine()
@@ -175,6 +187,9 @@ class Shard:
             self._timer.cancel()
             self._timer = None
         self._gate.clear()
+        self._unwritten.clear()
+        self._unwritten_bytes = 0
+        self._held.clear()
         if self._committed in self.partition.on_commit:
             self.partition.on_commit.remove(self._committed)
         waiters, self._waiters = self._waiters, {}
@@ -186,7 +201,8 @@ class Shard:
     def is_settled(self) -> bool:
         """Everything memory says is committed in the journal, and nothing waits for a transaction's end."""
         journal = self.partition
-        return self._gate_offset <= journal.high_watermark and journal.log.first_unstable_offset is None
+        is_written = not self._unwritten and self._gate_offset <= journal.high_watermark
+        return is_written and journal.log.first_unstable_offset is None
 
     # -- commands --------------------------------------------------------------------------------------------
 
@@ -225,6 +241,9 @@ class Shard:
 
     def _append_barrier(self, plan: Plan) -> bool:
         """Shuts the gate until the followers have confirmed us. Where that can't be had, nobody is answered."""
+        self._write_out()
+        if self.state is not ShardState.READY:
+            return False
         try:
             self._append([BARRIER], None)
         except HeadraceError as problem:
@@ -254,25 +273,69 @@ class Shard:
                     producer = of_all or getattr(fact, "producer", None)
                     target = journal if producer is None else transactional.setdefault(producer, [])
                     target.extend(machine.encode(fact))
-            if journal:
-                self._append(journal, None)
-            for producer, records in transactional.items():
-                self._append(records, producer)
-        except HeadraceError as problem:
-            log.error("journal %s: %s; loading it again", self.partition.tp, problem.detail)
-            self.reload(problem.kind)
-            return
-        except Exception:
-            # A bug: but whatever it was, memory may hold what the log does not, and nobody may be told of it.
-            log.exception("journal %s: a fact could not be written; loading it again", self.partition.tp)
-            self.reload(ErrorKind.UNKNOWN_SERVER_ERROR)
+            if journal and self._gathers and not transactional:
+                self._gather(journal)
+            elif journal or transactional:
+                self._append_unwritten()
+                if journal:
+                    self._append(journal, None)
+                for producer, records in transactional.items():
+                    self._append(records, producer)
+                self._committed(self.partition.high_watermark)
+        except Exception as problem:
+            self._not_written(problem)
             return
         if plan.replies or plan.effects:
-            if self._gate_offset <= self.partition.high_watermark:
+            if self._unwritten:
+                self._held.append((plan.replies, plan.effects))
+            elif self._gate_offset <= self.partition.high_watermark:
                 self._release(plan.replies, plan.effects)
             else:
                 self._gate.append((self._gate_offset, plan.replies, plan.effects))
         self._arm()
+
+    def _gather(self, journal: list[JournalRecord]) -> None:
+        """Facts of one plan stay together: a batch is written whole or not at all."""
+        if self._unwritten_bytes >= GATHERED_BYTES:
+            self._append_unwritten()
+        self._unwritten += journal
+        self._unwritten_bytes += sum(len(entry.key) + len(entry.value or b"") for entry in journal)
+        if not self._writes_soon:
+            self._writes_soon = True
+            asyncio.get_running_loop().call_soon(self._write_soon)
+
+    def _write_soon(self) -> None:
+        self._writes_soon = False
+        self._write_out()
+
+    def _write_out(self) -> None:
+        try:
+            self._append_unwritten()
+        except Exception as problem:
+            self._not_written(problem)
+        else:
+            self._committed(self.partition.high_watermark)
+
+    def _append_unwritten(self) -> None:
+        if not self._unwritten:
+            return
+        journal, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+        held, self._held = self._held, []
+        self._append(journal, None)
+        self._gate.extend((self._gate_offset, replies, effects) for replies, effects in held)
+
+    def _not_written(self, problem: Exception) -> None:
+        if isinstance(problem, HeadraceError):
+            log.error("journal %s: %s; loading it again", self.partition.tp, problem.detail)
+            self.reload(problem.kind)
+        else:
+            # A bug: but whatever it was, memory may hold what the log does not, and nobody may be told of it.
+            log.error(
+                "journal %s: a fact could not be written; loading it again",
+                self.partition.tp,
+                exc_info=problem,
+            )
+            self.reload(ErrorKind.UNKNOWN_SERVER_ERROR)
 
     def _append(self, journal: list[JournalRecord], producer: tuple[int, int] | None) -> None:
         wall_ms = self._runtime.clock.wall_ms()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from headrace.broker import shards
 from headrace.broker.shards import Shard, ShardState
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import JournalRecord, Plan, Reply
@@ -139,13 +140,13 @@ class Runtime:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, *, gathers: bool = False) -> None:
         self.partition = Partition()
         self.performed: list[str] = []
         self.careful = False
         self.shard = Shard(
             Runtime(), self.partition, Sum, lambda shard, effect: self.performed.append(effect),  # type: ignore[arg-type]
-            lambda command, answer: self.careful,
+            lambda command, answer: self.careful, gathers=gathers,
         )  # fmt: skip
 
     async def ready(self) -> Bench:
@@ -268,6 +269,86 @@ def test_a_fact_that_is_not_journaled_never_was(trouble: str) -> None:
         bench.partition.commit()
         await asyncio.sleep(0.1)
         assert await bench.ask(0) == 1, "what was written is there, what was not is gone"
+
+    simulate(scenario)
+
+
+def sizes(partition: Partition) -> list[int]:
+    """How many records each batch of the journal has."""
+    return [header.record_count for _, header in scan(partition.batches)]
+
+
+def test_what_is_decided_in_one_turn_is_journaled_as_one_batch() -> None:
+    """R53: whoever only read waits for the facts before it, also when they are not even written yet."""
+
+    async def scenario() -> None:
+        bench = await Bench(gathers=True).ready()
+        first, second, reader = bench.ask(1), bench.ask(2), bench.ask(0)
+        assert sizes(bench.partition) == [] and not bench.shard.is_settled
+        await asyncio.sleep(1)
+        assert sizes(bench.partition) == [2]
+        assert not (first.done() or second.done() or reader.done() or bench.performed)
+        bench.partition.commit()
+        assert (await first, await second, await reader) == (1, 3, 3)
+        assert bench.performed == ["added 1", "added 2"]
+        assert await bench.ask(0) == 3
+
+    simulate(scenario)
+
+
+def test_what_was_gathered_is_written_before_the_followers_are_asked() -> None:
+    """R7: the barrier says that everything before it is ours."""
+
+    async def scenario() -> None:
+        bench = await Bench(gathers=True).ready()
+        bench.careful = True
+        fact, reader = bench.ask(1), bench.ask(0)
+        assert sizes(bench.partition) == [1, 1]
+        bench.partition.commit()
+        assert (await fact, await reader) == (1, 1)
+
+    simulate(scenario)
+
+
+def test_what_was_gathered_and_can_not_be_written_never_was() -> None:
+    async def scenario() -> None:
+        bench = await Bench(gathers=True).ready()
+        bench.partition.refusal = ErrorKind.KAFKA_STORAGE_ERROR
+        for future in (bench.ask(1), bench.ask(2), bench.ask(0)):
+            with pytest.raises(HeadraceError):
+                await future
+        bench.partition.refusal = None
+        await asyncio.sleep(1)
+        assert await bench.ask(0) == 0, "nobody was told, and nothing is remembered"
+
+    simulate(scenario)
+
+
+def test_what_was_gathered_is_not_written_after_the_leadership_is_lost() -> None:
+    """R18: and nobody is told that it worked."""
+
+    async def scenario() -> None:
+        bench = await Bench(gathers=True).ready()
+        waiting = bench.ask(1)
+        bench.shard.close()
+        await asyncio.sleep(1)
+        assert sizes(bench.partition) == []
+        with pytest.raises(HeadraceError):
+            await waiting
+
+    simulate(scenario)
+
+
+def test_much_is_not_gathered_for_long() -> None:
+    async def scenario() -> None:
+        bench = await Bench(gathers=True).ready()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shards, "GATHERED_BYTES", 1)
+            asked = [bench.ask(number) for number in (1, 2, 3)]
+            assert sizes(bench.partition) == [1, 1]
+        await asyncio.sleep(1)
+        bench.partition.commit()
+        assert [await one for one in asked] == [1, 3, 6]
 
     simulate(scenario)
 

@@ -136,7 +136,14 @@ class QueueShards:
         if epoch != journal.leader_epoch:
             loads = count()
         self._loads[journal.tp] = (journal.leader_epoch, loads)
-        shard = Shard(self._runtime, journal, lambda: self._new_machine(journal, next(loads)), self._perform)
+        # Deltas are replayed by their numbers, so a marker may come before or after what was decided in the same turn.
+        shard = Shard(
+            self._runtime,
+            journal,
+            lambda: self._new_machine(journal, next(loads)),
+            self._perform,
+            gathers=True,
+        )
         hosted = Hosted(shard, data)
         shard.on_ready = lambda: self._loaded(hosted)
         shard.settle = lambda: self.settle(journal)
