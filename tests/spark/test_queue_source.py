@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,9 +16,12 @@ from headrace.spark.dead_letters import dead_letters
 from headrace.spark.options import OptionError, source_options
 from headrace.spark.pipelines.definition import parse
 from headrace.spark.pipelines.run import run
+from headrace.spark.queue_peek import QueuePeekReader
 from headrace.spark.queue_reader import Hand, QueueStreamReader, QueueTask, Taken, read_plan
 from headrace.spark.sync_client import SyncClient
 from headrace.testing.broker_process import BrokerProcess
+
+T = TypeVar("T")
 
 
 class Desk:
@@ -72,12 +77,24 @@ def _reader(broker: BrokerProcess, queue: str, **extra: str) -> QueueStreamReade
 
 
 def _values(reader: QueueStreamReader, start: Any, end: Any) -> list[str]:
+    return _values_of(reader, reader.partitions(start, end))
+
+
+def _values_of(reader: QueueStreamReader | QueuePeekReader, tasks: Any) -> list[str]:
     return sorted(
         value.decode()
-        for task in reader.partitions(start, end)
+        for task in tasks
         for batch in reader.read(task)
         for value in batch.column("value").to_pylist()
     )
+
+
+def _soon(look: Callable[[], T], is_there: Callable[[T], bool]) -> T:
+    """What is seen when it is there, or after ten seconds."""
+    deadline = time.monotonic() + 10
+    while not is_there(found := look()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 # ---- the reader itself
@@ -116,6 +133,25 @@ def test_a_replayed_batch_is_the_same_batch_in_another_life(
     two = reader.latestOffset(one, reader.getDefaultReadLimit())
     assert sorted(taken + _values(reader, one, two)) == list("abcdef")
     assert desk.counts(queue) == (0, 2), "the receipts of the first life still hold"
+    reader.stop()
+
+
+def test_a_run_does_not_end_while_the_queue_takes_in_what_was_just_committed(
+    broker: BrokerProcess, queue: str
+) -> None:
+    """The markers of a transaction are written after its commit is answered: a queue that is asked at once says nothing."""
+    reader = _reader(broker, queue)
+    reader.prepareForTriggerAvailableNow()
+    received = reader._link.receive
+    waits: list[int] = []
+
+    def late(count: int, visibility_ms: int, wait_ms: int) -> Any:
+        waits.append(wait_ms)
+        return received(count, visibility_ms, 0)
+
+    reader._link.receive = late  # type: ignore[method-assign]
+    reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert waits[0] >= 100
     reader.stop()
 
 
@@ -178,6 +214,37 @@ def test_options_of_a_queue() -> None:
             source_options({"bootstrap": "example:9092", "queue": "jobs", **wrong})
 
 
+def test_peeking_shows_what_is_not_done_and_takes_nothing(
+    broker: BrokerProcess, desk: Desk, queue: str
+) -> None:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    def seen() -> list[str]:
+        reader = QueuePeekReader(
+            source_options(_options(broker, queue)), StructType([StructField("value", BinaryType())])
+        )
+        return _values_of(reader, reader.partitions())
+
+    assert seen() == []
+    desk.send(queue, *"abcdefg")
+    assert seen() == list("abcdefg")
+    taken = desk.ask("GET", f"/queues/{queue}/messages?max=5&visibility=60s")["items"]
+    assert seen() == list("abcdefg"), "what is handed out is still there"
+    for message in taken[::2]:
+        desk.ask("DELETE", f"/queues/{queue}/messages/{message['receipt']}")
+    assert seen() == sorted(set("abcdefg") - {message["value"] for message in taken[::2]})
+    assert desk.counts(queue) == (2, 2)
+    with pytest.raises(Exception, match="no queue called"):
+        _reader_of_nothing(broker).partitions()
+
+
+def _reader_of_nothing(broker: BrokerProcess) -> QueuePeekReader:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    options = source_options(_options(broker, "nobody-has-it"))
+    return QueuePeekReader(options, StructType([StructField("value", BinaryType())]))
+
+
 # ---- on Spark
 
 
@@ -207,15 +274,21 @@ def test_a_job_works_off_a_queue_and_poison_becomes_dead_letters(
         finally:
             query.stop()
 
-    def written() -> list[int]:
+    def rows() -> list[int]:
         frame = spark.read.format("headrace").option("bootstrap", broker.bootstrap)
-        rows = frame.option("subscribe", target).load().selectExpr("cast(value as string) v").collect()
-        return sorted(int(row.v) for row in rows)
+        found = frame.option("subscribe", target).load().selectExpr("cast(value as string) v").collect()
+        return sorted(int(row.v) for row in found)
+
+    def written(count: int) -> list[int]:
+        """A commit is answered before its markers are written, so its rows may come a moment after it."""
+        return _soon(rows, lambda found: len(found) >= count)
 
     work()
-    assert written() == list(range(20))
+    assert written(20) == list(range(20))
     assert desk.counts(name) == (0, 0)
-    letters = dead_letters(spark, broker.bootstrap, f"{name}-dead").collect()
+    # The broker moves dead letters on its own time.
+    assert _soon(lambda: desk.counts(f"{name}-dead"), lambda counts: counts[0] > 0) == (1, 0)
+    letters = dead_letters(spark, broker.bootstrap, f"{name}-dead", url=broker.url).collect()
     assert [(bytes(row.value), row.source_queue, row.deliveries) for row in letters] == [
         (b"{broken", name, 2)
     ]
@@ -225,9 +298,14 @@ def test_a_job_works_off_a_queue_and_poison_becomes_dead_letters(
         overrides={"bootstrap": broker.bootstrap, "url": broker.url, "state": str(tmp_path / "state")},
     )
     assert run(mend, spark=spark)["records"] == 1
-    assert desk.counts(f"{name}-dead") == (0, 0) and desk.counts(name) == (1, 0)
+    assert desk.counts(f"{name}-dead") == (0, 0)
+    assert dead_letters(spark, broker.bootstrap, f"{name}-dead", url=broker.url).count() == 0, (
+        "it was sent back"
+    )
+    assert dead_letters(spark, broker.bootstrap, f"{name}-dead", include="all").count() == 1, "and is history"
+    assert _soon(lambda: desk.counts(name), lambda counts: counts[0] > 0) == (1, 0)
     work()
-    assert written() == list(range(21))
+    assert written(21) == list(range(21))
     assert desk.counts(name) == (0, 0)
 
 

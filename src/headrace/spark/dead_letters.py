@@ -1,11 +1,10 @@
-"""Adapter: dead letters as a DataFrame: what failed, where it came from, why, how often it was tried (S4).
-
-It is the log of the dead-letter queue: letters that were sent back meanwhile are still in it, as long as it is retained.
-"""
+"""Adapter: dead letters as a DataFrame: what failed, where it came from, why, how often it was tried (S4)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from headrace.spark.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,10 +30,24 @@ def with_reasons(frame: DataFrame) -> DataFrame:
     )
 
 
-def dead_letters(spark: SparkSession, bootstrap: str, queue: str, **options: str) -> DataFrame:
-    """Every letter in the log of a dead-letter queue. `options` are those of the source, as in startingTimestamp."""
-    reader = spark.read.format("headrace").option("bootstrap", bootstrap).option("subscribe", queue)
-    reader = reader.option("includeHeaders", "true")
+def dead_letters(
+    spark: SparkSession,
+    bootstrap: str,
+    queue: str,
+    *,
+    include: Literal["waiting", "all"] = "waiting",
+    **options: str,
+) -> DataFrame:
+    """The letters that are in a dead-letter queue now. `options` are those of the source, as `url` of the broker's HTTP.
+
+    `include="all"`: every letter in its log, also those that were sent back or deleted, as long as it is retained."""
+    if include not in ("waiting", "all"):
+        raise OptionError(f'include="{include}": write "waiting" or "all"')
+    reader = spark.read.format("headrace").option("bootstrap", bootstrap).option("includeHeaders", "true")
+    if include == "all":
+        reader = reader.option("subscribe", queue)
+    else:
+        reader = reader.option("queue", queue).option("peek", "true")
     for name, value in options.items():
         reader = reader.option(name, value)
     return with_reasons(reader.load())

@@ -84,6 +84,19 @@ class QueueClient:
         status, body = self._ask("GET", f"{self._queue}/messages/{message_id}/status")
         return status == http.client.NOT_FOUND or (status < _OK and body["state"] in ("done", "dying"))
 
+    def left(self, topic: str, partition: int) -> list[tuple[int, int]]:
+        """The offsets of a partition that are not done, as runs: first and end of each."""
+        runs: list[tuple[int, int]] = []
+        start: int | None = 0
+        while start is not None:
+            query = f"?topic={urllib.parse.quote(topic, safe='')}&partition={partition}&from={start}"
+            status, body = self._ask("GET", f"{self._queue}/left{query}")
+            if status >= _OK:
+                raise _refusal(status, body)
+            runs += [(first, end) for first, end in body["runs"]]
+            start = body["next"]
+        return runs
+
     def queues(self) -> list[dict[str, Any]]:
         status, body = self._ask("GET", "/api/v1/queues")
         if status >= _OK:

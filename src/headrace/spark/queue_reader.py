@@ -139,7 +139,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settled = -1
         self._given: tuple[int, Hand] | None = None
         """The number of the batch before, and what was given for it: Spark may ask again."""
-        self._wait_ms = _POLL_MS
         chosen_columns(schema, options)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -163,7 +162,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._queue.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._wait_ms = 0
+        """Nothing to prepare: a run ends when the queue has nothing to hand out for a moment. Not at once: what a
+        transaction has just committed is taken in by the queue a few milliseconds later."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         done = Hand.from_json(start)
@@ -197,7 +197,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _take(self, count: int) -> list[Taken]:
         taken: list[Taken] = []
         while len(taken) < count:
-            wait_ms = self._wait_ms if not taken else 0
+            wait_ms = _POLL_MS if not taken else 0
             found = self._link.receive(
                 min(count - len(taken), _RECEIVE_AT_ONCE), self._queue.visibility_ms, wait_ms
             )

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.spark.options import OptionError, SourceOptions, sink_options, source_options
+from headrace.spark.queue_peek import QueuePeekReader
 from headrace.spark.queue_reader import QueueStreamReader
 from headrace.spark.reader import HeadraceReader, PushdownReader
 from headrace.spark.schema import source_ddl
@@ -38,7 +39,12 @@ class HeadraceDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._source()
         if options.queue is not None:
-            raise OptionError("what is taken from a queue has to be acknowledged; read it with readStream")
+            if str(self.options.get("peek", "false")).lower() == "true":
+                return QueuePeekReader(options, schema)
+            raise OptionError(
+                "what is taken from a queue has to be acknowledged; read it with readStream, "
+                "or look at what is in it with peek=true"
+            )
         return (PushdownReader if options.push_filters else HeadraceReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -1,8 +1,9 @@
-"""Door: many receipts of a queue in one request: acknowledge, give back, extend.
+"""Door: a queue for those who take hundreds at a time: many receipts in one request, and what is not done yet.
 
 POST   /queues/{queue}/settle    {"ack": [receipt, …], "nack": […], "extend": […], "delay": "5s", "visibility": "60s"}
+GET    /queues/{queue}/left?topic=jobs&partition=0&from=0     offsets that are not done: [first, end] and so on
 
-For consumers that take hundreds at a time. Each receipt stands for itself: those that are refused are named in the answer,
+Each receipt stands for itself: those that are refused are named in the answer,
 which is 200 however many they are. Those of one partition are one entry of the queue's journal.
 """
 
@@ -13,17 +14,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.broker.broker import Broker
+from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.operations.messages import Settle
-from headrace.http.rest.reading import answer, body_of, duration_ms, invalid
+from headrace.http.rest.reading import answer, body_of, duration_ms, invalid, number
 from headrace.http.router import Router
 from headrace.queues.commands import Handle, Source
 from headrace.queues.receipt import decode_receipt
 
 MAX_RECEIPTS = 1_000
+MAX_OFFSETS = 10_000
+"""As many as are looked at in one go, and in one answer."""
 
 Group = list[tuple[str, Handle]]
 
@@ -35,12 +39,17 @@ class SettleDoor:
 
     def mount(self, router: Router) -> None:
         router.add("POST", "/queues/{queue}/settle", self._settle, max_body_bytes=MIB)
+        router.add("GET", "/queues/{queue}/left", self._left)
 
-    async def _settle(self, request: Request) -> Answer:
+    def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]
         spec = self._broker.queues.find_spec(name)
         if spec is None:
             raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
+        return spec
+
+    async def _settle(self, request: Request) -> Answer:
+        spec = self._spec(request)
         wanted = body_of(request, Settle)
         lists = {"ack": wanted.ack, "nack": wanted.nack, "extend": wanted.extend}
         if not 0 < sum(map(len, lists.values())) <= MAX_RECEIPTS:
@@ -76,6 +85,30 @@ class SettleDoor:
         if how == "nack":
             return await queues.release(source, handles, delay)
         return await queues.extend(source, handles, visibility)
+
+    async def _left(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        topic = request.query.get("topic", spec.topics[0])
+        source = Source(spec.name, topic, number(request, "partition", 0, 0, 2**31))
+        if source not in self._broker.queues.sources(spec):
+            raise HeadraceError(
+                ErrorKind.NOT_FOUND, f"{spec.name} has no partition {topic}-{source.partition}"
+            )
+        machine = self._broker.queues.hosted(source).machine
+        counts = machine.counts(source)
+        if counts is None:
+            raise HeadraceError(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS, f"{spec.name} is being loaded")
+        first = max(number(request, "from", 0, 0, 2**53), counts.start_offset)
+        end = min(counts.end_offset, first + MAX_OFFSETS)
+        runs: list[list[int]] = []
+        for offset in range(first, end):
+            if machine.is_done(source, offset):
+                continue
+            if runs and runs[-1][1] == offset:
+                runs[-1][1] = offset + 1
+            else:
+                runs.append([offset, offset + 1])
+        return answer({"runs": runs, "next": end if end < counts.end_offset else None})
 
 
 def _refused(receipt: str, refusal: Rejected) -> dict[str, Any]:

@@ -111,6 +111,13 @@ class Settled(msgspec.Struct, kw_only=True):
     refused: list[Refused]
 
 
+class Left(msgspec.Struct, kw_only=True):
+    runs: list[tuple[int, int]]
+    """First and end of each run of offsets."""
+    next: int | None
+    """Where to go on with `from`."""
+
+
 RAW_QUERY = (
     Param("tag", "a tag for filters; raw bodies only"),
     Param("delay", "deliver not before so long; raw bodies only", DURATION),
@@ -217,6 +224,18 @@ OPERATIONS: Operations = {
         {200: Settled},
         "Each receipt stands for itself; the answer names those that were refused.",
         body=(Settle,),
+        problems=(400, 404),
+    ),
+    ("GET", "/queues/{queue}/left"): Operation(
+        "Which messages are not done",
+        "queues",
+        {200: Left},
+        "As offsets of one partition: waiting, handed out or resting; to read them from the log and take nothing.",
+        query=(
+            Param("topic", "of a subscription to several; else the first"),
+            Param("partition", "one of the topic", whole(0, 2**31, 0)),
+            Param("from", "not below this offset", whole(0, 2**53, 0)),
+        ),
         problems=(400, 404),
     ),
     ("GET", "/queues/{queue}/messages/{receipt}/status"): Operation(
