@@ -40,6 +40,8 @@ DECIDE_MS = 10_000
 STRAYS_MS = 1_000
 """So long a keeper waits for an answer: it asks again every second, and others wait for it."""
 LOOK_AGAIN_S = 0.01
+MAX_REMEMBERED = 100_000
+"""Groups that have left; of others it is found out each time."""
 
 
 class _Group:
@@ -75,6 +77,8 @@ class Home:
         self.hosted: Hosted = desk.hosted(source)
         self.epoch = self.hosted.data.leader_epoch
         self.groups: dict[bytes, _Group] = {}
+        self.gone: set[bytes] = set()
+        """Groups that are known to have left: they do not come back as long as this lasts."""
         self.stayed = 0
         """So many messages were let stay."""
         self.unread: _Unread | None = None
@@ -172,13 +176,19 @@ class Moving:
     async def decide(self, source: Source, era: int, name: bytes) -> Stay | None:
         """Whether a message of a group stays with the old partition; None: it goes to the new one."""
         home = self._home(source, era)
+        if name in home.gone:
+            return None
         group = home.groups.setdefault(name, _Group())
         if not group.lock.locked() and (group.staying or home.has(name)):
             return Stay(home, name, group)
         group.present += 1
         try:
             async with group.lock:
-                return Stay(home, name, group) if await self._is_there(home, name, group) else None
+                if name not in home.gone and await self._is_there(home, name, group):
+                    return Stay(home, name, group)
+                if len(home.gone) < MAX_REMEMBERED:
+                    home.gone.add(name)
+                return None
         finally:
             group.present -= 1
             home.leave(name, group)
