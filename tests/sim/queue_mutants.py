@@ -115,8 +115,8 @@ class _WallClock:
         return int(self._runtime.clock.wall_ms())
 
 
-def _leases_by_the_wall_clock(self: Shard, runtime: Any, *given: Any) -> None:
-    _init_shard(self, _WallClock(runtime), *given)  # type: ignore[arg-type]
+def _leases_by_the_wall_clock(self: Shard, runtime: Any, *given: Any, **named: Any) -> None:
+    _init_shard(self, _WallClock(runtime), *given, **named)  # type: ignore[arg-type]
 
 
 def _leases_in_memory(*given: Any, **named: Any) -> Any:
