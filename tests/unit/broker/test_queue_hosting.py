@@ -27,7 +27,7 @@ class World:
             hosting, "QueueShard", lambda lease_epoch, wall_offset_ms: self.epochs.append(lease_epoch)
         )
 
-    def make_shard(self, runtime: Any, journal: Any, make_machine: Any, perform: Any) -> Any:
+    def make_shard(self, runtime: Any, journal: Any, make_machine: Any, *_: Any, **__: Any) -> Any:
         make_machine()
         return SimpleNamespace(close=lambda: None, load=lambda: None, partition=journal)
 
