@@ -66,7 +66,7 @@ class Block:
         limit, taken = begin + max_bytes, stop
         if self._position(stop) > limit:
             taken = bisect_right(self.positions, limit, first, stop) - 1
-        if taken == first:
+        if taken <= first:  # less than none is left when the first of all was larger than asked for (KIP-74)
             if not whole_first:
                 return b"", offset
             taken = first + 1

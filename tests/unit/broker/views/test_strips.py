@@ -74,6 +74,16 @@ def test_the_budget_holds_and_what_was_used_last_stays() -> None:
     assert budget.used_bytes == 0
 
 
+def test_behind_a_first_batch_that_is_larger_than_asked_for_there_is_no_room() -> None:
+    """KIP-74 gives the first one whatever its size; the next block must not be read backwards for it."""
+    strip = Strip(Budget(1 << 30))
+    strip.add(block_of(0, 10, [(0, 9, b"x" * MERGED_BLOCK_BYTES)]))
+    strip.add(block_of(10, 30, [(10, 19, b"y" * MERGED_BLOCK_BYTES), (20, 29, b"z")]))
+    found = strip.find(0, 1, 30)
+    assert bytes(found.data) == b"x" * MERGED_BLOCK_BYTES
+    assert found.seen_to == 10 and found.is_full
+
+
 def test_another_history_of_the_log_empties_the_strip() -> None:
     """R23: truncation, compaction and a new leadership leave nothing of what was known."""
     budget = Budget(1 << 20)
