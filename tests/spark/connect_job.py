@@ -1,4 +1,4 @@
-"""What a person does through Spark Connect, in a process of its own: a classic session and a Connect one do not share one.
+"""What a person does through Spark Connect, as a thin client: a process without a JVM, and a server somewhere else.
 
 Prints one JSON document; test_connect.py looks at it.
 """
@@ -10,24 +10,31 @@ import sys
 from typing import Any
 
 
-def main(bootstrap: str, topic: str, target: str, work: str) -> None:
-    from pyspark.sql import SparkSession
-
+def main(remote: str, bootstrap: str, topic: str, target: str, work: str) -> None:
     from headrace.spark import register
     from headrace.spark.pipelines.definition import parse
     from headrace.spark.pipelines.run import run
-    from headrace.spark.session import SETTINGS
+    from headrace.spark.session import local_session
 
-    # A server in this process's JVM; the session speaks gRPC with it, as with one far away.
-    builder = SparkSession.builder.remote("local[2]")
-    for key in ("spark.python.unix.domain.socket.enabled", "spark.sql.session.timeZone"):
-        builder = builder.config(key, SETTINGS[key])
-    spark: Any = builder.config("spark.ui.enabled", "false").getOrCreate()
+    spark: Any = local_session("connect job", master=remote)
     register(spark)
     told: dict[str, Any] = {"session": type(spark).__module__}
     frame = spark.read.format("headrace").option("bootstrap", bootstrap).option("subscribe", topic).load()
     told["rows"] = frame.count()
     told["filtered"] = frame.where("partition = 0 and offset < 10").count()
+
+    def sink(writer: Any, suffix: str) -> Any:
+        return writer.format("headrace").option("bootstrap", bootstrap).option("topic", f"{target}-{suffix}")
+
+    few = frame.where("partition = 1").select("key", "value")
+    sink(few.write.mode("append"), "batch").option("delivery", "exactly-once").save()
+    stream = spark.readStream.format("headrace").option("bootstrap", bootstrap).option("subscribe", topic)
+    query = (
+        sink(stream.load().select("key", "value").writeStream, "stream")
+        .option("delivery", "exactly-once").option("checkpointLocation", f"{work}/checkpoint")
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    told["ended"] = query.awaitTermination(200)
     common = f'bootstrap="{bootstrap}"\nstate="{work}/state"\ntopics=["{topic}"]\n'
     archive = parse(f'kind="archive"\nname="a-{topic}"\npath="{work}/archive"\n{common}')
     told["archived"] = run(archive, once=True, spark=spark)["records"]

@@ -63,11 +63,11 @@ def definition_of(
     return msgspec.structs.replace(found, spark=spark)
 
 
-def need_spark() -> None:
+def need_spark(master: str | None = None) -> None:
     from headrace.spark.session import SparkMissing, require_spark
 
     try:
-        require_spark()
+        require_spark(master)
     except SparkMissing as problem:
         raise Failure(Exit.FAILED, str(problem), code="SPARK_MISSING") from None
 

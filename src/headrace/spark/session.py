@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_AT_LEAST = 17
+CONNECT = "sc://"
 
 SETTINGS = {
     # Loopback TCP costs 50 ms a micro-batch (delayed acknowledgements); a unix socket does not.
@@ -48,7 +49,7 @@ class SparkMissing(RuntimeError):
     """Java or PySpark is not here; the text says how to get it."""
 
 
-def require_spark() -> None:
+def require_spark(master: str | None = None) -> None:
     """Fails with what to install. PySpark itself would print a shell script's error about JAVA_HOME."""
     try:
         import pyarrow  # noqa: F401
@@ -57,6 +58,9 @@ def require_spark() -> None:
         raise SparkMissing(
             f"{problem.name} is not installed; get it with:  pip install 'headrace[spark]'"
         ) from None
+    if master is not None and master.startswith(CONNECT):
+        # The JVM is at the other end.
+        return
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None or not os.path.exists(java):
@@ -86,7 +90,7 @@ def local_session(
     """A session with our settings under the caller's. `master` may be local[…] or spark://… or sc://… (Connect).
 
     `quiet`: what the JVM and its workers print is thrown away; failures still come as exceptions."""
-    require_spark()
+    require_spark(master)
     from pyspark.sql import SparkSession
 
     # Tasks run our code, so they have to run in this environment.
@@ -97,7 +101,7 @@ def local_session(
         del os.environ["SPARK_LOCAL_IP"]
     builder = SparkSession.builder.appName(name)
     chosen = {**SETTINGS, **(settings or {})}
-    if master is not None and master.startswith("sc://"):
+    if master is not None and master.startswith(CONNECT):
         builder = builder.remote(master)
         # Whoever started the server has settled everything else.
         chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}

@@ -40,7 +40,7 @@ def command(run: Invocation, file: Path, once: bool, master: str | None, confs: 
     Example:  headrace pipeline run orders-archive.toml --once
     """
     definition = definition_of(file, bootstrap=run.flags.get("bootstrap"), master=master, confs=confs)
-    need_spark()
+    need_spark(definition.spark.master)
     from headrace.spark.options import OptionError
     from headrace.spark.pipelines.definition import DefinitionError
     from headrace.spark.pipelines.run import run as run_pipeline
