@@ -25,6 +25,12 @@ COMMIT_WINDOW_S = 0.005
 
 COMMIT_WINDOW_BYTES = 1024 * 1024
 
+GATHER_S = 0.001
+"""How long a sync may wait for those who were answered by the last one and are about to ask again. Never longer than half of
+what the last sync took."""
+QUIET_TURNS = 6
+"""So many turns of the loop without another request: nobody else is coming."""
+
 
 class Flusher:
     def __init__(self, runtime: Runtime, on_failure: Callable[[OSError], None]) -> None:
@@ -34,6 +40,10 @@ class Flusher:
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._urgent = 0
+        """Requests that wait for the next round, and how many the last two rounds served."""
+        self._served = (0, 0)
+        self._took_s = 0.0
         self.failure: OSError | None = None
         self.rounds = 0
         self.sync_started_ms: int | None = None
@@ -44,6 +54,7 @@ class Flusher:
         self._dirty[partition] = None
         self._waiting_bytes += size
         self._wake.set()
+        self._urgent += urgent
         if urgent or self._waiting_bytes >= COMMIT_WINDOW_BYTES:
             self._hurry.set()
 
@@ -56,18 +67,36 @@ class Flusher:
                         await self._hurry.wait()
                 except TimeoutError:
                     pass
+            await self._gather()
             await self.flush_now()
+
+    async def _gather(self) -> None:
+        """Several clients that wait for each answer ask again together, but the first of them a little earlier. A sync for
+        it alone would make all the others wait for two."""
+        expected = sum(self._served)
+        if max(self._served) < 2:
+            return  # one that comes alone each time
+        time = asyncio.get_running_loop().time
+        deadline = time() + min(GATHER_S, self._took_s / 2)
+        seen, quiet = self._urgent, 0
+        while self._urgent < expected and quiet < QUIET_TURNS and time() < deadline:
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if self._urgent == seen else 0
+            seen = self._urgent
 
     async def flush_now(self) -> None:
         """One round over everything dirty. Also called at stop, when the loop above has ended."""
         partitions, self._dirty = self._dirty, {}
         self._waiting_bytes = 0
+        self._served = (self._served[1], self._urgent)
+        self._urgent = 0
         self._wake.clear()
         self._hurry.clear()
         rounds = [(partition, flush) for partition in partitions if (flush := partition.log.begin_flush())]
         files = [file for _, flush in rounds for file in flush.files]
         if files:
             self.sync_started_ms = self._runtime.clock.now_ms()
+            began = asyncio.get_running_loop().time()
             try:
                 await self._runtime.run_blocking(lambda: _sync(files))
             except OSError as problem:
@@ -77,6 +106,7 @@ class Flusher:
                 return
             finally:
                 self.sync_started_ms = None
+            self._took_s = asyncio.get_running_loop().time() - began
         self.rounds += 1
         for partition, flush in rounds:
             partition.log.flush_done(flush)

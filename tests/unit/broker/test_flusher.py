@@ -168,3 +168,45 @@ def test_idle_means_idle(urgent: bool) -> None:
         task.cancel()
 
     simulate(scenario)
+
+
+def test_those_who_ask_again_together_share_one_sync() -> None:
+    """Eight clients were answered by one sync; the first of them is back a few turns of the loop before the others."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.runtime.sync_s = 0.010
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        for _ in range(8):
+            bench.request(0, urgent=True)
+        await asyncio.sleep(0.1)
+        assert bench.flusher.rounds == 1
+        for back in (1, 0, 3, 0, 0, 4):
+            for _ in range(back):
+                bench.request(0, urgent=True)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
+        assert bench.flusher.rounds == 2, "not one for the first and another for the rest"
+        bench.request(0, urgent=True)
+        await asyncio.sleep(0.011)
+        assert bench.flusher.rounds == 3, "who comes alone is not kept waiting for those who do not come"
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_one_client_alone_is_never_kept_waiting() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.runtime.sync_s = 0.010
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        for number in range(5):
+            bench.request(0, urgent=True)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert bench.flusher.sync_started_ms is not None, "under way at once"
+            await asyncio.sleep(0.02)
+            assert bench.flusher.rounds == number + 1
+        task.cancel()
+
+    simulate(scenario)
