@@ -9,7 +9,6 @@ from headrace.broker.partition import Partition
 from headrace.broker.produce import take
 from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.plan import Rejected
 from headrace.records.build import Record, build_batch
 
 MAX_BATCH_BYTES = 512 * 1024
@@ -98,9 +97,3 @@ def _settle(futures: list[asyncio.Future[int]], base_offset: int, problem: Headr
             future.set_result(base_offset + number)
         else:
             future.set_exception(problem)
-
-
-def raise_rejected(value: object) -> None:
-    """An answer of the engine that is a refusal, as an exception."""
-    if isinstance(value, Rejected):
-        raise HeadraceError(value.kind, value.detail)
