@@ -203,6 +203,36 @@ def test_a_message_is_written_only_in_the_era_that_its_place_was_chosen_in() -> 
     Stage(3, play).perform()
 
 
+def test_a_client_does_not_notice_that_its_message_was_refused_while_the_queue_changed() -> None:
+    """Q11: nothing was written, so the door asks again, with the newest spec; not for ever."""
+
+    async def play(stage: Stage) -> None:
+        move = Move(stage)
+        await move.make()
+        home = move.home(0)
+        placing = home.service.broker.queues.placing
+        send_at_home, refusals = placing.send_at_home, 3
+
+        async def changing(ask: AskSend) -> Any:
+            nonlocal refusals
+            refusals -= 1
+            if refusals >= 0:
+                raise HeadraceError(ErrorKind.NOT_COORDINATOR, "the queue has changed meanwhile")
+            return await send_at_home(ask)
+
+        placing.send_at_home = changing
+        here = SqsClient([home.address], stage.dice.fork("x"))
+        message = {"QueueUrl": QUEUE, "MessageGroupId": MOVES}
+        assert _partition(await here.ask("SendMessage", MessageBody="first", **message)) == 0
+        refusals = 1 << 60
+        with pytest.raises(Unknown):
+            await here.ask("SendMessage", MessageBody="second", **message)
+        refusals = 0
+        assert await move.in_order() == ["first"]
+
+    Stage(6, play).perform()
+
+
 def test_a_change_is_ended_only_by_who_looked_at_it() -> None:
     """A keeper that was away for a while would end, or begin, another change than the one it asked about."""
 

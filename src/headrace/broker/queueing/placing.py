@@ -21,6 +21,7 @@ import msgspec
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
+from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.hosting import Hosted
 from headrace.broker.queueing.intake import MAX_LOOKED
 from headrace.broker.queueing.moving import Moving
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 SEND_S = 35.0
 """A little longer than a send waits for its commit."""
 MAX_HOPS = 3
+PATIENCE_MS = 3_000
+AGAIN_S = 0.05
 
 
 class Placing:
@@ -95,14 +98,28 @@ class Placing:
 
     async def send_group(self, spec: QueueSpec, group: str, messages: tuple[Outgoing, ...]) -> SentSome:
         """Several of one group, in their order. Behind one that fails none counts as sent, so that who sends them again has
-        them in order."""
-        topic = spec.topics[0]
-        number = (
-            shard_for(group, spec.moving_from) if spec.moving_from else self.choose_partition(topic, group)
-        )
-        return await self._send_via(
-            AskSend(queue=spec.name, topic=topic, partition=number, messages=messages)
-        )
+        them in order. What was refused before anything was written, because the queue changes or its home does, is tried
+        again for a while: clients need not notice (Q11)."""
+        clock = self._broker.runtime.clock
+        deadline_ms = clock.now_ms() + PATIENCE_MS
+        while True:
+            spec = self._desk.spec(spec.name)
+            topic = spec.topics[0]
+            number = (
+                shard_for(group, spec.moving_from)
+                if spec.moving_from
+                else self.choose_partition(topic, group)
+            )
+            ask = AskSend(queue=spec.name, topic=topic, partition=number, messages=messages)
+            is_late = clock.now_ms() >= deadline_ms
+            try:
+                sent = await self._send_via(ask)
+                if is_late or sent.sent or not _is_refused(sent.problem):
+                    return sent
+            except HeadraceError as problem:
+                if is_late or isinstance(problem, Elsewhere) or not _is_refused(problem):
+                    raise
+            await asyncio.sleep(AGAIN_S)
 
     def choose_for_moved(self, spec: QueueSpec, record: Record) -> TopicPartition:
         """Where a message goes that is moved to a queue in a transaction (R60): a FIFO queue keeps its groups together."""
@@ -303,6 +320,11 @@ class Placing:
             for future in written.values():
                 future.add_done_callback(_look_at)  # those behind one that failed
         return SentSome(sent)
+
+
+def _is_refused(problem: HeadraceError | Rejected | None) -> bool:
+    """By somebody who is not, or not for certain, the one to ask: then nothing was written."""
+    return problem is not None and problem.kind is ErrorKind.NOT_COORDINATOR
 
 
 def _look_at(future: asyncio.Future[int]) -> None:
