@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from headrace.core.errors import HeadraceError
 from headrace.spark.from_numpy import one_text
 from headrace.spark.reader import explained
+from headrace.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,7 @@ class FusedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FusedPartition)
+        settle()
         try:
             result = partition.task.run()
         except HeadraceError as problem:

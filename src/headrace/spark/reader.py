@@ -22,6 +22,7 @@ from headrace.spark.positions import find_partitions, resolve
 from headrace.spark.schema import chosen_columns
 from headrace.spark.sync_client import SyncClient
 from headrace.spark.values import ValueDecoder
+from headrace.spark.worker_memory import settle
 
 
 class ReadTask(InputPartition):
@@ -145,6 +146,7 @@ class HeadraceReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
+        settle()
         return range_reader(self._options, self._schema, self._where).read(partition.ranges)
 
 
