@@ -112,7 +112,7 @@ class Settled(msgspec.Struct, kw_only=True):
 
 
 class Left(msgspec.Struct, kw_only=True):
-    runs: list[tuple[int, int]]
+    runs: list[Annotated[list[int], Meta(min_length=2, max_length=2)]]
     """First and end of each run of offsets."""
     next: int | None
     """Where to go on with `from`."""
