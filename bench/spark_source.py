@@ -140,14 +140,22 @@ class Bench:
             work()
         self.note(what, size, [timed(work) for _ in range(rounds)])
 
-    def once_each(self, what: str, size: int, work: Callable[[int], Any], rounds: int = 3) -> None:
-        """For work that leaves something behind, so that each time is a new one."""
+    def once_each(
+        self,
+        what: str,
+        size: int,
+        work: Callable[[int], Any],
+        rounds: int = 3,
+        clear: Callable[[int], Any] = lambda turn: None,
+    ) -> None:
+        """For work that leaves something behind, so that each time is a new one; `clear` takes it away."""
         if self.only and not any(what.startswith(name) for name in self.only):
             return
         runs = []
         for _ in range(rounds + 1):
             self.turn += 1
             runs.append(timed(lambda: work(self.turn)))
+            clear(self.turn)
         self.note(what, size, runs[1:])
 
     def read(self, spark: Any, bootstrap: str, topic: str, **options: str) -> Any:
@@ -185,15 +193,19 @@ class Bench:
         self.once_each("source -> Spark's Parquet", size, to_parquet, rounds=2)
         for name, extra in (("archive", "direct_read=false"), ("archive, directRead", "direct_read=true")):
             self.once_each(
-                name, size, lambda turn, extra=extra: self.archive(spark, boot, topic, turn, extra)
-            )
+                name, size, lambda turn, extra=extra: self.archive(spark, boot, topic, turn, extra),
+                clear=lambda turn: shutil.rmtree(self.work / f"archive-{turn}"),
+            )  # fmt: skip
         native = str(self.work / f"native-{size}")
         self.read(spark, boot, topic).load().write.parquet(native)
         self.best("Spark's own Parquet -> noop", size, lambda: noop(spark.read.parquet(native)))
+        # Else the copies push the source out of the page cache.
+        admin = AdminClient({"bootstrap.servers": boot})
         for name, delivery in (("topic sink", "at-least-once"), ("topic sink, exactly-once", "exactly-once")):
             self.once_each(
                 name, size,
                 lambda turn, delivery=delivery: self.sink(spark, client, boot, topic, turn, delivery), rounds=2,
+                clear=lambda turn: admin.delete_topics([f"{topic}-sink-{turn}"])[f"{topic}-sink-{turn}"].result(),
             )  # fmt: skip
 
     def disk(self) -> None:
@@ -230,7 +242,6 @@ class Bench:
         text = f'kind="archive"\nname="bench-{turn}"\ntopics=["{topic}"]\npath="{path}"\nbootstrap="{boot}"\n'
         definition = parse(text + f'compression="snappy"\nheaders=false\ncompact_files=1000\n{extra}')
         run(definition, once=True, spark=spark)
-        shutil.rmtree(path)
 
     def sink(self, spark: Any, client: SyncClient, boot: str, topic: str, turn: int, delivery: str) -> None:
         target = f"{topic}-sink-{turn}"
@@ -238,9 +249,6 @@ class Bench:
         frame = self.read(spark, boot, topic).schema("key binary, value binary").load()
         writer = frame.write.format("headrace").mode("append").option("bootstrap", boot)
         writer.option("topic", target).option("delivery", delivery).save()
-        # Else the copies push the source out of the page cache.
-        admin = AdminClient({"bootstrap.servers": boot})
-        admin.delete_topics([target])[target].result()
 
     def mirror(self, spark: Any, boot: str, size: int) -> None:
         def copy(turn: int) -> None:
