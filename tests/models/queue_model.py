@@ -75,6 +75,15 @@ class QueueModel:
         self.deduplicate(row)
         self.sort_in(row)
 
+    def is_duplicate(self, row: Row) -> bool:
+        """By the log alone: another with its id came before it, within the window."""
+        message, window_ms = row.message, self.config.dedup_window_ms
+        return bool(window_ms and message.dedup_id) and any(
+            other.message.dedup_id == message.dedup_id
+            and 0 <= message.timestamp_ms - other.message.timestamp_ms < window_ms
+            for other in self.rows[: row.offset]
+        )
+
     def deduplicate(self, row: Row) -> None:
         dedup_id = row.message.dedup_id
         if not self.config.dedup_window_ms or not dedup_id:
