@@ -115,6 +115,7 @@ def test_arrays_that_claim_two_billion_elements(
     crowd: BrokerProcess, healthy: RawClient, key: ApiKey
 ) -> None:
     """X10: counts are held against the bytes that are there."""
+    assert is_served(healthy, within_s=30.0)  # behind what the test before has left in the sockets
     before = rss_mb(crowd)
     versions = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11, ApiKey.OFFSET_FETCH: 5, ApiKey.CREATE_TOPICS: 4}
     prefixes = {
