@@ -7,7 +7,9 @@ seen exactly what a reader of the source sees that filters by itself.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,13 @@ def test_a_view_is_exact_through_a_storm(seed: int) -> None:
 def test_a_seed_is_a_run_with_views_too() -> None:
     shape = Shape(seconds=6.0, pause_s=0.3, period_s=4.0, groups=False)
     assert ViewSim(5, shape).run().trace_hash == ViewSim(5, shape).run().trace_hash
+
+
+def test_f43_a_busy_machine_does_not_change_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F43: a filter ended its piece by the machine's clock, so the same seed went another way where that was late."""
+    shape = Shape(seconds=6.0, pause_s=0.3, period_s=4.0, groups=False)
+    calm = ViewSim(5, shape).run().trace_hash
+    hours = itertools.count(step=3600.0)
+    for clock in ("perf_counter", "thread_time", "monotonic", "time"):
+        monkeypatch.setattr(time, clock, lambda: next(hours))
+    assert ViewSim(5, shape).run().trace_hash == calm

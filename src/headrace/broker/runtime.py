@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from headrace.core.ports import Clock, FileSystem
+from headrace.core.ports import Clock, FileSystem, Stopwatch
 
 T = TypeVar("T")
 
@@ -30,6 +31,10 @@ class Runtime(Protocol):
 
     async def run_blocking(self, fn: Callable[[], T]) -> T:
         """Run a blocking call (fsync, SQLite) off the loop. Its exception is raised here."""
+        ...
+
+    def stopwatch(self) -> Stopwatch:
+        """Started now. The only clock that work in a thread may look at: in a simulation it is drawn from the seed."""
         ...
 
     def random_bytes(self, count: int) -> bytes: ...
@@ -51,6 +56,23 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class SystemStopwatch:
+    __slots__ = ("_begun", "_never")
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter()
+        self._never = threading.Event()
+
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self._begun
+
+    def cpu_s(self) -> float:
+        return time.thread_time()
+
+    def rest(self, seconds: float) -> None:
+        self._never.wait(seconds)
+
+
 class SystemRuntime:
     """The real world. Blocking work goes to a small bounded pool so that the loop never waits for a disk (S10)."""
 
@@ -62,6 +84,9 @@ class SystemRuntime:
 
     async def run_blocking(self, fn: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, fn)
+
+    def stopwatch(self) -> Stopwatch:
+        return SystemStopwatch()
 
     def random_bytes(self, count: int) -> bytes:
         return secrets.token_bytes(count)

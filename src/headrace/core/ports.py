@@ -18,6 +18,20 @@ class Clock(Protocol):
         ...
 
 
+class Stopwatch(Protocol):
+    """For work in a thread that gives way to others: how long it has gone on, and a way to rest."""
+
+    def elapsed_s(self) -> float: ...
+
+    def cpu_s(self) -> float:
+        """Of the thread that asks: on a busy machine the clock on the wall says little of the work."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """Let other threads have the interpreter. Blocking: never on the loop."""
+        ...
+
+
 class File(Protocol):
     """An append-only file. Failures are OSError with an errno; the caller decides what dies (S7)."""
 

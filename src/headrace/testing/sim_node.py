@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.core.ports import Clock, FileSystem
+from headrace.core.ports import Clock, FileSystem, Stopwatch
 from headrace.testing.dice import Dice
 from headrace.testing.sim_disk import SimDisk
 from headrace.testing.virtual_loop import Process, ProcessKilled, VirtualTimeLoop
@@ -54,6 +54,27 @@ class SimClock:
         self._wall_offset_ms += by_ms
 
 
+class SimStopwatch:
+    """Work takes as long as the dice say: now and then so long that a piece of it ends early."""
+
+    __slots__ = ("_dice", "_elapsed_s", "_step_s")
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+        self._elapsed_s = 0.0
+        self._step_s = 0.02 if dice.chance(0.02) else 0.0001
+
+    def elapsed_s(self) -> float:
+        self._elapsed_s += self._dice.uniform(0.0, self._step_s)
+        return self._elapsed_s
+
+    def cpu_s(self) -> float:
+        return self._elapsed_s
+
+    def rest(self, seconds: float) -> None:
+        self._elapsed_s += seconds
+
+
 class SimRuntime:
     """broker.runtime.Runtime for one life of one node."""
 
@@ -74,6 +95,7 @@ class SimRuntime:
         self._loop = loop
         self._disk = disk
         self._dice = dice
+        self._work_dice = dice.fork("work")
         self._idle_threads = threads
         self._blocking_s = blocking_s
         self._jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
@@ -114,6 +136,9 @@ class SimRuntime:
             else:
                 done.set_exception(problem)
         self._start_jobs()
+
+    def stopwatch(self) -> Stopwatch:
+        return SimStopwatch(self._work_dice)
 
     def random_bytes(self, count: int) -> bytes:
         return self._dice.random_bytes(count)

@@ -63,6 +63,20 @@ def test_x30_chance_comes_from_secrets(sources: dict[str, ast.Module]) -> None:
         assert "random" not in imported(tree) or name.partition("/")[0] in DICE, name
 
 
+CLOCKS = {"broker/runtime.py", "coordinator/sqlite_store.py"}
+"""Adapters: everybody else below the command line takes the time, and a stopwatch for work in threads, from the runtime."""
+
+
+def test_f43_nothing_simulated_looks_at_a_clock_or_starts_a_thread() -> None:
+    """F43: a view's filter looked at the machine's clock inside a simulation, so a seed was not a run."""
+    outside = {"cli", "client", "spark", "testing"}
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if name in CLOCKS or name.partition("/")[0] in outside:
+            continue
+        assert not imported(ast.parse(path.read_text())) & {"time", "threading"}, name
+
+
 def test_x21_no_xml_is_parsed(sources: dict[str, ast.Module]) -> None:
     """The Query protocol of SQS is asked in forms and only answered in XML."""
     parsers = {"ElementTree", "minidom", "sax", "lxml", "defusedxml", "expat"}

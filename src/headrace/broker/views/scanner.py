@@ -8,10 +8,8 @@ the interpreter twice in a millisecond, because the event loop would otherwise w
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from functools import partial
-from threading import Event
 from typing import NamedTuple
 
 from headrace.broker.partition import Partition
@@ -23,7 +21,7 @@ from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from headrace.core.plan import Rejected
-from headrace.core.ports import Buffer
+from headrace.core.ports import Buffer, Stopwatch
 from headrace.records.batch import scan
 from headrace.records.selection import Place, Sifted, sift
 from headrace.records.tag_mask import mask_of
@@ -58,30 +56,28 @@ class Breath:
     A batch is measured in the CPU time of its thread: on a busy machine the clock on the wall says little of a filter.
     """
 
-    __slots__ = ("_batch_ends_cpu", "_never", "_piece_ends", "_works_until")
+    __slots__ = ("_batch_ends_cpu", "_watch", "_works_until")
 
-    def __init__(self) -> None:
-        now = time.perf_counter()
-        self._works_until = now + _WORK_SECONDS
-        self._piece_ends = now + PIECE_SECONDS
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+        self._works_until = _WORK_SECONDS
         self._batch_ends_cpu: float | None = None
-        self._never = Event()
 
     def breathe(self) -> None:
-        if time.perf_counter() < self._works_until:
+        if self._watch.elapsed_s() < self._works_until:
             return
-        cpu = time.thread_time()
+        cpu = self._watch.cpu_s()
         if self._batch_ends_cpu is None:
             self._batch_ends_cpu = cpu + BATCH_SECONDS
         elif cpu > self._batch_ends_cpu:
             raise TooCostly
-        self._never.wait(_PAUSE_SECONDS)
-        self._works_until = time.perf_counter() + _WORK_SECONDS
+        self._watch.rest(_PAUSE_SECONDS)
+        self._works_until = self._watch.elapsed_s() + _WORK_SECONDS
 
     def enough(self) -> bool:
         """Asked after each batch."""
         self._batch_ends_cpu = None
-        return time.perf_counter() > self._piece_ends
+        return self._watch.elapsed_s() > PIECE_SECONDS
 
 
 class Piece(NamedTuple):
@@ -165,7 +161,7 @@ class Scanner:
             covered = upto if piece.covers_to is None else piece.covers_to
             lens.strip.add(Block(offset, covered, partition.leader_epoch, b"", (), ()))
             return True
-        breath = Breath()
+        breath = Breath(self._runtime.stopwatch())
         work = partial(
             sift,
             piece.data,

@@ -15,7 +15,7 @@ from headrace.broker.fetch_sessions import Wanted
 from headrace.broker.views import scanner as scanner_module
 from headrace.broker.views.desk import Views
 from headrace.broker.views.fetching import HURRY_S, OVERTIME_S, fetch_views
-from headrace.broker.views.scanner import Breath, Lens, TooCostly
+from headrace.broker.views.scanner import BATCH_SECONDS, PIECE_SECONDS, Breath, Lens, TooCostly
 from headrace.cluster.configs import TopicConfig
 from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
@@ -323,19 +323,34 @@ def test_waiting_is_bounded_when_the_scanner_is_stuck(monkeypatch: pytest.Monkey
     run(scenario)
 
 
+class Watch:
+    seconds = 0.0
+    rests = 0
+
+    def elapsed_s(self) -> float:
+        return self.seconds
+
+    cpu_s = elapsed_s
+
+    def rest(self, seconds: float) -> None:
+        self.rests += 1
+
+
 def test_breath_pauses_and_gives_up() -> None:
-    breath = Breath()
-    breath._works_until = 0
+    watch = Watch()
+    breath = Breath(watch)
     breath.breathe()
-    assert breath._works_until > 0
-    breath._works_until = 0
-    breath._batch_ends_cpu = -1.0
+    assert watch.rests == 0
+    watch.seconds = PIECE_SECONDS
+    breath.breathe()
+    assert watch.rests == 1 and not breath.enough()
+    watch.seconds = 1.0
+    breath.breathe()
+    watch.seconds += BATCH_SECONDS + 1
     with pytest.raises(TooCostly):
         breath.breathe()
-    assert not breath.enough()
-    breath.breathe()
-    breath._piece_ends = 0
     assert breath.enough()
+    breath.breathe()
 
 
 def test_filters_that_come_with_fetches_are_forgotten_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
