@@ -75,8 +75,8 @@ views: env  ## a view of one percent of a million records, with every client and
 eos-sim: env  ## schedules of late and repeated requests against transactions: make eos-sim SCHEDULES=20000
 	@$(BIN)/python scripts/late-request-schedules --schedules $(SCHEDULES)
 
-interop: env  ## peers from Maven Central: Spark's own Kafka connector reads and writes Headrace
-	@scripts/system-packages maven=mvn openjdk-17-jre-headless=java
+interop: env  ## peers from Maven Central: Java clients of several years, Spark's own Kafka connector
+	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac
 	@HEADRACE_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
 
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request

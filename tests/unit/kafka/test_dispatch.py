@@ -20,6 +20,16 @@ from headrace.wire.framing import RequestHeader, decode_response_header, encode_
 from headrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
 
+# kafka.md section 2.
+OFFERED = {
+    0: (0, 12), 1: (4, 17), 2: (1, 10), 3: (0, 13), 8: (2, 9), 9: (1, 9), 10: (0, 6), 11: (0, 9), 12: (0, 4), 13: (0, 5),
+    14: (0, 5), 15: (0, 6), 16: (0, 5), 18: (0, 4), 19: (2, 7), 20: (1, 6), 21: (0, 2), 22: (0, 5), 23: (2, 4), 24: (0, 3),
+    25: (0, 4), 26: (0, 5), 28: (0, 5), 32: (1, 4), 33: (0, 2), 35: (1, 4), 37: (0, 3), 42: (0, 2), 43: (0, 2), 44: (0, 1),
+    45: (0, 0), 46: (0, 0), 47: (0, 0), 48: (0, 1), 49: (0, 1), 55: (0, 2), 60: (0, 2), 61: (0, 0), 64: (0, 0), 65: (0, 0),
+    66: (0, 1), 68: (0, 1), 69: (0, 1), 75: (0, 0), 76: (1, 1), 77: (1, 1), 78: (1, 2), 79: (1, 2), 90: (0, 1), 91: (0, 0),
+    92: (0, 0),
+}  # fmt: skip
+
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
@@ -94,10 +104,33 @@ async def test_what_is_advertised_is_served(world: World) -> None:
             assert row.min_version == entry.min_version or row.api_key == ApiKey.PRODUCE
 
 
+async def test_features_are_told_as_java_clients_of_2022_to_2024_can_hear_them(world: World) -> None:
+    """F28: kafka-clients 3.3 to 3.7 ask with v3 and give up the connection when a lowest level is 0 ("Expected minValue >= 1")."""
+    for version, off in ((3, 1), (4, 0)):
+        sent = await answer(
+            world, frame(ApiKey.API_VERSIONS, version, encode(ApiVersionsRequest("client", "1.0"), version))
+        )
+        _, position = decode_response_header(sent, ApiKey.API_VERSIONS, version)
+        response = decode(ApiVersionsResponse, version, sent, position)
+        assert len(response.supported_features) == len(response.finalized_features) >= 3
+        assert {feature.min_version for feature in response.supported_features} == {off}
+        for feature in response.finalized_features:
+            assert 1 <= feature.min_version_level <= feature.max_version_level
+
+
+async def test_f41_the_versions_on_offer(world: World) -> None:
+    """Said once, by the handlers; compared here with what we mean to offer (a table of its own in src had four rows wrong)."""
+    sent = await answer(world, frame(ApiKey.API_VERSIONS, 0))
+    _, position = decode_response_header(sent, ApiKey.API_VERSIONS, 0)
+    rows = decode(ApiVersionsResponse, 0, sent, position).api_keys
+    assert {row.api_key: (row.min_version, row.max_version) for row in rows} == OFFERED
+
+
 @pytest.mark.parametrize("entry", TABLE.values(), ids=lambda entry: str(entry.key))
 def test_every_handler_declares_versions_that_its_codec_speaks(entry: Entry) -> None:
-    known = versions(API[entry.key].request)
-    assert entry.min_version in known and entry.max_version in known
+    for message in (API[entry.key].request, API[entry.key].response):
+        known = versions(message)
+        assert entry.min_version in known and entry.max_version in known
     assert (entry.handle is None) != (entry.handle_frame is None)
 
 

@@ -14,9 +14,8 @@ from headrace.wire.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
-    SupportedFeatureKey,
 )
-from headrace.wire.negotiation import is_software_name
+from headrace.wire.negotiation import is_software_name, supported_features
 
 KEY = 18
 VERSIONS = (0, 4)
@@ -29,7 +28,7 @@ def listing(broker: Broker, version: int, error: ErrorKind = ErrorKind.NONE) -> 
     )
     if version >= 3:
         levels = broker.feature_levels
-        response.supported_features = [SupportedFeatureKey(name, 0, level) for name, level in levels.items()]
+        response.supported_features = supported_features(levels, version)
         response.finalized_features = [
             FinalizedFeatureKey(name, level, level) for name, level in levels.items()
         ]
