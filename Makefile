@@ -13,8 +13,10 @@ UPDATES ?= 1000000
 RECORDS ?= 1000000
 MINUTES ?= 10
 EXAMPLES ?= 200
+SAMPLE ?= 200
+SEED ?= 1
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +77,10 @@ views: env  ## a view of one percent of a million records, with every client and
 eos-sim: env  ## schedules of late and repeated requests against transactions: make eos-sim SCHEDULES=20000
 	@$(BIN)/python scripts/late-request-schedules --schedules $(SCHEDULES)
 
+mutants: env  ## change the source in small places and see whether a test notices: make mutants SAMPLE=200 SEED=7
+	@[ -d .mutants/map ] || $(BIN)/python scripts/mutants --map
+	@$(BIN)/python scripts/mutants --sample $(SAMPLE) --seed $(SEED) --doors
+
 interop: env  ## peers from Maven Central: Java clients of several years, Spark's own Kafka connector
 	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac
 	@HEADRACE_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
@@ -86,4 +92,4 @@ docs: env  ## write docs/cli.md, docs/config.md and docs/openapi.json anew, from
 	@$(BIN)/python scripts/generate-docs
 
 clean:
-	rm -rf .venv .pycache .mypy_cache .ruff_cache .pytest_cache .demo .interop
+	rm -rf .venv .pycache .mutants .mypy_cache .ruff_cache .pytest_cache .demo .interop
