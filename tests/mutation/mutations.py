@@ -44,6 +44,8 @@ class Mutation(NamedTuple):
     kind: str
     before: str
     after: str
+    around: str
+    """The whole expression or statement that it is part of."""
     begin: int
     end: int
     """Where `before` stands in the text, as offsets into its UTF-8 bytes."""
@@ -51,8 +53,8 @@ class Mutation(NamedTuple):
     @property
     def name(self) -> str:
         """The same as long as nobody touches the expression: what the list of equivalents names."""
-        short = " ".join(self.before.split())
-        return f"{self.path}:{self.scope} {self.kind} {short[:80]}"
+        change = f"{self.before.strip()} -> {self.after.strip()}" if self.before != self.around else self.kind
+        return f"{self.path}:{self.scope}: {' '.join(self.around.split())[:120]}: {change}"
 
     def apply(self, source: bytes) -> bytes:
         assert source[self.begin : self.end] == self.before.encode(), self.name
@@ -86,18 +88,9 @@ class _Finder(ast.NodeVisitor):
     ) -> None:
         begin, end = span or self._span(node)
         if self.scope:
-            self.found.append(
-                Mutation(
-                    self.path,
-                    ".".join(self.scope),
-                    node.lineno,
-                    kind,
-                    self._text(begin, end),
-                    after,
-                    begin,
-                    end,
-                )
-            )
+            before, around = self._text(begin, end), self._text(*self._span(node))
+            place = (self.path, ".".join(self.scope), node.lineno)
+            self.found.append(Mutation(*place, kind, before, after, around, begin, end))
 
     def _between(
         self, left: ast.expr, right: ast.expr, old: str, new: str
