@@ -18,7 +18,7 @@ from headrace.records.build import Record, build_batch
 from headrace.wire.api import ApiKey
 from headrace.wire.codec import encode
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from headrace.wire.framing import RequestHeader, encode_request
+from headrace.wire.framing import RequestHeader, encode_request_frame
 from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -122,13 +122,14 @@ def produce_frame(topic: str, acks: int, size: int = 100, version: int = 9) -> b
         None, acks, 30_000, [ProduceTopic(topic, ZERO_UUID, [ProducePartition(0, batch)])]
     )
     header = RequestHeader(ApiKey.PRODUCE, version, 7, "bench")
-    return encode_request(header, encode(request, version))
+    return b"".join(encode_request_frame(header, [encode(request, version)]))
 
 
 def fetch_frame(topic: str, offset: int, max_bytes: int, version: int = 11) -> bytes:
     part = FetchPartition(0, -1, offset, -1, -1, max_bytes)
     request = FetchRequest(-1, -1, 500, 1, max_bytes, 0, 0, -1, [FetchTopic(topic, ZERO_UUID, [part])])
-    return encode_request(RequestHeader(ApiKey.FETCH, version, 7, "bench"), encode(request, version))
+    header = RequestHeader(ApiKey.FETCH, version, 7, "bench")
+    return b"".join(encode_request_frame(header, [encode(request, version)]))
 
 
 class Pipeline:

@@ -63,6 +63,29 @@ def test_acks_nacks_and_extensions_of_several_partitions(broker: BrokerProcess, 
     assert _receive(broker, queue) == {}
 
 
+def test_f41_rejected_messages_are_dead_letters_with_a_reason(broker: BrokerProcess, topic: str) -> None:
+    """The engine had it, the desk had it, no door had it."""
+    dead = f"{topic}-dead"
+    assert _ask(broker, "POST", "/api/v1/queues", {"name": dead})[0] == 201
+    config = {"name": topic, "dead_letter": dead, "max_deliveries": 100}
+    assert _ask(broker, "POST", "/api/v1/queues", config)[0] == 201
+    for number in range(3):
+        assert _ask(broker, "POST", f"/queues/{topic}/messages", {"value": str(number)})[0] in (200, 201)
+    held = _receive(broker, topic)
+    assert sorted(held) == list("012")
+    path = f"/queues/{topic}/messages/{held['0']}/reject"
+    assert _ask(broker, "POST", f"{path}?detail={'x' * 1001}")[0] == 400
+    assert _ask(broker, "POST", f"{path}?detail=no+such+customer") == (204, None)
+    given = {"reject": [held["1"]], "ack": [held["2"]], "detail": "torn"}
+    assert _ask(broker, "POST", f"/queues/{topic}/settle", given) == (200, {"refused": []})
+    letters: dict[str, str] = {}
+    while len(letters) < 2:
+        _, body = _ask(broker, "GET", f"/queues/{dead}/messages?max=10&wait=10s")
+        letters |= {item["value"]: item["headers"]["headrace-dead-detail"] for item in body["items"]}
+    assert letters == {"0": "no such customer", "1": "torn"}
+    assert _receive(broker, topic) == {}
+
+
 def test_what_is_no_request(broker: BrokerProcess, queue: str) -> None:
     path = f"/queues/{queue}/settle"
     for wrong in ({}, {"ack": ["x"] * 1001}, {"extend": ["x"]}, {"ack": "x"}, {"unknown": []}):

@@ -165,10 +165,10 @@ async def test_a_key_has_the_revisions_of_its_life(one: Coordinator) -> None:
 
 
 async def test_compare_and_swap(one: Coordinator) -> None:
-    assert (await one.txn([Compare.absent("k")], [Put("k", b"1")])).succeeded
+    assert (await one.txn([Compare.mod_revision("k", 0)], [Put("k", b"1")])).succeeded
     held = await one.get("k")
     assert held is not None
-    assert not (await one.txn([Compare.absent("k")], [Put("k", b"x")])).succeeded
+    assert not (await one.txn([Compare.mod_revision("k", 0)], [Put("k", b"x")])).succeeded
     assert not (await one.txn([Compare.mod_revision("k", held.mod_revision - 1)], [Put("k", b"x")])).succeeded
     won = await one.txn([Compare.mod_revision("k", held.mod_revision)], [Put("k", b"2")])
     assert won.succeeded and won.revision > held.mod_revision
@@ -207,7 +207,8 @@ async def test_a_transaction_is_one_revision_or_nothing(one: Coordinator) -> Non
     await one.txn([], [Put("t/1", b""), Put("t/2", b""), Put("t0", b""), Put("x", b"")])
     before = await one.read("")
     refused = await one.txn(
-        [Compare.value("x", b""), Compare.absent("t/1")], [Put("new", b""), Delete("x"), DeletePrefix("t/")]
+        [Compare.value("x", b""), Compare.mod_revision("t/1", 0)],
+        [Put("new", b""), Delete("x"), DeletePrefix("t/")],
     )
     assert not refused.succeeded
     assert await one.read("") == before
@@ -266,7 +267,7 @@ async def test_binary_values_and_long_keys(one: Coordinator) -> None:
         ([], [Put("a\n", b"")]),
         ([], [Put("a\x00b", b"")]),
         ([], [Put("a/" + RESERVED_LEAF, b"")]),
-        ([Compare.absent("")], []),
+        ([Compare.mod_revision("", 0)], []),
         ([], [Put("k" * 1025, b"")]),
         ([], [Put(f"k{number}", b"") for number in range(MAX_TXN_OPERATIONS + 1)]),
         ([Compare.absent(f"k{number}") for number in range(MAX_TXN_OPERATIONS + 1)], []),
@@ -600,9 +601,9 @@ def _shift(compare: Compare, offset: int) -> Compare:
 async def test_a_resolving_writer_works_on_it(backend: Backend) -> None:
     one, other = await backend.open(), await backend.open()
     writer = ResolvingWriter(one, "writers/1", random.randbytes)
-    first = await writer.txn([Compare.absent("p")], [Put("p", b"1")])
+    first = await writer.txn([Compare.mod_revision("p", 0)], [Put("p", b"1")])
     assert first.succeeded
-    assert not (await writer.txn([Compare.absent("p")], [Put("p", b"2")])).succeeded
+    assert not (await writer.txn([Compare.mod_revision("p", 0)], [Put("p", b"2")])).succeeded
     second = await writer.txn([Compare.mod_revision("p", first.revision)], [Put("p", b"3")])
     held = await other.get("p")
     assert second.succeeded and held is not None and held.value == b"3"

@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from raw_client import encode_request
+from subscriptions import encode_subscription
+
 from headrace.core.ids import ZERO_UUID
+from headrace.groups.subscription import Subscription
 from headrace.kafka.dispatch import TABLE
 from headrace.records.build import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import encode
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from headrace.wire.framing import RequestHeader, encode_request
-from headrace.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from headrace.wire.framing import RequestHeader
 from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from headrace.wire.schema import STRUCTS, FieldSpec, Kind
 
@@ -138,7 +141,7 @@ class Frames:
         if kind is Kind.UUID:
             return dice.choice(self.topic_ids)
         if kind in (Kind.BYTES, Kind.RECORDS):
-            subscription = struct.pack(">h", 1) + encode(ConsumerProtocolSubscription(["fuzz-plain"]), 1)
+            subscription = encode_subscription(Subscription(1, ("fuzz-plain",)))
             return dice.choice((b"", subscription, b"\x00" * 30))
         if kind is Kind.BOOL:
             return dice.random() < 0.5

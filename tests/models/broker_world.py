@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from raw_client import produce_request
+from raw_client import encode_request, produce_request
 
 from headrace.broker.runtime import SystemRuntime
 from headrace.kafka.connection import Connection
@@ -16,7 +16,7 @@ from headrace.node.settings import Settings
 from headrace.records.build import Record, build_batch
 from headrace.wire.api import ApiKey
 from headrace.wire.codec import encode
-from headrace.wire.framing import RequestHeader, encode_request
+from headrace.wire.framing import RequestHeader
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 

@@ -113,7 +113,7 @@ def derived(log: PartitionLog) -> tuple[object, ...]:
     }
     return (
         producers,
-        log.producers.open_transactions(),
+        {producer_id: kept[3] for producer_id, kept in producers.items() if kept[3] >= 0},
         log.epochs.entries,
         log.aborted_transactions(0, log.end_offset),
     )

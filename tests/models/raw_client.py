@@ -13,9 +13,13 @@ from headrace.core.ports import Buffer
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from headrace.wire.framing import RequestHeader, decode_response_header, encode_request
+from headrace.wire.framing import RequestHeader, decode_response_header, encode_request_frame
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headrace.wire.produce import ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceTopic
+
+
+def encode_request(header: RequestHeader, body: Buffer) -> bytes:
+    return b"".join(encode_request_frame(header, [body]))
 
 
 class RawClient:

@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from subscriptions import encode_subscription
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import JournalRecord, Plan
@@ -31,7 +32,6 @@ from headrace.groups.state import ClassicGroup
 from headrace.groups.subscription import (
     Subscription,
     encode_assignment,
-    encode_subscription,
     parse_assignment,
 )
 from headrace.groups.topics import TopicInfo

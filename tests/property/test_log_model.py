@@ -99,7 +99,8 @@ class LogMachine(RuleBasedStateMachine):
         batch = produced(pid, sequence, count, epoch=epoch, transactional=transactional)
         verdict = self.log.check_producer(read_header(batch))
         if isinstance(verdict, Rejected):
-            assert pid in self.log.producers.open_transactions() and not transactional
+            producer = self.log.producers.get(pid)
+            assert producer is not None and producer.transaction_start >= 0 and not transactional
             return
         self._append(batch)
         again = self.log.check_producer(read_header(batch))

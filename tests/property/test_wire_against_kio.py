@@ -26,7 +26,6 @@ from kio.serial import entity_reader, entity_writer
 from headrace.core.ids import ZERO_UUID
 from headrace.wire.api import API
 from headrace.wire.codec import decode, encode, versions
-from headrace.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -45,7 +44,7 @@ def kio_class(message: type[Any], version: int) -> type[Any]:
 
 def cases() -> Iterator[Any]:
     messages = [m for spec in API.values() for m in (spec.request, spec.response)]
-    for message in [*messages, ConsumerProtocolSubscription, ConsumerProtocolAssignment]:
+    for message in messages:
         for version in versions(message):
             yield pytest.param(message, version, id=f"{message.__name__}-v{version}")
 

@@ -18,14 +18,11 @@ from headrace.wire import fetch, fetch_response, produce
 from headrace.wire.api import API
 from headrace.wire.codec import decode, encode, encode_buffers, versions
 from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch, NodeEndpoint
-from headrace.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from headrace.wire.primitives import ProtocolError
 from headrace.wire.schema import STRUCTS, FieldSpec, Kind
 
 GENERAL = [
     *(m for spec in API.values() for m in (spec.request, spec.response) if m in STRUCTS),
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
 ]
 BY_HAND = [
     produce.ProduceRequest,

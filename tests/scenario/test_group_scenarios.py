@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from subscriptions import encode_subscription
 
 from headrace.core.plan import JournalRecord, Plan
 from headrace.core.units import parse_duration_ms
@@ -59,7 +60,6 @@ from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatRe
 from headrace.groups.subscription import (
     Subscription,
     encode_assignment,
-    encode_subscription,
     parse_assignment,
 )
 from headrace.groups.topics import TopicInfo

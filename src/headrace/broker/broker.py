@@ -129,7 +129,7 @@ class Broker:
         self.share_groups = ShareGroups(self)
         self.share_offsets = ShareOffsets(self)
         self.cron = CronSchedules(self)
-        self.producer_ids = ProducerIds(metadata, self.node_id)
+        self.producer_ids = ProducerIds(runtime, metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.views = Views(runtime, self.image, self.find_partition)
         self.api_versions: list[tuple[int, int, int]] = []

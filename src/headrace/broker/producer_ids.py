@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from headrace.broker.metadata import Metadata
+from headrace.broker.runtime import Runtime
 from headrace.cluster.membership import reserve_producer_ids
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.transactions.producer_ids import ProducerIdAllocator, ProducerIdBlock
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 10
 
 
 class ProducerIds:
-    def __init__(self, metadata: Metadata, broker_id: int) -> None:
+    def __init__(self, runtime: Runtime, metadata: Metadata, broker_id: int) -> None:
+        self._runtime = runtime
         self._metadata = metadata
         self._broker_id = broker_id
-        self._next = self._end = 0
+        self._ids = ProducerIdAllocator()
         self._turn = asyncio.Lock()
 
     async def take(self) -> int:
-        async with self._turn:
-            if self._next == self._end:
-                await self._reserve()
-            self._next += 1
-            return self._next - 1
+        while (producer_id := self._ids.take()) is None:
+            await self._refill()
+        if self._ids.wants_block and not self._turn.locked():
+            self._runtime.spawn(self._refill_ahead(), "reserve producer ids")
+        return producer_id
 
-    async def _reserve(self) -> None:
-        for _ in range(ATTEMPTS):
-            image = self._metadata.image
-            node = image.broker(self._broker_id)
-            if node is None:
-                break
-            block = reserve_producer_ids(image, self._broker_id, node.epoch)
-            result = await self._metadata.commit(block.change)
-            if result.succeeded:
-                self._next, self._end = block.first, block.first + block.count
-                return
+    async def _refill_ahead(self) -> None:
+        try:
+            await self._refill()
+        except HeadraceError as problem:
+            log.info("producer ids will be reserved when they are needed: %s", problem)
+
+    async def _refill(self) -> None:
+        async with self._turn:
+            for _ in range(ATTEMPTS):
+                if not self._ids.wants_block:
+                    return
+                image = self._metadata.image
+                node = image.broker(self._broker_id)
+                if node is None:
+                    break
+                # A coordinator that was restored from a backup must not make us hand out an id twice.
+                block = reserve_producer_ids(image, self._broker_id, node.epoch, above=self._ids.highest)
+                if (await self._metadata.commit(block.change)).succeeded:
+                    self._ids.add_block(ProducerIdBlock(block.first, block.count))
+                    return
         raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, "no block of producer ids could be reserved")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 BUDGET_MS = 300
 FRESH_SECONDS = 10
 
-Names = Callable[[click.Context, click.Parameter, str], list[str]]
-
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return _starting(

@@ -88,10 +88,6 @@ class ConfigEntry(NamedTuple):
     documentation: str
     synonyms: tuple[SynonymValue, ...]
 
-    @property
-    def is_default(self) -> bool:
-        return self.source is Source.DEFAULT
-
 
 # -- effective values -----------------------------------------------------------------------------------------------
 

@@ -256,9 +256,15 @@ class ReservedProducerIds:
 
 
 def reserve_producer_ids(
-    image: ClusterImage, broker_id: int, broker_epoch: int, count: int = PRODUCER_IDS_PER_BLOCK
+    image: ClusterImage,
+    broker_id: int,
+    broker_epoch: int,
+    count: int = PRODUCER_IDS_PER_BLOCK,
+    *,
+    above: int = 0,
 ) -> ReservedProducerIds:
-    first = image.producer_ids.next_producer_id if image.producer_ids is not None else 0
+    """The next block of the cluster; not below `above`, where this broker has handed out ids already."""
+    first = max(above, image.producer_ids.next_producer_id if image.producer_ids is not None else 0)
     change = Change(
         compares=(
             Compare(keys.PRODUCER_IDS, "mod", image.mod_revision(keys.PRODUCER_IDS)),

@@ -8,7 +8,6 @@ its bytes may have arrived and no clear refusal came back, its outcome is unknow
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,8 +20,6 @@ from headrace.coordinator.port import (
     OutcomeUnknown,
 )
 from headrace.core.limits import MIB
-
-log = logging.getLogger(__name__)
 
 MAX_REPLY_BYTES = 64 * MIB
 ROUND_PAUSE_S = 0.05

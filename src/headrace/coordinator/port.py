@@ -94,10 +94,6 @@ class Compare(NamedTuple):
         return cls(key, Target.CREATE_REVISION, revision)
 
     @classmethod
-    def absent(cls, key: str) -> Compare:
-        return cls(key, Target.MOD_REVISION, 0)
-
-    @classmethod
     def value(cls, key: str, value: bytes) -> Compare:
         return cls(key, Target.VALUE, value)
 

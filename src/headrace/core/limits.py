@@ -7,9 +7,8 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 MAX_FRAME_BYTES = 100 * MIB
-"""Largest request frame after authentication; Kafka's socket.request.max.bytes (X8)."""
+"""Largest request frame; Kafka's socket.request.max.bytes (X8)."""
 
-MAX_FRAME_BYTES_BEFORE_AUTH = 64 * KIB
 MAX_INFLIGHT_REQUEST_BYTES = 256 * MIB
 """All request bytes held at once; above it sockets are not read (X9)."""
 
@@ -19,7 +18,6 @@ MAX_CONNECTIONS_PER_IP = 5_000
 IDLE_CONNECTION_MS = 10 * 60 * 1000
 PARTIAL_FRAME_MS = 30 * 1000
 WRITE_STALL_MS = 30 * 1000
-MAX_WRITE_BUFFER_BYTES = 64 * MIB
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 MAX_DECOMPRESSED_BYTES = 128 * MIB

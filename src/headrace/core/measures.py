@@ -58,16 +58,6 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
-    def quantile(self, fraction: float) -> float:
-        """The upper bound of the bucket that holds this fraction; the last finite bound when above it."""
-        wanted = fraction * self.count
-        seen = 0
-        for bound, bucket in zip(self.bounds, self.counts, strict=False):
-            seen += bucket
-            if seen >= wanted:
-                return bound
-        return self.bounds[-1]
-
     def samples(self, labels: tuple[tuple[str, str], ...] = ()) -> list[Sample]:
         """Cumulative buckets, sum and count, as the text exposition wants them."""
         out: list[Sample] = []

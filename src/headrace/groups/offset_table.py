@@ -82,9 +82,6 @@ class OffsetTable:
         unstable = self._unstable.get(group_id)
         return unstable is not None and (topic, partition) in unstable
 
-    def has_unstable(self, group_id: str) -> bool:
-        return group_id in self._unstable
-
     def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         for topic, partitions in self.committed.get(group_id, {}).items():
             for partition, value in partitions.items():

@@ -94,20 +94,6 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
         return None
 
 
-def encode_subscription(subscription: Subscription) -> bytes:
-    """What a client would have sent: for a consumer that a downgraded group has to speak for, and for tests."""
-    parts = [_INT16.pack(subscription.version), _INT32.pack(len(subscription.topics))]
-    parts.extend(_string(topic) for topic in subscription.topics)
-    parts.append(_INT32.pack(-1))
-    if subscription.version >= 1:
-        parts.append(_topics_and_partitions(subscription.owned))
-    if subscription.version >= 2:
-        parts.append(_INT32.pack(subscription.generation))
-    if subscription.version >= 3:
-        parts.append(_INT16.pack(-1) if subscription.rack is None else _string(subscription.rack))
-    return b"".join(parts)
-
-
 def encode_assignment(version: int, partitions: tuple[tuple[str, tuple[int, ...]], ...]) -> bytes:
     return b"".join((_INT16.pack(version), _topics_and_partitions(partitions), _INT32.pack(-1)))
 

@@ -24,9 +24,6 @@ class HealthDoor:
         self._live = dict(live or {})
         self._ready = dict(ready or {})
 
-    def add_ready_check(self, name: str, check: HealthCheck) -> None:
-        self._ready[name] = check
-
     def mount(self, router: Router) -> None:
         router.add("GET", "/livez", self._answer_live)
         for path in ("/readyz", "/healthz", "/health"):  # /health is what ElasticMQ's users probe

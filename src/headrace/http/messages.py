@@ -115,9 +115,6 @@ class Request:
             found[name] = value
         return found
 
-    def query_list(self, name: str) -> list[str]:
-        return [value for key, value in self.query_pairs if key == name]
-
     @property
     def client_request_id(self) -> str:
         """The caller's X-Request-Id when it is short and printable, else empty (X28)."""

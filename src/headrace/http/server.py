@@ -211,7 +211,7 @@ class HttpServer:
         self._sweep_handle = self.loop.call_later(interval_ms / 1000, self._sweep)
 
     def collect(self) -> Iterable[Family]:
-        yield gauge("mq_http_connections", "Open HTTP connections", len(self._connections))
+        yield gauge("mq_http_connections", "Open HTTP connections", self.connection_count)
         yield gauge("mq_http_inflight_body_bytes", "Request body bytes held", self.body_budget.used_bytes)
         yield counter("mq_http_connections_total", "Connections accepted", self._accepted_connections)
         yield counter(

@@ -11,7 +11,6 @@ it sends and however little it reads (X8, X9).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -23,7 +22,6 @@ from headrace.core.ports import Buffer
 if TYPE_CHECKING:
     from headrace.kafka.server import KafkaServer
 
-log = logging.getLogger(__name__)
 
 _INITIAL_BUFFER = 16 * limits.KIB
 _KEPT_BUFFER = 4 * limits.MIB

@@ -81,10 +81,6 @@ class ProducerTable:
             return offset
         return None
 
-    def open_transactions(self) -> dict[int, int]:
-        """Producer id -> first offset."""
-        return dict(self._open)
-
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """In this epoch: the next transaction of a client that bumps epochs (R46) may arrive before the marker of the
         one before it, and must not slip into that one."""

@@ -196,9 +196,10 @@ class BrokerMetrics:
         bytes_in = counter(f"{prefix}bytesin_total", "Bytes appended.")
         bytes_out = counter(f"{prefix}bytesout_total", "Bytes read by clients.")
         totals: dict[str, list[int]] = {}
-        leaders = 0
+        leaders = segments = 0
         for (topic, _), partition in self._broker.partitions.items():
             leaders += partition.is_leader
+            segments += partition.log.segment_count
             if is_internal(topic):
                 continue
             total = totals.setdefault(topic, [0, 0, 0])
@@ -226,5 +227,12 @@ class BrokerMetrics:
             if count:
                 requests.add(count, protocol="kafka", api=API[key].name)
         yield requests
-        yield gauge("mq_connections", "Open connections.").add(len(self._kafka.connections), protocol="kafka")
+        stats = self._kafka.stats()
+        yield gauge("mq_connections", "Open connections.").add(stats["connections"], protocol="kafka")
+        yield gauge(
+            "mq_request_bytes_held",
+            "Request bytes in memory; above a bound no socket is read.",
+            stats["held_bytes"],
+        )
+        yield gauge("mq_log_segments", "Segments of the logs on this broker.", segments)
         yield counter("mq_flush_rounds_total", "Group commits.", broker.flusher.rounds)

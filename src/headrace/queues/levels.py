@@ -1,7 +1,4 @@
-"""Kernel: the eighteen classic delay levels, by number and by name.
-
-Clients that come from brokers with fixed levels say "level 3" or "10s"; both become milliseconds here and nowhere else.
-"""
+"""Kernel: the eighteen classic delay levels, which clients that come from brokers with fixed levels name."""
 
 from __future__ import annotations
 
@@ -12,13 +9,6 @@ DELAY_LEVELS: tuple[str, ...] = (
 )  # fmt: skip
 
 _MS_BY_NAME = {name: parse_duration_ms(name) for name in DELAY_LEVELS}
-
-
-def level_ms(level: int) -> int:
-    """Levels count from 1; 0 is no delay and anything above the last is the last, as the classic brokers do it."""
-    if level <= 0:
-        return 0
-    return _MS_BY_NAME[DELAY_LEVELS[min(level, len(DELAY_LEVELS)) - 1]]
 
 
 def level_by_name(name: str) -> int | None:

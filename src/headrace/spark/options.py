@@ -38,12 +38,6 @@ class Positions:
     given: tuple[tuple[TopicPartition, int], ...] = ()
     by_time: bool = False
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether asking again later gives the same: then nothing has to be remembered (trap 4)."""
-        words = [self.everywhere, *(offset for _, offset in self.given)]
-        return not self.by_time and LATEST not in words
-
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:

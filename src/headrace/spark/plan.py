@@ -5,7 +5,7 @@ Exactly-once sinks lean on that: a replayed micro-batch gets the same tasks with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.core.ids import TopicPartition
@@ -111,7 +111,3 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, 
         for topic, partitions in offsets.items()
         for partition, offset in partitions.items()
     }
-
-
-def total_records(ranges: Iterable[OffsetRange]) -> int:
-    return sum(one.size for one in ranges)

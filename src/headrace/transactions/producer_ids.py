@@ -22,12 +22,13 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ProducerIdAllocator:
-    __slots__ = ("_blocks", "_highest", "_next", "_refill_below")
+    __slots__ = ("_blocks", "_next", "_refill_below", "highest")
 
     def __init__(self, refill_below: int = 100) -> None:
         self._blocks: deque[ProducerIdBlock] = deque()
         self._next = 0
-        self._highest = 0
+        self.highest = 0
+        """Where the blocks so far end."""
         self._refill_below = refill_below
 
     @property
@@ -41,9 +42,9 @@ class ProducerIdAllocator:
 
     def add_block(self, block: ProducerIdBlock) -> None:
         """Blocks only ever lie above the ones before: a reservation that went back would hand out ids twice."""
-        if block.size <= 0 or block.first < self._highest:
-            raise InvariantBreach(f"producer ids {block.first}..{block.end} after {self._highest}")
-        self._highest = block.end
+        if block.size <= 0 or block.first < self.highest:
+            raise InvariantBreach(f"producer ids {block.first}..{block.end} after {self.highest}")
+        self.highest = block.end
         self._blocks.append(block)
 
     def take(self) -> int | None:

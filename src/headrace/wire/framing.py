@@ -62,13 +62,8 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     return _new(RequestHeader, (key, version, correlation_id, client_id)), pos
 
 
-def encode_request(header: RequestHeader, body: Buffer) -> bytes:
-    """A whole request frame, its length in front."""
-    return b"".join(encode_request_frame(header, [body]))
-
-
 def encode_request_frame(header: RequestHeader, body: Sequence[Buffer]) -> list[Buffer]:
-    """As `encode_request`, for a body in several buffers that should not be copied."""
+    """A whole request frame, its length in front; the buffers of the body are not copied."""
     key, version, correlation_id, client_id = header
     name = b"" if client_id is None else client_id.encode()
     tags = b"\x00" if request_header_version(key, version) == 2 else b""

@@ -146,7 +146,7 @@ def test_the_strongest_layer_wins() -> None:
 def test_describe_names_the_source_and_all_that_was_overruled() -> None:
     layers = BrokerLayers({"log.retention.ms": "2"}, {"log.retention.ms": "3"}, {"log.retention.hours": "5"})
     (entry,) = describe_topic({"retention.ms": "1"}, layers, ["retention.ms"])
-    assert (entry.value, entry.source, entry.is_default) == ("1", Source.DYNAMIC_TOPIC, False)
+    assert (entry.value, entry.source) == ("1", Source.DYNAMIC_TOPIC)
     assert [(name, value, source) for name, value, source in entry.synonyms] == [
         ("retention.ms", "1", Source.DYNAMIC_TOPIC),
         ("log.retention.ms", "2", Source.DYNAMIC_BROKER),

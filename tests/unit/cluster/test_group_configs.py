@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.cluster.config_keys import Source
 from headrace.cluster.group_configs import DEFAULTS, describe_group, problem, share_config
 
 
@@ -17,8 +18,8 @@ def test_what_is_set_wins_and_says_so() -> None:
     entries = {entry.name: entry for entry in describe_group({"share.delivery.count.limit": "9"}, None)}
     assert set(entries) == set(DEFAULTS)
     assert entries["share.delivery.count.limit"].value == "9"
-    assert not entries["share.delivery.count.limit"].is_default
-    assert entries["share.auto.offset.reset"].is_default
+    assert entries["share.delivery.count.limit"].source is Source.DYNAMIC_GROUP
+    assert entries["share.auto.offset.reset"].source is Source.DEFAULT
 
 
 @pytest.mark.parametrize(

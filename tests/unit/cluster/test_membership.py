@@ -271,6 +271,14 @@ def test_r37_producer_ids_are_never_handed_out_twice() -> None:
     assert world.attempt(again.change)
 
 
+def test_r37_a_coordinator_that_was_set_back_does_not_make_a_broker_repeat_itself() -> None:
+    world = ClusterWorld(1)
+    block = membership.reserve_producer_ids(world.image, 1, world.epoch(1), 100, above=5_000)
+    assert (block.first, block.count) == (5_000, 100)
+    assert world.attempt(block.change)
+    assert membership.reserve_producer_ids(world.image, 1, world.epoch(1), 100).first == 5_100
+
+
 def test_r37_a_broker_that_lost_its_registration_gets_no_ids() -> None:
     world = ClusterWorld(1, 2)
     block = membership.reserve_producer_ids(world.image, 2, world.epoch(2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from subscriptions import encode_subscription
 
 from headrace.core.errors import ErrorKind
 from headrace.groups.commands import (
@@ -17,7 +18,7 @@ from headrace.groups.commands import (
     WallClock,
 )
 from headrace.groups.facts import OffsetsCommitted
-from headrace.groups.subscription import Subscription, encode_subscription
+from headrace.groups.subscription import Subscription
 
 DAY_MS = 86_400_000
 T0 = OffsetToCommit("t", 0, 42, 7, "note")

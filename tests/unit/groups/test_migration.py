@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from subscriptions import encode_subscription
 
 from headrace.core.errors import ErrorKind
 from headrace.groups.commands import MemberIdentity, OffsetToCommit, Protocol
@@ -15,7 +16,6 @@ from headrace.groups.state import ClassicGroup
 from headrace.groups.subscription import (
     Subscription,
     encode_assignment,
-    encode_subscription,
     parse_assignment,
 )
 from headrace.groups.topics import TopicInfo

@@ -123,12 +123,12 @@ def test_metrics_door() -> None:
     assert b"g 1\n" in response.body
 
 
-def test_histogram_quantiles_and_bounds() -> None:
+def test_histogram_bounds() -> None:
     histogram = Histogram((1, 2, 4))
     for value in (0.5, 1.5, 1.5, 3, 100):
         histogram.observe(value)
     assert histogram.count == 5
-    assert [histogram.quantile(q) for q in (0.0, 0.2, 0.5, 0.8, 1.0)] == [1, 1, 2, 4, 4]
+    assert histogram.counts == [1, 2, 1, 1]
     for bounds in ((), (2, 1), (1, 1)):
         with pytest.raises(ValueError):
             Histogram(bounds)
@@ -140,8 +140,8 @@ def test_health() -> None:
     def broken() -> str | None:
         raise KeyError("x")
 
-    door = HealthDoor(live={"loop": lambda: None}, ready={"log": lambda: trouble["log"]})
-    door.add_ready_check("coordinator", lambda: trouble["coordinator"])
+    checks = {"log": lambda: trouble["log"], "coordinator": lambda: trouble["coordinator"]}
+    door = HealthDoor(live={"loop": lambda: None}, ready=checks)
     router = Router()
     door.mount(router)
     for path in ("/livez", "/readyz", "/healthz", "/health"):
@@ -157,5 +157,6 @@ def test_health() -> None:
     assert problem["checks"] == {"coordinator": "etcd does not answer"}
     assert json.loads(answer(router, "/health", "verbose").body)["checks"]["log"] == "ok"
     assert answer(router, "/livez").status == 200
-    door.add_ready_check("odd", broken)
+    router = Router()
+    HealthDoor(ready={**checks, "odd": broken}).mount(router)
     assert "KeyError" in json.loads(answer(router, "/readyz").body)["detail"]

@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 from broker_world import World
+from raw_client import encode_request
 
+from headrace.cluster.membership import PRODUCER_IDS_PER_BLOCK
 from headrace.core.errors import ErrorKind
 from headrace.kafka import dispatch
 from headrace.kafka.dispatch import TABLE, Entry
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode, versions
-from headrace.wire.framing import RequestHeader, decode_response_header, encode_request
+from headrace.wire.framing import RequestHeader, decode_response_header
 from headrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 # kafka.md section 2.
@@ -175,3 +178,18 @@ async def test_a_handler_that_fails_ends_its_connection_alone(
                 await asyncio.sleep(0)
             assert sink.aborted and not sink.answers and "a bug" in caplog.text
         assert await world.is_healthy()
+
+
+async def test_f41_producer_ids_come_from_blocks_that_are_reserved_ahead(world: World) -> None:
+    """R37: more than one block of them, each once, and the next block is there before the last id is gone."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    found: list[int] = []
+    ahead = False
+    for _ in range(PRODUCER_IDS_PER_BLOCK + 10):
+        sent = await answer(world, frame(ApiKey.INIT_PRODUCER_ID, 4, encode(request, 4)))
+        _, position = decode_response_header(sent, ApiKey.INIT_PRODUCER_ID, 4)
+        found.append(decode(InitProducerIdResponse, 4, sent, position).producer_id)
+        block = world.node.metadata.image.producer_ids
+        assert block is not None
+        ahead |= found[-1] < PRODUCER_IDS_PER_BLOCK < block.next_producer_id
+    assert found == list(range(len(found))) and ahead

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from raw_client import encode_request
 
 from headrace.wire.api import ApiKey
 from headrace.wire.framing import (
     RequestHeader,
     decode_request_header,
     decode_response_header,
-    encode_request,
     encode_request_frame,
     encode_response,
     encode_response_frame,

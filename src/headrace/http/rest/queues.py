@@ -1,9 +1,10 @@
-"""Door: queues over REST: send, receive with long poll, ack, nack, extend, peek, the state of one message.
+"""Door: queues over REST: send, receive with long poll, ack, nack, reject, extend, peek, the state of one message.
 
 POST   /queues/{queue}/messages                       raw body or JSON
 GET    /queues/{queue}/messages?wait=20s&max=10       receive; ?peek looks and changes nothing
 DELETE /queues/{queue}/messages/{receipt}             ack
 POST   /queues/{queue}/messages/{receipt}/nack        give back, ?delay=5s
+POST   /queues/{queue}/messages/{receipt}/reject      to the dead letters at once, ?detail=why
 POST   /queues/{queue}/messages/{receipt}/extend      ?visibility=60s
 GET    /queues/{queue}/messages/{message id}/status
 """
@@ -22,6 +23,7 @@ from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.idempotency import Once
+from headrace.http.rest.operations.messages import MAX_DETAIL
 from headrace.http.rest.reading import (
     answer,
     invalid,
@@ -55,6 +57,7 @@ class QueueDoor:
         router.add("GET", "/queues/{queue}/messages", self._receive)
         router.add("DELETE", "/queues/{queue}/messages/{receipt}", self._ack)
         router.add("POST", "/queues/{queue}/messages/{receipt}/nack", self._nack)
+        router.add("POST", "/queues/{queue}/messages/{receipt}/reject", self._reject)
         router.add("POST", "/queues/{queue}/messages/{receipt}/extend", self._extend)
         router.add("GET", "/queues/{queue}/messages/{receipt}/status", self._status)
 
@@ -163,6 +166,14 @@ class QueueDoor:
         source, receipt = await self._receipt(request)
         delay = query_duration_ms(request, "delay", -1, 2**53)
         (refusal,) = await self._broker.queues.release(source, [receipt.handle], None if delay < 0 else delay)
+        return _settled(refusal)
+
+    async def _reject(self, request: Request) -> Answer:
+        source, receipt = await self._receipt(request)
+        detail = request.query.get("detail", "")
+        if len(detail) > MAX_DETAIL:
+            raise invalid(f"detail has at most {MAX_DETAIL} characters")
+        (refusal,) = await self._broker.queues.reject(source, [receipt.handle], detail)
         return _settled(refusal)
 
     async def _extend(self, request: Request) -> Answer:

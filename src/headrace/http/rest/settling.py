@@ -1,6 +1,7 @@
 """Door: a queue for those who take hundreds at a time: many receipts in one request, and what is not done yet.
 
-POST   /queues/{queue}/settle    {"ack": [receipt, …], "nack": […], "extend": […], "delay": "5s", "visibility": "60s"}
+POST   /queues/{queue}/settle    {"ack": [receipt, …], "nack": […], "reject": […], "extend": […], "delay": "5s", "detail": "why",
+                                 "visibility": "60s"}
 GET    /queues/{queue}/left?topic=jobs&partition=0&from=0     offsets that are not done: [first, end] and so on
 
 Each receipt stands for itself: those that are refused are named in the answer,
@@ -51,7 +52,7 @@ class SettleDoor:
     async def _settle(self, request: Request) -> Answer:
         spec = self._spec(request)
         wanted = body_of(request, Settle)
-        lists = {"ack": wanted.ack, "nack": wanted.nack, "extend": wanted.extend}
+        lists = {"ack": wanted.ack, "nack": wanted.nack, "reject": wanted.reject, "extend": wanted.extend}
         if not 0 < sum(map(len, lists.values())) <= MAX_RECEIPTS:
             raise invalid(f"1 to {MAX_RECEIPTS} receipts in all")
         if wanted.extend and wanted.visibility is None:
@@ -68,7 +69,7 @@ class SettleDoor:
                 else:
                     source = Source(spec.name, receipt.topic, receipt.partition)
                     groups.setdefault((how, source), []).append((text, receipt.handle))
-        asked = [self._ask(*key, [handle for _, handle in group], visibility, delay)
+        asked = [self._ask(*key, [handle for _, handle in group], visibility, delay, wanted.detail)
                  for key, group in groups.items()]  # fmt: skip
         for group, refusals in zip(groups.values(), await asyncio.gather(*asked), strict=True):
             for (text, _), refusal in zip(group, refusals, strict=True):
@@ -77,13 +78,21 @@ class SettleDoor:
         return answer({"refused": refused})
 
     async def _ask(
-        self, how: str, source: Source, handles: Sequence[Handle], visibility: int, delay: int | None
+        self,
+        how: str,
+        source: Source,
+        handles: Sequence[Handle],
+        visibility: int,
+        delay: int | None,
+        detail: str,
     ) -> Sequence[Rejected | None]:
         queues = self._broker.queues
         if how == "ack":
             return await queues.ack(source, handles)
         if how == "nack":
             return await queues.release(source, handles, delay)
+        if how == "reject":
+            return await queues.reject(source, handles, detail)
         return await queues.extend(source, handles, visibility)
 
     async def _left(self, request: Request) -> Answer:

@@ -5,7 +5,6 @@ A form without that header is the older Query protocol: same actions, other clot
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -22,8 +21,6 @@ from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
 from headrace.http.sqs.call import Call, SqsSettings
 from headrace.security.sigv4 import BadSignature, SignatureVerifier
-
-log = logging.getLogger(__name__)
 
 JSON = "application/x-amz-json-1.0"
 MAX_BODY_BYTES = 2 * 1024 * 1024

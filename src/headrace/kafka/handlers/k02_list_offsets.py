@@ -21,7 +21,7 @@ from headrace.wire.messages.list_offsets import (
 KEY = 2
 VERSIONS = (1, 10)
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 
 
 async def handle(call: Call) -> ListOffsetsResponse:

@@ -89,14 +89,21 @@ class MessageStatus(msgspec.Struct, kw_only=True):
     deliveries: int
 
 
+MAX_DETAIL = 1_000
+"""Characters of the reason that comes with a rejected message."""
+
+
 class Settle(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Receipts, a thousand in all at most."""
 
     ack: list[str] = []
     nack: list[str] = []
+    reject: list[str] = []
     extend: list[str] = []
     delay: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
     """For `nack`: not before so long; else by the queue's back-off."""
+    detail: Annotated[str, Meta(max_length=MAX_DETAIL)] = ""
+    """For `reject`: why; it stands in the dead letter."""
     visibility: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
     """For `extend`: from now on."""
 
@@ -211,6 +218,16 @@ OPERATIONS: Operations = {
         query=(Param("delay", "not before so long; else by the queue's back-off", DURATION),),
         problems=RECEIPT_PROBLEMS,
     ),
+    ("POST", "/queues/{queue}/messages/{receipt}/reject"): Operation(
+        "Send a message to the dead letters",
+        "queues",
+        {204: None},
+        "Whatever its count; without a dead-letter queue it is dropped.",
+        query=(
+            Param("detail", "why; it stands in the dead letter", {"type": "string", "maxLength": MAX_DETAIL}),
+        ),
+        problems=RECEIPT_PROBLEMS,
+    ),
     ("POST", "/queues/{queue}/messages/{receipt}/extend"): Operation(
         "Keep a message longer",
         "queues",
@@ -219,7 +236,7 @@ OPERATIONS: Operations = {
         problems=RECEIPT_PROBLEMS,
     ),
     ("POST", "/queues/{queue}/settle"): Operation(
-        "Acknowledge, give back or extend many messages",
+        "Acknowledge, give back, reject or extend many messages",
         "queues",
         {200: Settled},
         "Each receipt stands for itself; the answer names those that were refused.",
