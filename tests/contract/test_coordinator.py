@@ -285,7 +285,7 @@ async def test_what_no_coordinator_takes(
 
 async def test_the_largest_transaction_is_taken(one: Coordinator) -> None:
     operations = [Put(f"k{number}", bytes(8_000)) for number in range(MAX_TXN_OPERATIONS)]
-    assert (await one.txn([Compare.absent(put.key) for put in operations], operations)).succeeded
+    assert (await one.txn([Compare.mod_revision(put.key, 0) for put in operations], operations)).succeeded
 
 
 # Concurrency.
@@ -297,7 +297,7 @@ async def test_of_many_swaps_exactly_one_wins(backend: Backend) -> None:
         key = f"race/{round_number}"
         results = await asyncio.gather(
             *(
-                clients[task % 3].txn([Compare.absent(key)], [Put(key, str(task).encode())])
+                clients[task % 3].txn([Compare.mod_revision(key, 0)], [Put(key, str(task).encode())])
                 for task in range(20)
             )
         )

@@ -232,7 +232,7 @@ async def test_rule_4_and_5_a_paused_etcd_hangs_and_the_outcome_is_found_out(ser
         with pytest.raises(CoordinatorUnavailable):
             await one.keep_alive(lease.id)
         with pytest.raises(OutcomeUnknown):
-            await writer.txn([Compare.absent("w/1")], [Put("w/1", b"")])
+            await writer.txn([Compare.mod_revision("w/1", 0)], [Put("w/1", b"")])
         # The next one may not overtake the one in doubt: it is refused while that cannot be settled.
         with pytest.raises(CoordinatorUnavailable, match="in doubt"):
             await writer.txn([], [Put("w/2", b"")])

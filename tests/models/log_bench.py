@@ -106,6 +106,11 @@ def records_of(data: Buffer) -> list[Record]:
     return found
 
 
+def open_transactions(log: PartitionLog) -> dict[int, int]:
+    """Producer id -> first offset."""
+    return {pid: p.transaction_start for pid, p in log.producers if p.transaction_start >= 0}
+
+
 def derived(log: PartitionLog) -> tuple[object, ...]:
     """All that follows from the batches of a log, in a form that can be compared (ages left out)."""
     producers = {
@@ -113,7 +118,7 @@ def derived(log: PartitionLog) -> tuple[object, ...]:
     }
     return (
         producers,
-        {producer_id: kept[3] for producer_id, kept in producers.items() if kept[3] >= 0},
+        open_transactions(log),
         log.epochs.entries,
         log.aborted_transactions(0, log.end_offset),
     )

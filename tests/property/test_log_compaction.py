@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_bench import SMALL, WALL_MS, data_batch, headers, marker, open_log, put, read_all
+from log_bench import SMALL, WALL_MS, data_batch, headers, marker, open_log, open_transactions, put, read_all
 
 from headrace.core.plan import Rejected
 from headrace.log.compaction import Compaction
@@ -198,7 +198,7 @@ class CompactionMachine(RuleBasedStateMachine):
         last_data = {pid: offset for offset, pid, _, _ in self.events if pid is not None}
         last_end = {pid: ends[-1][0] for pid, ends in self.ends.items() if ends}
         still_open = {pid for pid, offset in last_data.items() if offset > last_end.get(pid, -1)}
-        assert set(self.log.producers.open_transactions()) == still_open
+        assert set(open_transactions(self.log)) == still_open
         markers = {header.base_offset for header in headers(read_all(self.log)) if header.is_control}
         for entry in self.log.aborted_transactions(0, self.log.end_offset):
             assert entry.last_offset in markers, "an entry without its marker would swallow what comes later"

@@ -16,6 +16,7 @@ from log_bench import (
     derived,
     marker,
     open_log,
+    open_transactions,
     produced,
     put,
     read_all,
@@ -57,9 +58,7 @@ class PowerCutMachine(RuleBasedStateMachine):
         producer = self.log.producers.get(pid)
         sequence = producer.batches[-1].last_sequence + 1 if producer is not None and producer.batches else 0
         self._append(
-            produced(
-                pid, sequence, transactional=transactional or pid in self.log.producers.open_transactions()
-            )
+            produced(pid, sequence, transactional=transactional or pid in open_transactions(self.log))
         )
 
     @rule(pid=st.integers(1, 3), commit=st.booleans())

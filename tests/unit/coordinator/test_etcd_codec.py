@@ -72,7 +72,7 @@ def test_requests_live_in_their_namespace() -> None:
                 Compare.mod_revision("a", 5),
                 Compare.value("b", b""),
                 Compare.lease("c", 1 << 62),
-                Compare.absent("d"),
+                Compare.mod_revision("d", 0),
             ],
             [Put("a", b"\xff", lease=7), Put("b", b""), Delete("c"), DeletePrefix("d/")],
         )

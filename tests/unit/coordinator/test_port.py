@@ -30,7 +30,7 @@ def test_prefix_end_at_the_edges() -> None:
 
 def test_an_absent_key_compares_as_zero_and_as_no_value() -> None:
     held = KeyValue("k", b"", 3, 5, 7)
-    assert Compare.absent("k").holds(None) and not Compare.absent("k").holds(held)
+    assert Compare.mod_revision("k", 0).holds(None) and not Compare.mod_revision("k", 0).holds(held)
     assert Compare.create_revision("k", 0).holds(None) and Compare.create_revision("k", 3).holds(held)
     assert Compare.mod_revision("k", 5).holds(held) and not Compare.mod_revision("k", 3).holds(held)
     assert Compare.lease("k", 0).holds(None) and Compare.lease("k", 7).holds(held)
