@@ -287,7 +287,7 @@ MUTANTS = [
     Mutant("R13", "a member proposed to leave is not waited for", ((Leader, "_maximal_isr", lambda self: set(self._proposal.isr if self._proposal else self._isr)),), CALM, "QuorumSuperset EnoughCopies CandidateCompleteness"),
     Mutant("R14", "anyone joins", ((Leader, "_may_join", always(True)),), CALM, "CandidateCompleteness"),
     Mutant("R14", "members join below the start of the epoch", ((Leader, "_may_join", joins_without_epoch_start),), new_leader_that_does_not_know_what_is_committed, "CandidateCompleteness", min_isr=1),
-    Mutant("R14", "a follower joins by the fetch of an earlier life", ((model, "isr_change", swap_without_joining), (Leader, "_may_join", joins_from_any_life), (Leader, "_is_from_an_earlier_life", always(False))), delayed_fetch_of_an_earlier_life, "CandidateCompleteness", "os", 1),
+    Mutant("R14", "a follower joins by the fetch of an earlier life", ((model, "isr_change", swap_without_joining), (Leader, "_may_join", joins_from_any_life), (Leader, "_is_from_another_life", always(False))), delayed_fetch_of_an_earlier_life, "CandidateCompleteness", "os", 1),
     Mutant("R16", "an unknown outcome counts as refused", ((Leader, "_keep_in_mind", always(None)),), CALM, "QuorumSuperset CandidateCompleteness"),
     Mutant("R20", "the follower's high watermark passes its end", ((Follower, "_follow_high_watermark", follow_beyond_the_end),), CALM, "LogMatching"),
     Mutant("R22", "the leader does not look for divergence", ((Leader, "_divergence", always(None)),), CALM, "NoTruncationBelowHighWatermark LogMatching CandidateCompleteness EnoughCopies"),

@@ -310,7 +310,7 @@ async def fetch_of_another_topic(cluster: SimCluster, client: ClusterClient) -> 
     for topic_id in (replica.topic_id, b"\x07" * 16):
         part = FetchPartition(0, replica.leader_epoch, 0, -1, 0, MIB)
         request = FetchRequest(follower, epoch, 0, 1, MIB, 0, 0, -1, [FetchTopic("", topic_id, [part])])
-        connection = await connect(cluster, leader)
+        connection = await cluster.nodes[follower].service.broker.introductions.connect(leader)
         frame, at = await connection.exchange(ApiKey.FETCH, 17, [encode_fetch_request(request, 17)], 10.0)
         row = decode_fetch_response(frame, at, 17).topics[0].partitions[0]
         answers.append(ErrorKind(row.error_code))

@@ -15,6 +15,7 @@ from headrace.broker.disk_room import AUTOMATIC
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.flusher import Flusher
 from headrace.broker.groups import OFFSETS_TOPIC, Groups
+from headrace.broker.introductions import Introductions
 from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.partition_admin import PartitionAdmin
@@ -65,6 +66,8 @@ DELETE_RECORDS_MS = 30_000
 
 class BrokerOptions(NamedTuple):
     log_dir: str
+    cluster_key: bytes
+    """What brokers of the cluster have and nobody else (A27, A49)."""
     ephemeral: bool = False
     repair: bool = False
     auto_create_topics: bool = True
@@ -92,7 +95,8 @@ class Broker:
         self._options = options
         self.opener = Opener(runtime)
         self.flusher = Flusher(runtime, self._disk_failed)
-        self.replicator = Replicator(runtime, self.image, self._suspect)
+        self.introductions = Introductions(runtime, metadata, options.cluster_key)
+        self.replicator = Replicator(runtime, self.image, self.introductions, self._suspect)
         self.replicas = Replicas(
             runtime,
             metadata,
@@ -108,7 +112,7 @@ class Broker:
         self.partition_admin = PartitionAdmin(metadata)
         self.quota_admin = QuotaAdmin(metadata)
         self.quotas = self.quota_admin.quotas
-        self.peers = Peers(self.image)
+        self.peers = Peers(self.image, self.introductions)
         self.groups = Groups(runtime, options.groups, lambda: self._partition_count(OFFSETS_TOPIC))
         self.newest_connection_id = 0
         """Connection ids rise with every connection this broker accepts (R47)."""

@@ -83,8 +83,8 @@ class IsrWriter:
             return None
         return topic.partitions[partition.tp.partition]
 
-    async def read_again(self, partition: Partition) -> None:
-        """R2: a linearizable look at what the coordinator has."""
+    async def read_again(self, partition: Partition) -> bool | None:
+        """R2: a linearizable look: whether we still lead in the epoch we did; None when the coordinator does not say."""
         refused, epoch = partition.doubts.until_now(), partition.leader_epoch
         try:
             found = await self._metadata.coordinator.get(
@@ -92,16 +92,20 @@ class IsrWriter:
             )
         except CoordinatorError as problem:
             log.info("%s: can't be read again yet: %s", partition.tp, problem)
-            return
+            return None
         if found is None:
-            return
+            return False
         try:
             state = decode(PartitionState, found.value)
         except InvalidState as problem:
             log.error("%s: %s", partition.tp, problem)
-            return
-        if state.leader == self._image.broker_id and state.leader_epoch == epoch == partition.leader_epoch:
+            return None
+        leads = (
+            state.leader == self._image.broker_id and state.leader_epoch == epoch == partition.leader_epoch
+        )
+        if leads:
             partition.doubts.settle(refused)
         partition.tell_leader(
             PartitionRead(found.mod_revision, state.leader_epoch, state.replicas, state.isr, state.elr)
         )
+        return leads

@@ -72,7 +72,9 @@ class MarkerSender:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         # Its own connections: a marker waits for its commit, and nobody else should wait behind it.
-        self._mail = MarkerMail(broker.runtime, Peers(broker.image), self._settled, COMMIT_MS / 1000 + 5)
+        self._mail = MarkerMail(
+            broker.runtime, Peers(broker.image, broker.introductions), self._settled, COMMIT_MS / 1000 + 5
+        )
 
     def send(self, shard: Shard, effect: SendMarkers) -> None:
         self._broker.runtime.spawn(self._deliver(shard, effect), f"markers of {effect.transactional_id!r}")

@@ -23,6 +23,7 @@ from headrace.cluster.controller import Standings
 from headrace.cluster.election import hand_over
 from headrace.cluster.image import (
     BrokerDown,
+    BrokerRegistered,
     BrokerUp,
     Delta,
     PartitionChanged,
@@ -57,6 +58,7 @@ log = logging.getLogger(__name__)
 
 QUARANTINE = "quarantine"
 DOOMED = ".deleted"
+READ_AGAIN_S = 0.5
 
 
 def log_config(config: TopicConfig) -> LogConfig:
@@ -131,14 +133,19 @@ class Replicas:
             if isinstance(delta, (PartitionChanged, TopicDeleted, TopicConfigChanged)):
                 self._idle.clear()
                 self._todo.put_nowait(delta)
-            elif isinstance(delta, BrokerUp):
+            elif isinstance(delta, (BrokerUp, BrokerRegistered)):
                 self.broker_changed(delta.broker.id)
             elif isinstance(delta, BrokerDown):
                 self.broker_changed(delta.broker_id)
 
     def look_at_everything(self) -> None:
         """At start: the image was read before anybody listened."""
-        for topic, number, state in list(self._image.all_partitions()):
+        for topic, number, _ in list(self._image.all_partitions()):
+            self._look_at(topic, number)
+
+    def _look_at(self, topic: Topic, number: int) -> None:
+        state = topic.partitions[number]
+        if state is not None:
             revision = self._image.mod_revision(keys.partition(topic.id, number))
             self.heard([PartitionChanged(topic, number, None, state, revision)])
 
@@ -270,7 +277,19 @@ class Replicas:
         elif isinstance(effect, ProposeIsr):
             self._runtime.spawn(self._isr.propose(partition, effect), f"ISR of {partition.tp}")
         elif isinstance(effect, RereadPartition):
-            self._runtime.spawn(self._isr.read_again(partition), f"read {partition.tp} again")
+            self._runtime.spawn(self._read_again(partition), f"read {partition.tp} again")
+
+    async def _read_again(self, partition: Partition) -> None:
+        """A2: a leader that stepped down because of what a peer said, and that still leads, leads on (F15). While it leads,
+        its machine asks again by itself; when it has stepped down, nobody else would.
+        """
+        while (leads := await self._isr.read_again(partition)) is None:
+            if partition.is_leader or self.partitions.get(partition.tp) is not partition:
+                return
+            await asyncio.sleep(READ_AGAIN_S)
+        topic = self._image.topic_by_id(partition.topic_id)
+        if leads and not partition.is_leader and topic is not None:
+            self._look_at(topic, partition.tp.partition)
 
     # -- what leaders have to know -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headrace.broker.introductions import Introductions
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.runtime import Runtime
@@ -43,17 +44,23 @@ class Asked(NamedTuple):
 
 
 class Replicator:
-    def __init__(self, runtime: Runtime, image: ClusterImage, suspect: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        image: ClusterImage,
+        introductions: Introductions,
+        suspect: Callable[[int], None],
+    ) -> None:
         """`suspect` is told of a broker whose process seems to be gone."""
         self._runtime = runtime
         self._image = image
+        self._introductions = introductions
         self._suspect = suspect
         self.on_doubt: Callable[[int, bool], None] = lambda broker_id, doubted: None
         """Told when the connection to a leader broke, and when there is a new one."""
         self._following: dict[int, dict[Partition, None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed: dict[int, asyncio.Event] = {}
-        self.broker_epoch = 0
 
     def follow(self, partition: Partition, leader: int) -> None:
         self.forget(partition)
@@ -102,14 +109,8 @@ class Replicator:
                 connection.close()
 
     async def _connect(self, leader: int) -> PeerConnection:
-        node = self._image.broker(leader)
-        if node is None:
-            raise PeerLost(f"broker {leader} is not registered")
-        registration = node.registration
         try:
-            return await PeerConnection.open(
-                registration.host, registration.port, f"broker-{self._image.broker_id}"
-            )
+            return await self._introductions.connect(leader)
         except PeerRefused:
             self._suspect(leader)
             raise
@@ -157,7 +158,7 @@ class Replicator:
             )
         return FetchRequest(
             self._image.broker_id,
-            self.broker_epoch,
+            self._introductions.broker_epoch,
             MAX_WAIT_MS,
             1,
             FETCH_BYTES,

@@ -145,13 +145,16 @@ class Transactions(ShardSet):
             )
         except PeerLost:
             return ErrorKind.NETWORK_EXCEPTION
+        if response.error_code:
+            # It does not take us for a broker, or for this life of ours, yet: nothing a client should hear of.
+            return ErrorKind.NETWORK_EXCEPTION
         rows = [
             ErrorKind(row.partition_error_code)
             for result in response.results_by_transaction
             for topic in result.topic_results
             for row in topic.results_by_partition
         ]
-        return _worst([ErrorKind(response.error_code), *rows])
+        return _worst(rows)
 
 
 def _worst(errors: Iterable[ErrorKind]) -> ErrorKind:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.kafka.session import Session
+
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
@@ -15,3 +17,4 @@ class Call(NamedTuple):
     client_id: str
     client_host: str
     connection_id: int
+    session: Session

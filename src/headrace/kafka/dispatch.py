@@ -108,7 +108,13 @@ class Dispatcher:
     def _call(self, entry: Entry, connection: Connection, header: RequestHeader, request: Any) -> bool:
         assert entry.handle is not None
         call = Call(
-            self._broker, request, header.api_version, header.client_id or "", connection.host, connection.id
+            self._broker,
+            request,
+            header.api_version,
+            header.client_id or "",
+            connection.host,
+            connection.id,
+            connection.session,
         )
         slot = connection.open_slot()
         result = entry.handle(call)

@@ -20,6 +20,7 @@ from headrace.cluster.membership import PreviousLife, announce_stop
 from headrace.cluster.state import ClusterState, Registration, encode
 from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import Coordinator, CoordinatorError
+from headrace.core.cluster_key import RECEIPTS, derive
 from headrace.core.errors import HeadraceError
 from headrace.groups.config import GroupConfig
 from headrace.http.forwarding import Forwarder
@@ -71,8 +72,9 @@ class Node:
         self.metadata = Metadata(self.runtime, self._coordinator, image)
         await self.metadata.load()
         await self._found_cluster()
+        self._cluster_key = await self.metadata.shared_secret("cluster")
         # Every broker of the cluster must know the handles that another one gave out (R56).
-        self._receipt_key = await self.metadata.shared_secret("receipts")
+        self._receipt_key = derive(self._cluster_key, RECEIPTS)
         self.broker = Broker(self.runtime, self.metadata, self._options())
         self._make_doors()
         record = await self._previous_record()
@@ -139,6 +141,7 @@ class Node:
         settings = self.settings
         return BrokerOptions(
             log_dir=self._directory.topics,
+            cluster_key=self._cluster_key,
             ephemeral=settings.ephemeral,
             repair=settings.repair,
             disk_reserve_bytes=settings.disk_reserve_bytes,
@@ -241,7 +244,7 @@ class Node:
         self._used_epoch = broker_epoch
         self._write_record(broker_epoch, lease)
         self.broker.replicas.broker_epoch = broker_epoch
-        self.broker.replicator.broker_epoch = broker_epoch
+        self.broker.introductions.broker_epoch = broker_epoch
         self.controller.registered(broker_epoch, lease)
 
     def _disk_failed(self) -> None:

@@ -145,6 +145,8 @@ class Leader:
         self._racks: dict[int, str | None] = {self.broker_id: leadership.rack}
         self._live: dict[int, int] = {}
         """Live broker -> its epoch."""
+        self._registered: dict[int, int] = {}
+        """Broker -> the epoch of its registration, the last one known."""
         self._followers: dict[int, Progress] = {}
         self._waited_for: list[Progress] = []
         self._may_commit = False
@@ -226,7 +228,7 @@ class Leader:
         progress = self._followers.get(event.replica_id)
         if progress is None:
             return [RefuseFetch(ErrorKind.NOT_LEADER_OR_FOLLOWER)]
-        if self._is_from_an_earlier_life(event, progress):
+        if self._is_from_another_life(event):
             return [RefuseFetch(ErrorKind.STALE_BROKER_EPOCH)]
         diverging = self._divergence(event.fetch_offset, event.last_fetched_epoch)
         if diverging is not None:
@@ -279,6 +281,8 @@ class Leader:
 
     def _broker_changed(self, event: BrokerChanged, now_ms: int) -> list[LeaderEffect]:
         self._racks[event.broker_id] = event.rack
+        if event.broker_epoch >= 0:
+            self._registered[event.broker_id] = event.broker_epoch
         if event.live:
             self._live[event.broker_id] = event.broker_epoch
         else:
@@ -469,10 +473,11 @@ class Leader:
 
     # -- fencing ------------------------------------------------------------------------------------------------------
 
-    def _is_from_an_earlier_life(self, event: FollowerFetch, progress: Progress) -> bool:
-        """R12, R14: a delayed fetch of a broker that has restarted since speaks of data it may have lost."""
-        known = max(progress.broker_epoch, self._live.get(event.replica_id, -1))
-        return event.broker_epoch < known
+    def _is_from_another_life(self, event: FollowerFetch) -> bool:
+        """R12, R14, A2: a delayed fetch of a broker that has restarted since speaks of data it may have lost; and a life
+        that nobody has heard of is no life.
+        """
+        return event.broker_epoch != self._registered.get(event.replica_id, -1)
 
     def _divergence(self, fetch_offset: int, last_fetched_epoch: int) -> Diverging | None:
         """R22: where a follower's history parts from ours, or None if what it holds is what we hold."""

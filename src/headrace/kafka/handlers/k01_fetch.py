@@ -42,6 +42,13 @@ def handle_frame(
     version = header.api_version
     request = wire.decode_fetch_request(frame, position, version)
     slot = connection.open_slot()
+    if request.replica_id >= 0:
+        refused = broker.introductions.replica_refusal(
+            connection.session.principal, request.replica_id, request.replica_epoch
+        )
+        if refused is not None:
+            _refuse(slot, header, request, refused)
+            return False
     by_id = version >= BY_ID
     opened = broker.fetch_sessions.open(
         request.session_id,
@@ -75,6 +82,20 @@ def handle_frame(
     if parked is not None:
         connection.park(slot, parked.cancel)
     return False
+
+
+def _refuse(slot: Slot, header: RequestHeader, request: wire.FetchRequest, kind: ErrorKind) -> None:
+    """A1: somebody claims to be a replica. Said for each partition too: before v7 there is no other place for it."""
+    code = kind.kafka_code
+    topics = [
+        FetchTopicResponse(
+            topic.name,
+            topic.topic_id,
+            [FetchPartitionResponse(part.partition, code, -1, -1, -1) for part in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    _send(slot, header, FetchResponse(topics, code, 0))
 
 
 def _wanted(broker: Broker, request: wire.FetchRequest, by_id: bool) -> list[Wanted]:

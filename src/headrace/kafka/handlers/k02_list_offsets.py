@@ -26,6 +26,9 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 
 async def handle(call: Call) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.request
+    refused = call.broker.introductions.replica_refusal(call.session.principal, request.replica_id)
+    if refused is not None:
+        return _refusal(request, refused)
     for topic in request.topics:
         for entry in topic.partitions:
             partition, _ = call.broker.find_readable(topic.name, entry.partition_index)
@@ -35,6 +38,21 @@ async def handle(call: Call) -> ListOffsetsResponse:
         topics=[
             ListOffsetsTopicResponse(
                 topic.name, [_find(call, topic.name, entry) for entry in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refusal(request: ListOffsetsRequest, kind: ErrorKind) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name,
+                [
+                    ListOffsetsPartitionResponse(entry.partition_index, kind.kafka_code)
+                    for entry in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

@@ -18,17 +18,22 @@ VERSIONS = (2, 4)
 
 def handle(call: Call) -> OffsetForLeaderEpochResponse:
     request: OffsetForLeaderEpochRequest = call.request
+    refused = call.broker.introductions.replica_refusal(call.session.principal, request.replica_id)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_find(call, topic.topic, entry) for entry in topic.partitions]
+                topic.topic, [_find(call, topic.topic, entry, refused) for entry in topic.partitions]
             )
             for topic in request.topics
         ]
     )
 
 
-def _find(call: Call, topic: str, entry: OffsetForLeaderPartition) -> EpochEndOffset:
+def _find(
+    call: Call, topic: str, entry: OffsetForLeaderPartition, refused: ErrorKind | None
+) -> EpochEndOffset:
+    if refused is not None:
+        return EpochEndOffset(refused.kafka_code, entry.partition)
     partition, error = call.broker.find_readable(topic, entry.partition)
     if partition is not None:
         error = partition.epoch_refusal(entry.current_leader_epoch)

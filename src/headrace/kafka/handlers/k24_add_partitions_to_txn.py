@@ -35,6 +35,8 @@ async def handle(call: Call) -> AddPartitionsToTxnResponse:
             verify_only=False,
         )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    if (refused := call.broker.introductions.refusal(call.session.principal)) is not None:
+        return AddPartitionsToTxnResponse(error_code=refused.kafka_code)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(

@@ -31,6 +31,8 @@ Row = tuple[str, int, asyncio.Future[ErrorKind]]
 
 async def handle(call: Call) -> WriteTxnMarkersResponse:
     request: WriteTxnMarkersRequest = call.request
+    if (refused := _refusal(call)) is not None:
+        return WriteTxnMarkersResponse([_refused(marker, refused) for marker in request.markers])
     if not _is_from_now(call, request):
         call.broker.close_connection(call.connection_id)
         return WriteTxnMarkersResponse([])
@@ -39,8 +41,29 @@ async def handle(call: Call) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse([await _answered(*each) for each in written])
 
 
+def _refusal(call: Call) -> ErrorKind | None:
+    """Brokers only (A1). An administrator who ends a hanging transaction will be let in here, by right."""
+    return call.broker.introductions.refusal(call.session.principal)
+
+
+def _refused(marker: WritableTxnMarker, kind: ErrorKind) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        marker.producer_id,
+        [
+            WritableTxnMarkerTopicResult(
+                topic.name,
+                [
+                    WritableTxnMarkerPartitionResult(number, kind.kafka_code)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
 def _is_from_now(call: Call, request: WriteTxnMarkersRequest) -> bool:
-    if not call.broker.marker_senders.admit(call.client_id, call.connection_id):
+    if not call.broker.marker_senders.admit(str(call.session.principal), call.connection_id):
         return False
     return all(
         call.broker.leaderships.admits(TopicPartition(topic.name, number), call.connection_id)

@@ -23,7 +23,7 @@ class ListOffsetsTopic:
 
 @message(key=2, versions=(1, 11), flexible=6)
 class ListOffsetsRequest:
-    replica_id: int = int32()
+    replica_id: int = int32(-1)
     isolation_level: int = int8(since=2)
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
     timeout_ms: int = int32(since=10)
