@@ -12,6 +12,7 @@ from queue_desk import EPOCH_MS, SOURCE, Desk
 
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.broker.supervision import Supervisor
 from headrace.core.plan import Rejected
 from headrace.push.courier import Budget, Courier
 from headrace.push.endpoint import Answer
@@ -48,7 +49,10 @@ class World:
         self._arrival = asyncio.Event()
         self.shards = SimpleNamespace(arrival=self._arrivals)
         clock = SimpleNamespace(now_ms=self.now_ms, wall_ms=lambda: self.now_ms() + EPOCH_MS)
-        runtime = SimpleNamespace(clock=clock, spawn=self._spawn, random_bytes=self._random_bytes)
+        supervise = Supervisor(clock, self._spawn).supervise
+        runtime = SimpleNamespace(
+            clock=clock, spawn=self._spawn, supervise=supervise, random_bytes=self._random_bytes
+        )
         broker: Any = SimpleNamespace(queues=self, runtime=runtime, node_id=1)
         self.budget = Budget()
         registry: Any = SimpleNamespace(

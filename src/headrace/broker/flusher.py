@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.runtime import Runtime
 from headrace.core.ports import File
+from headrace.log.results import Flush
 
 if TYPE_CHECKING:
     from headrace.broker.partition import Partition
@@ -24,6 +25,9 @@ COMMIT_WINDOW_S = 0.005
 """How long appends nobody waits for may gather before they are synced."""
 
 COMMIT_WINDOW_BYTES = 1024 * 1024
+
+STALLED_MS = 10_000
+"""A sync that takes longer, or does not begin for so long, is taken for a disk that hangs (R6)."""
 
 GATHER_S = 0.001
 """How long a sync may wait for those who were answered by the last one and are about to ask again. Never longer than half of
@@ -48,15 +52,32 @@ class Flusher:
         self.rounds = 0
         self.sync_started_ms: int | None = None
         """When the sync under way began; a hung disk shows here (S10, R6)."""
+        self.waiting_since_ms: int | None = None
+        """When the first of those came that the next sync is for; a flusher that is gone shows here (F16)."""
 
     def request(self, partition: Partition, size: int, *, urgent: bool) -> None:
         """`urgent` when a client waits for the answer; otherwise the window may fill first."""
+        if self.waiting_since_ms is None:
+            self.waiting_since_ms = self._runtime.clock.now_ms()
         self._dirty[partition] = None
         self._waiting_bytes += size
         self._wake.set()
         self._urgent += urgent
         if urgent or self._waiting_bytes >= COMMIT_WINDOW_BYTES:
             self._hurry.set()
+
+    def trouble(self) -> str | None:
+        """Why what is appended does not become durable, for the lease and for whoever asks (R6)."""
+        if self.failure is not None:
+            return f"the log directory failed: {self.failure}"
+        now_ms = self._runtime.clock.now_ms()
+        for since_ms, what in (
+            (self.sync_started_ms, "a sync has not come back for %d s"),
+            (self.waiting_since_ms, "appends have waited %d s for group commit"),
+        ):
+            if since_ms is not None and now_ms - since_ms >= STALLED_MS:
+                return what % ((now_ms - since_ms) // 1000)
+        return None
 
     async def run(self) -> None:
         while self.failure is None:
@@ -85,14 +106,18 @@ class Flusher:
             seen = self._urgent
 
     async def flush_now(self) -> None:
-        """One round over everything dirty. Also called at stop, when the loop above has ended."""
+        """One round over everything dirty. Also called at stop, when the loop above has ended.
+
+        What raises for one partition takes that replica offline; group commit goes on for the others (F16).
+        """
         partitions, self._dirty = self._dirty, {}
         self._waiting_bytes = 0
+        self.waiting_since_ms = None
         self._served = (self._served[1], self._urgent)
         self._urgent = 0
         self._wake.clear()
         self._hurry.clear()
-        rounds = [(partition, flush) for partition in partitions if (flush := partition.log.begin_flush())]
+        rounds = [(partition, flush) for partition in partitions if (flush := self._begin(partition))]
         files = [file for _, flush in rounds for file in flush.files]
         if files:
             self.sync_started_ms = self._runtime.clock.now_ms()
@@ -104,13 +129,33 @@ class Flusher:
                     partition.log.flush_failed(flush, problem)
                 self._fail(problem)
                 return
+            except Exception as problem:
+                # Not the disk's word, so not its end; but what is on it is unknown, and a second sync proves nothing (S7).
+                for partition, _ in rounds:
+                    self._give_up(partition, problem)
+                return
             finally:
                 self.sync_started_ms = None
             self._took_s = asyncio.get_running_loop().time() - began
         self.rounds += 1
         for partition, flush in rounds:
-            partition.log.flush_done(flush)
-            partition.on_durable()
+            try:
+                partition.log.flush_done(flush)
+                partition.on_durable()
+            except Exception as problem:
+                self._give_up(partition, problem)
+
+    def _begin(self, partition: Partition) -> Flush | None:
+        try:
+            return partition.log.begin_flush()
+        except Exception as problem:
+            self._give_up(partition, problem)
+            return None
+
+    def _give_up(self, partition: Partition, problem: Exception) -> None:
+        """Whether its promises are kept is not known any more: whoever holds another copy should lead."""
+        self._runtime.unexpected("group commit", problem, str(partition.tp))
+        partition.mark_failed()
 
     def _fail(self, problem: OSError) -> None:
         self.failure = problem

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from headrace.broker.runtime import Runtime
+from headrace.broker.supervision import describe
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
@@ -35,6 +36,15 @@ from headrace.replication.follower import (
 
 log = logging.getLogger(__name__)
 
+FIRST_PAUSE_MS = 100
+"""A partition whose leader has just changed is asked for again soon: this is part of every write gap after a failover."""
+
+LONGEST_PAUSE_MS = 5_000
+"""For a replica that can't take what it is sent, as on a full disk: what frees the disk takes longer than a look costs."""
+
+REFUSED_MS = 10_000
+"""A leader that refuses us this long is more than one that has just changed."""
+
 
 class Following:
     """Lives as long as its replica; while the replica leads, it follows nobody."""
@@ -58,6 +68,12 @@ class Following:
         self._go_offline = go_offline
         self._records = memoryview(b"")
         self._sync_done: asyncio.Future[None] | None = None
+        self._asks_again_ms = 0
+        self._refusals = 0
+        self.stuck: str | None = None
+        """Why nothing that the leader sends is taken, while that is so."""
+        self._refused_since_ms: int | None = None
+        self._refused_with = ErrorKind.NONE
         self._machine = self._from_log(partition_log.checkpointed.high_watermark, waits_for_sync)
 
     def _from_log(self, high_watermark: int, waits_for_sync: bool) -> Follower:
@@ -86,13 +102,31 @@ class Following:
     def high_watermark(self) -> int:
         return self._machine.high_watermark
 
+    @property
+    def waits_for_sync(self) -> bool:
+        return self._machine.waits_for_sync
+
+    @waits_for_sync.setter
+    def waits_for_sync(self, waits: bool) -> None:
+        """headrace.flush has changed (F7): whether what we have counts with the leader before it is on our disk."""
+        self._machine.waits_for_sync = waits
+        self._let_go_when_synced()
+
     def follow(self, leader: int, leader_epoch: int, unclean_epoch: int) -> None:
+        self._asks_again_ms = 0
+        self._refused_since_ms = None
         self._step(LeaderChanged(leader, leader_epoch, unclean_epoch))
 
     # -- the fetch -----------------------------------------------------------------------------------------------
 
     def next_fetch(self) -> FetchPlan | None:
+        """None also while it rests: one replica in trouble must not slow down the others of its leader (F23)."""
+        if self._runtime.clock.now_ms() < self._asks_again_ms:
+            return None
         return self._machine.next_fetch()
+
+    def _rest(self, pause_ms: int) -> None:
+        self._asks_again_ms = self._runtime.clock.now_ms() + pause_ms
 
     def sync_pending(self) -> asyncio.Future[None] | None:
         """Done once what was appended last is durable; None when nothing waits for a sync."""
@@ -104,38 +138,59 @@ class Following:
 
     def durable(self) -> None:
         self._step(Synced(self._log.durable_end))
-        if (
-            self._sync_done is not None
-            and not self._sync_done.done()
-            and self._log.durable_end >= self._log.end_offset
-        ):
-            self._sync_done.set_result(None)
+        self._let_go_when_synced()
+
+    def _let_go_when_synced(self) -> None:
+        waiting = self._sync_done
+        if waiting is not None and not waiting.done() and self.sync_pending() is None:
+            waiting.set_result(None)
 
     def fetched(self, plan: FetchPlan, records: memoryview, high_watermark: int, log_start: int) -> None:
         self._records = records
+        self._refused_since_ms = None
         self._step(Fetched(plan, bool(records), high_watermark, log_start))
         self._records = memoryview(b"")
 
     def diverging(self, plan: FetchPlan, epoch: int, end_offset: int) -> None:
+        self._rest(FIRST_PAUSE_MS)
         self._step(Diverged(plan, epoch, end_offset))
 
     def out_of_range(self, plan: FetchPlan, log_start: int) -> None:
+        self._rest(FIRST_PAUSE_MS)
         self._step(OutOfRange(plan, log_start))
 
     def failed(self, plan: FetchPlan, kind: ErrorKind) -> None:
+        self._rest(FIRST_PAUSE_MS)
+        if self._refused_since_ms is None:
+            self._refused_since_ms = self._runtime.clock.now_ms()
+        self._refused_with = kind
         self._step(FetchFailed(plan, kind))
+
+    def trouble(self) -> str | None:
+        """Why this replica falls behind, for a health check; a change of leader is none."""
+        if self.stuck is not None:
+            return self.stuck
+        since_ms = self._refused_since_ms
+        if since_ms is None or self._runtime.clock.now_ms() - since_ms < REFUSED_MS:
+            return None
+        return f"its leader answers {self._refused_with.name}"
 
     # -- effects -------------------------------------------------------------------------------------------------
 
     def _step(self, event: object) -> None:
-        todo: list[FollowerEffect] = list(self._machine.step(event))  # type: ignore[arg-type]
+        """Whatever goes wrong here is this replica's own trouble: it ends neither the fetcher, which serves every partition
+        of its leader, nor group commit (F17)."""
         try:
+            todo: list[FollowerEffect] = list(self._machine.step(event))  # type: ignore[arg-type]
             while todo:
                 todo += self._carry_out(todo.pop(0))
-        except OSError as problem:
+        except (OSError, LogCorrupt) as problem:
             # S7: half of it may have happened; only a restart with a scan tells what is there.
             log.critical("%s goes offline: %s", self._tp, problem)
             self._go_offline(str(problem))
+        except Exception as problem:
+            self._runtime.unexpected("follower", problem, str(self._tp))
+            self._go_offline(describe(problem))
 
     def _carry_out(self, effect: FollowerEffect) -> list[FollowerEffect]:
         match effect:
@@ -167,14 +222,28 @@ class Following:
         except LogCorrupt as problem:
             result = Rejected(ErrorKind.KAFKA_STORAGE_ERROR, str(problem))
         if isinstance(result, Rejected):
-            log.error("%s: what the leader sent was not taken: %s", self._tp, result.detail)
             if self._log.failed is not None:
+                log.critical("%s goes offline: %s", self._tp, self._log.failed)
                 self._go_offline(self._log.failed)
                 return []
+            self._not_taken(result.detail)
+        elif self.stuck is not None:
+            log.warning("%s: what the leader sends is taken again", self._tp)
+            self.stuck, self._refusals = None, 0
         if self._log.end_offset > before:
             self._request_flush(len(self._records))
         # Also when nothing was taken: the machine goes on from where the log really ends.
         return self._machine.step(Appended(self._log.end_offset, _last_epoch(self._log)))
+
+    def _not_taken(self, reason: str) -> None:
+        """One line when it begins and one when it ends; in between a look now and then (F23)."""
+        if self.stuck is None:
+            log.error(
+                "%s: what the leader sends is not taken, trying again every few seconds: %s", self._tp, reason
+            )
+        self.stuck = reason
+        self._rest(min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << min(self._refusals, 10)))
+        self._refusals += 1
 
 
 def _last_epoch(partition_log: PartitionLog) -> int:

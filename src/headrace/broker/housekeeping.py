@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
+from headrace.log.growing_log import FULL_DISK
 from headrace.log.results import LogCorrupt
 
 log = logging.getLogger(__name__)
@@ -75,9 +76,12 @@ class Housekeeping:
                 try:
                     await work(partition)
                 except (OSError, LogCorrupt) as problem:
-                    if self._broker.partitions.get(partition.tp) is partition:
+                    is_full = isinstance(problem, OSError) and problem.errno in FULL_DISK
+                    if self._broker.partitions.get(partition.tp) is partition and not is_full:
                         log.error("%s: %s", partition.tp, problem)
-                    # Else the topic was deleted under our hands, and its files with it.
+                    # Else the topic was deleted under our hands, and its files with it; or DiskRoom has said it for all.
+                except Exception as problem:  # of this one; the others must not go without
+                    self._runtime.unexpected("housekeeping", problem, str(partition.tp))
                 await asyncio.sleep(0)
 
     async def _checkpoint(self, partition: Partition) -> None:

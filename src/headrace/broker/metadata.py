@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from headrace.broker.runtime import Runtime
+from headrace.broker.supervision import OR_END, Supervised
 from headrace.cluster import changes, keys
 from headrace.cluster.changes import Change, absent
 from headrace.cluster.image import ClusterImage, Delta, Undecodable
@@ -48,6 +49,7 @@ class Metadata:
         self.listeners: list[Listener] = []
         self._runtime = runtime
         self._moved = asyncio.Event()
+        self._tasks: list[Supervised] = []
         self._writer = ResolvingWriter(coordinator, f"writers/{image.broker_id}/admin", runtime.random_bytes)
 
     async def load(self) -> None:
@@ -56,8 +58,15 @@ class Metadata:
         self._tell(self.image.resync(snapshot.items, snapshot.revision), snapshot.revision)
 
     def start(self) -> None:
-        self._runtime.spawn(self._watch(), "watch metadata")
-        self._runtime.spawn(self._read_again(), "read metadata again")
+        self._tasks = [
+            self._runtime.supervise("watch metadata", self._watch, OR_END),
+            self._runtime.supervise("read metadata again", self._read_again),
+        ]
+
+    def stop(self) -> None:
+        """Before the coordinator is closed: a watch that ends by itself is trouble."""
+        for task in self._tasks:
+            task.cancel()
 
     async def _watch(self) -> None:
         async with aclosing(self.coordinator.watch("", self.revision + 1)) as updates:
@@ -84,7 +93,10 @@ class Metadata:
                 log.error("metadata key %s is not readable and was ignored: %s", delta.key, delta.problem)
         if deltas:
             for listener in self.listeners:
-                listener(deltas)
+                try:
+                    listener(deltas)
+                except Exception as problem:  # one that raises must not keep the news from the others
+                    self._runtime.unexpected("metadata listener", problem)
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 

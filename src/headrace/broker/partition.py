@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from headrace.broker.commit_listeners import CommitListeners
 from headrace.broker.disk_room import DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.following import Following
@@ -90,7 +91,7 @@ class Partition:
         self.failed = False
         self.leader_epoch = -1
         self.high_watermark = partition_log.start_offset
-        self.on_commit: list[Callable[[int], None]] = []
+        self.on_commit = CommitListeners(runtime, tp)
         self.fetch_waiters: dict[FetchWaiter, None] = {}
         self._runtime = runtime
         self._clock = runtime.clock
@@ -148,8 +149,7 @@ class Partition:
     def _follow_high_watermark(self, offset: int) -> None:
         if self._leader is None:
             self.high_watermark = offset
-            for callback in tuple(self.on_commit):
-                callback(offset)
+            self.on_commit.tell(offset)
             self._wake_fetchers()
 
     def tell_leader(self, event: LeaderEvent) -> list[LeaderEffect]:
@@ -310,8 +310,7 @@ class Partition:
         await done
 
     def expire_waiting(self, now_ms: int) -> None:
-        for callback in self._acks.expire(now_ms):
-            callback(ErrorKind.REQUEST_TIMED_OUT)
+        self._settle(self._acks.expire(now_ms), ErrorKind.REQUEST_TIMED_OUT)
 
     # -- what became durable and committed ---------------------------------------------------------------------
 
@@ -352,10 +351,8 @@ class Partition:
 
     def _advance(self, offset: int) -> None:
         self.high_watermark = offset
-        for settled in self._acks.release(offset):
-            settled(ErrorKind.NONE)
-        for callback in tuple(self.on_commit):
-            callback(offset)
+        self._settle(self._acks.release(offset), ErrorKind.NONE)
+        self.on_commit.tell(offset)
         ready, leader = self._ready, self._leader
         if ready is not None and leader is not None and offset >= leader.epoch_start_offset:
             self._ready = None
@@ -367,13 +364,28 @@ class Partition:
         _wake(self.fetch_waiters)
 
     def _fail_waiting(self, kind: ErrorKind) -> None:
-        for callback in self._acks.fail_all():
-            callback(kind)
+        self._settle(self._acks.fail_all(), kind)
+
+    def _settle(self, waiting: Iterable[CommitCallback], kind: ErrorKind) -> None:
+        """Whoever can't take its answer must not keep the others from theirs (F16)."""
+        for callback in waiting:
+            try:
+                callback(kind)
+            except Exception as problem:
+                self._runtime.unexpected("answer to a produce", problem, str(self.tp))
 
     def configure(self, config: TopicConfig, log_config: LogConfig) -> None:
+        """The topic's configs have changed while it is in use (F7): nothing may remember the old ones."""
         self.config = config
         self.opens_batches = config.opens_batches
         self.log.config = log_config
+        self.following.waits_for_sync = config.flush == "commit"
+        if self._lazy_flush is not None:
+            self._lazy_flush.cancel()
+            self._lazy_flush = None
+        if self.log.durable_end < self.log.end_offset and not self.failed:
+            # What was written under the old promise is held to the new one: soon for somebody who waits, or on time.
+            self.request_flush(0, urgent=True)
 
     def delete_records(self, offset: int) -> int | Rejected:
         start = self.log.delete_records(offset)

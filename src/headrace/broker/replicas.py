@@ -43,6 +43,7 @@ from headrace.log.segment_cache import SegmentCache
 from headrace.replication.events import (
     BrokerChanged,
     LeaderEffect,
+    LeaderEvent,
     LeaseChanged,
     PartitionRead,
     ProposeIsr,
@@ -59,6 +60,7 @@ log = logging.getLogger(__name__)
 QUARANTINE = "quarantine"
 DOOMED = ".deleted"
 READ_AGAIN_S = 0.5
+RETRY_S = 5.0
 
 
 def log_config(config: TopicConfig) -> LogConfig:
@@ -154,10 +156,18 @@ class Replicas:
             delta = await self._todo.get()
             try:
                 await self._follow(delta)
-            except OSError as problem:
-                log.error("%s: %s", type(delta).__name__, problem)
+            except Exception as problem:
+                self._follow_later(delta, problem)
             if self._todo.empty():
                 self._idle.set()
+
+    def _follow_later(self, delta: Delta, problem: Exception) -> None:
+        """What can't be done now (a full disk, a bug) holds up nothing else, and is tried again."""
+        if isinstance(problem, OSError):
+            log.error("%s: %s; trying again in %d s", type(delta).__name__, problem, RETRY_S)
+        else:
+            self._runtime.unexpected("follow the image", problem, type(delta).__name__)
+        asyncio.get_running_loop().call_later(RETRY_S, self._todo.put_nowait, delta)
 
     async def caught_up(self) -> None:
         """Until every change of the image so far has been carried out here."""
@@ -303,14 +313,22 @@ class Replicas:
             None if node is None else node.rack,
         )
         for partition in list(self.partitions.values()):
-            partition.tell_leader(event)
+            self._tell(partition, event)
+
+    def _tell(self, partition: Partition, *events: LeaderEvent) -> None:
+        """Told to many at once: one that raises is out of service, and the others hear of it (F16)."""
+        try:
+            for event in events:
+                partition.tell_leader(event)
+        except Exception as problem:
+            self._runtime.unexpected("leader", problem, str(partition.tp))
+            partition.mark_failed()
 
     def tick(self, lease_held: bool, stalled: bool) -> None:
         """Now and then: slow followers leave the ISR (R15), and leaders learn whether our lease holds (R7)."""
         for partition in list(self.partitions.values()):
             if partition.is_leader:
-                partition.tell_leader(LeaseChanged(lease_held))
-                partition.tell_leader(Stalled() if stalled else Tick())
+                self._tell(partition, LeaseChanged(lease_held), Stalled() if stalled else Tick())
 
     def _resign(self, partition: Partition) -> None:
         partition.resign()

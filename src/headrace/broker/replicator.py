@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from headrace.broker.introductions import Introductions
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.runtime import Runtime
+from headrace.broker.supervision import Supervised
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MIB
@@ -59,7 +60,7 @@ class Replicator:
         self.on_doubt: Callable[[int, bool], None] = lambda broker_id, doubted: None
         """Told when the connection to a leader broke, and when there is a new one."""
         self._following: dict[int, dict[Partition, None]] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[int, Supervised] = {}
         self._changed: dict[int, asyncio.Event] = {}
 
     def follow(self, partition: Partition, leader: int) -> None:
@@ -69,7 +70,13 @@ class Replicator:
         self._following.setdefault(leader, {})[partition] = None
         self._changed.setdefault(leader, asyncio.Event()).set()
         if leader not in self._tasks:
-            self._tasks[leader] = self._runtime.spawn(self._pull(leader), f"replicate from broker {leader}")
+            self._tasks[leader] = self._runtime.supervise(
+                f"replicate from broker {leader}", lambda: self._pull(leader)
+            )
+
+    def followed(self) -> Iterator[Partition]:
+        for partitions in self._following.values():
+            yield from partitions
 
     def forget(self, partition: Partition) -> None:
         for partitions in self._following.values():
@@ -125,24 +132,23 @@ class Replicator:
         if not asked:
             await asyncio.sleep(PAUSE_S)
             return
-        body = encode_fetch_request(self._request(asked), VERSION)
+        # Whoever rests is asked for again in time, though others have nothing new.
+        max_wait_ms = MAX_WAIT_MS if len(asked) == len(partitions) else int(PAUSE_S * 1000)
+        body = encode_fetch_request(self._request(asked, max_wait_ms), VERSION)
         frame, position = await connection.exchange(ApiKey.FETCH, VERSION, [body], CALL_S)
         response = decode_fetch_response(frame, position, VERSION)
         if response.error_code:
-            raise PeerLost(f"the fetch failed: {ErrorKind(response.error_code).name}")
+            raise PeerLost(f"the fetch failed: {_kind(response.error_code).name} ({response.error_code})")
         by_place = {(entry.partition.topic_id, entry.partition.tp.partition): entry for entry in asked}
-        trouble = False
         for topic in response.topics:
             for row in topic.partitions:
                 entry = by_place.get((topic.topic_id, row.partition))
                 if entry is not None:
-                    trouble = self._take(entry, row) or trouble
+                    _take(entry, row)
         # What was fetched is in the logs by now, and nothing else is kept of it.
         connection.recycle(frame)
-        if trouble:
-            await asyncio.sleep(PAUSE_S)
 
-    def _request(self, asked: list[Asked]) -> FetchRequest:
+    def _request(self, asked: list[Asked], max_wait_ms: int) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
         for partition, plan in asked:
             topic = topics.setdefault(partition.topic_id, FetchTopic("", partition.topic_id, []))
@@ -159,7 +165,7 @@ class Replicator:
         return FetchRequest(
             self._image.broker_id,
             self._introductions.broker_epoch,
-            MAX_WAIT_MS,
+            max_wait_ms,
             1,
             FETCH_BYTES,
             0,
@@ -168,21 +174,28 @@ class Replicator:
             list(topics.values()),
         )
 
-    def _take(self, asked: Asked, row: FetchPartitionResponse) -> bool:
-        """Give one partition its answer; whether it was bad news."""
-        partition, plan = asked
-        kind = ErrorKind(row.error_code)
-        if kind is ErrorKind.OFFSET_OUT_OF_RANGE:
-            partition.following.out_of_range(plan, row.log_start_offset)
-        elif kind is not ErrorKind.NONE:
-            partition.following.failed(plan, kind)
-        elif row.diverging_epoch is not None:
-            partition.following.diverging(plan, row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
-        else:
-            records = row.records if isinstance(row.records, memoryview) else memoryview(b"")
-            partition.following.fetched(plan, records, row.high_watermark, row.log_start_offset)
-            return False
-        return True
+
+def _take(asked: Asked, row: FetchPartitionResponse) -> None:
+    """Give one partition its answer. A partition in trouble rests by itself: the others are asked for at once."""
+    following, plan = asked.partition.following, asked.plan
+    kind = _kind(row.error_code)
+    if kind is ErrorKind.OFFSET_OUT_OF_RANGE:
+        following.out_of_range(plan, row.log_start_offset)
+    elif kind is not ErrorKind.NONE:
+        following.failed(plan, kind)
+    elif row.diverging_epoch is not None:
+        following.diverging(plan, row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+    else:
+        records = row.records if isinstance(row.records, memoryview) else memoryview(b"")
+        following.fetched(plan, records, row.high_watermark, row.log_start_offset)
+
+
+def _kind(code: int) -> ErrorKind:
+    """A newer broker may know errors that we do not (F17)."""
+    try:
+        return ErrorKind(code)
+    except ValueError:
+        return ErrorKind.UNKNOWN_SERVER_ERROR
 
 
 async def _synced(partitions: list[Partition]) -> None:

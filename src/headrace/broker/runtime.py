@@ -7,7 +7,6 @@ loop answers with simulated ones.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import threading
 import time
@@ -15,11 +14,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+from headrace.broker.supervision import RESTART, Factory, Policy, Supervised, Supervisor
 from headrace.core.ports import Clock, FileSystem, Stopwatch
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 # Boot time goes on while the machine sleeps, so a lease can't look fresh after a suspend (R7).
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
@@ -28,6 +26,7 @@ _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", No
 class Runtime(Protocol):
     clock: Clock
     fs: FileSystem
+    supervisor: Supervisor
 
     async def run_blocking(self, fn: Callable[[], T]) -> T:
         """Run a blocking call (fsync, SQLite) off the loop. Its exception is raised here."""
@@ -40,7 +39,15 @@ class Runtime(Protocol):
     def random_bytes(self, count: int) -> bytes: ...
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task that the runtime owns: its failure is logged, and `close` ends it."""
+        """Start a task that has an end of its own: its failure is logged, and `close` ends it."""
+        ...
+
+    def supervise(self, name: str, factory: Factory, policy: Policy = RESTART) -> Supervised:
+        """Start a task that must not end: it is started again, or ends the broker in order (see Supervisor)."""
+        ...
+
+    def unexpected(self, where: str, problem: BaseException, about: str = "") -> None:
+        """Tell of an exception that was kept where it happened (see Supervisor)."""
         ...
 
 
@@ -81,6 +88,9 @@ class SystemRuntime:
         self.fs = fs
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="headrace-io")
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.supervisor = Supervisor(self.clock, self.spawn)
+        self.supervise = self.supervisor.supervise
+        self.unexpected = self.supervisor.unexpected
 
     async def run_blocking(self, fn: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, fn)
@@ -100,7 +110,7 @@ class SystemRuntime:
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("task %s failed", task.get_name(), exc_info=problem)
+            self.unexpected("task", problem, task.get_name())
 
     async def close(self) -> None:
         tasks = list(self._tasks)

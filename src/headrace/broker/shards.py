@@ -109,7 +109,7 @@ class Shard:
         """Called after each load, before anybody is answered from it."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
-        partition.on_commit.append(self._committed)
+        partition.on_commit.append(self._committed, self._broke)
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -357,8 +357,12 @@ class Shard:
         if self.partition.is_leader and not self.partition.failed:
             self.machine = self._make_machine()
             self.state = ShardState.LOADING
-            self.partition.on_commit.append(self._committed)
+            self.partition.on_commit.append(self._committed, self._broke)
             self._runtime.spawn(self.load(), f"load {self.partition.tp}")
+
+    def _broke(self, problem: Exception) -> None:
+        """Somebody at the gate raised: what was let go and what was not is unknown (F16)."""
+        self.reload(ErrorKind.UNKNOWN_SERVER_ERROR)
 
     # -- the gate and the clock ------------------------------------------------------------------------------
 

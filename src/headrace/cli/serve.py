@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from headrace import __version__
-from headrace.cli.failure import Exit
+from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
@@ -113,8 +113,15 @@ async def _serve(settings: Settings, run: Invocation) -> Exit:
         if await _start(node, stop):
             _calm_garbage_collection()
             _announce(run, settings, node)
-            await stop.wait()
+            await _first_of(stop, node.broken)
             await node.stop()
+            if node.broken_by is not None:
+                raise Failure(
+                    Exit.FAILED,
+                    f"the broker ended: {node.broken_by}",
+                    "start it again; the log above has the traceback, which is worth a bug report",
+                    code="VITAL_TASK_FAILED",
+                )
     except Exception as problem:
         failure = start_failure(problem, settings)
         if failure is None:
@@ -145,6 +152,13 @@ def _stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked)
     return stop
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
 
 
 async def _start(node: Node, stop: asyncio.Event) -> bool:

@@ -44,7 +44,7 @@ class KafkaServer:
     async def serve(self) -> None:
         assert self._server is not None
         await self._server.start_serving()
-        self.broker.runtime.spawn(self._sweep(), "close stale connections")
+        self.broker.runtime.supervise("close stale connections", self._sweep)
 
     def _connect(self) -> Connection:
         self.broker.newest_connection_id += 1

@@ -94,7 +94,7 @@ class Membership:
             now_ms = self._runtime.clock.now_ms()
             await asyncio.sleep(max(0.02, (term.keep_alive_at_ms - now_ms) / 1000))
             if not self._making_progress():
-                log.error("the disk makes no progress: not renewing the lease (R6)")
+                log.error("this broker makes no progress: not renewing the lease (R6)")
                 await asyncio.sleep(STALLED_S)
                 continue
             sent_ms = self._runtime.clock.now_ms()
@@ -104,7 +104,8 @@ class Membership:
                 if term.lost or must_register_again(self._metadata.image, self._metadata.image.broker_id):
                     log.warning("this broker was fenced or its lease was lost; registering again")
                     await self.register(None)
-            except (CoordinatorError, HeadraceError, TimeoutError) as problem:
+            except (CoordinatorError, HeadraceError, TimeoutError, OSError) as problem:
+                # OSError: a registration is written down first, and the disk may be full.
                 log.warning("keep-alive: %s", problem or "no answer in time")
                 await asyncio.sleep(RETRY_S)
 

@@ -12,6 +12,7 @@ from headrace.broker.controller import Controller
 from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
+from headrace.broker.supervision import OR_END, RESTART, Supervised
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Put, absent
 from headrace.cluster.configs import NO_LAYERS, describe_broker
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 
 LEASE_MS = 6_000
 READY_S = 60.0
-STALLED_DISK_MS = 10_000
 ANNOUNCE_S = 5.0
 HAND_OVER_S = 10.0
 
@@ -62,6 +62,10 @@ class Node:
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
         self._used_epoch = 0
+        self.broken = asyncio.Event()
+        """Set when a vital task was given up: whoever started this node shall stop it."""
+        self.broken_by: str | None = None
+        runtime.supervisor.on_given_up = self._given_up
 
     # -- start -------------------------------------------------------------------------------------------------
 
@@ -196,8 +200,7 @@ class Node:
         return None if self.ready else "starting"
 
     def _disk_trouble(self) -> str | None:
-        failure = self.broker.flusher.failure
-        return None if failure is None else f"the log directory failed: {failure}"
+        return self.broker.flusher.trouble()
 
     async def _join(self, previous: PreviousLife | None) -> None:
         settings = self.settings
@@ -218,7 +221,7 @@ class Node:
             registration,
             ttl_ms=LEASE_MS,
             durable=settings.flush == "commit",
-            making_progress=self._disk_moves,
+            making_progress=self._makes_progress,
         )
         self.controller = Controller(self.runtime, self.metadata, settings.node_id)
         self.broker.replicas.lease_held = self.membership.lease_held
@@ -251,33 +254,39 @@ class Node:
         """S7: others must lead from now on. The lease is no longer renewed, and we say so before it ends."""
         self.runtime.spawn(self._announce_stop(), "give up leaderships")
 
-    def _disk_moves(self) -> bool:
-        if self.broker.flusher.failure is not None:
-            return False
-        started_ms = self.broker.flusher.sync_started_ms
-        return started_ms is None or self.runtime.clock.now_ms() - started_ms < STALLED_DISK_MS
+    def _given_up(self, task: Supervised) -> None:
+        """A task without which this is no broker can't be kept alive: others must lead, and whoever started us must know."""
+        self.broken_by = f"{task.name} failed {task.in_a_row} times in a row: {task.problem}"
+        log.critical("this broker ends: %s", self.broken_by)
+        self.runtime.spawn(self._announce_stop(), "give up leaderships")
+        self.broken.set()
+
+    def _makes_progress(self) -> bool:
+        """R6: whether this broker deserves its lease: its disk moves, and nothing that a broker needs was given up."""
+        return self.broken_by is None and self.broker.flusher.trouble() is None
 
     async def _become_ready(self) -> None:
-        spawn = self.runtime.spawn
+        supervise = self.runtime.supervise
         self._background = [
-            spawn(self.membership.keep_alive(), "keep the lease"),
-            spawn(self.controller.run(), "controller"),
+            supervise("keep the lease", self.membership.keep_alive, OR_END),
+            supervise("controller", self.controller.run),
         ]
         self.broker.tell_groups_of_topics()
         self.broker.replicas.look_at_everything()
-        spawn(self.broker.replicas.run(), "follow the image")
-        spawn(self.broker.flusher.run(), "group commit")
+        supervise("follow the image", self.broker.replicas.run, OR_END)
+        # It returns when a sync has failed: the directory is out of service then, and the lease not renewed (S7).
+        supervise("group commit", self.broker.flusher.run, OR_END._replace(may_return=True))
         housekeeping = Housekeeping(
             self.runtime,
             self.broker,
             self.membership.lease_held,
             clean_ms=self.settings.retention_check_interval_ms,
         )
-        spawn(housekeeping.watch_the_clock(), "watch the clock")
-        spawn(housekeeping.run(), "housekeeping")
-        spawn(self.broker.cron.run(), "cron schedules")
-        spawn(self.broker.queue_keeper.run(), "queues in shape")
-        spawn(self.webhooks.run(), "webhooks")
+        supervise("watch the clock", housekeeping.watch_the_clock, OR_END)
+        supervise("housekeeping", housekeeping.run)
+        supervise("cron schedules", self.broker.cron.run)
+        supervise("queues in shape", self.broker.queue_keeper.run)
+        supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
         await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
         # At once: we may be elected from now on, and a leader that refuses connections is taken for dead.
         await self.kafka.serve()
@@ -308,11 +317,12 @@ class Node:
         for task in self._background:
             task.cancel()
         await self.broker.flusher.flush_now()
-        clean = self.broker.flusher.failure is None
+        clean = self.broker.flusher.failure is None and self.broken_by is None
         await self.broker.replicas.close(clean=clean)
         await self.membership.leave()
         if clean and not self.settings.ephemeral:
             self._directory.mark_clean(self.membership.broker_epoch)
+        self.metadata.stop()
         await self._coordinator.close()
 
     async def _hand_over_leaderships(self) -> None:

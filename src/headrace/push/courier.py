@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.broker.queueing import names
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec
+from headrace.broker.supervision import Supervised
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import MIB
 from headrace.push import bodies
@@ -105,7 +106,7 @@ class Courier:
         """Why nothing moves, when it is not the endpoint's doing."""
         self._rate = RateCap(spec.rate, self._clock.now_ms())
         self._changed = asyncio.Event()
-        self._loop: asyncio.Task[None] | None = None
+        self._loop: Supervised | None = None
         self._typical_bytes = MIB
         self._waiting_since_ms: int | None = None
         self._attempts = 0
@@ -124,7 +125,7 @@ class Courier:
             self.spec = spec
             self._changed.set()
         if not self.is_running:
-            self._loop = self._broker.runtime.spawn(self._run(), f"webhook {spec.name}")
+            self._loop = self._broker.runtime.supervise(f"webhook {spec.name}", self._run)
 
     def stop(self) -> None:
         """Take nothing more. What is on its way is answered and settled."""

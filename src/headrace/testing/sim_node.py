@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.broker.supervision import Supervisor
 from headrace.core.ports import Clock, FileSystem, Stopwatch
 from headrace.testing.dice import Dice
 from headrace.testing.sim_disk import SimDisk
@@ -100,6 +101,9 @@ class SimRuntime:
         self._blocking_s = blocking_s
         self._jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self.supervisor = Supervisor(clock, self.spawn, self._alarm)
+        self.supervise = self.supervisor.supervise
+        self.unexpected = self.supervisor.unexpected
 
     async def run_blocking(self, fn: Callable[[], T]) -> T:
         """Like a thread pool: the call happens some time later and is not undone when its waiter is cancelled."""
@@ -152,9 +156,13 @@ class SimRuntime:
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            self._loop.call_exception_handler(
-                {"message": f"task {task.get_name()} of {self.process.name} failed", "exception": problem}
-            )
+            self.unexpected("task", problem, task.get_name())
+
+    def _alarm(self, where: str, problem: BaseException) -> None:
+        """What a broker survives is a bug all the same: the run fails."""
+        self._loop.call_exception_handler(
+            {"message": f"{where} of {self.process.name} failed", "exception": problem}
+        )
 
     async def close(self) -> None:
         tasks = list(self._tasks)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.commit_listeners import CommitListeners
 from headrace.broker.queueing import hosting
 from headrace.broker.queueing.hosting import QueueShards
 from headrace.core.ids import TopicPartition
@@ -33,7 +34,7 @@ class World:
 
 
 def replica() -> Any:
-    return SimpleNamespace(tp=DATA, on_commit=[])
+    return SimpleNamespace(tp=DATA, on_commit=CommitListeners(SimpleNamespace(), DATA))  # type: ignore[arg-type]
 
 
 def test_a_replica_that_came_back_is_the_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

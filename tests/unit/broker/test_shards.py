@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 import pytest
 
 from headrace.broker import shards
+from headrace.broker.commit_listeners import CommitListeners
 from headrace.broker.shards import Shard, ShardState
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
 from headrace.core.plan import JournalRecord, Plan, Reply
 from headrace.records.batch import read_header, scan, stamp
 from headrace.testing.simulation import Simulation
@@ -89,7 +91,7 @@ class Partition:
         self.end_offset = 0
         self.start_offset = 0
         self.log = self
-        self.on_commit: list[Callable[[int], None]] = []
+        self.on_commit = CommitListeners(Runtime(), TopicPartition("journal", 0))  # type: ignore[arg-type]
         self.waiting: list[tuple[int, Callable[[ErrorKind], None]]] = []
         self.refusal: ErrorKind | None = None
 
@@ -118,8 +120,7 @@ class Partition:
 
     def commit(self) -> None:
         self.high_watermark = self.end_offset
-        for callback in tuple(self.on_commit):
-            callback(self.high_watermark)
+        self.on_commit.tell(self.high_watermark)
         waiting, self.waiting = self.waiting, []
         for _, callback in waiting:
             callback(ErrorKind.NONE)

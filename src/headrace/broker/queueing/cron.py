@@ -82,6 +82,8 @@ class CronSchedules:
                     await self._tick(schedule)
                 except HeadraceError as problem:
                     log.warning("schedule %s: %s", schedule.name, problem.detail)
+                except Exception as problem:  # of this one; the others have their ticks too
+                    self._broker.runtime.unexpected("cron schedules", problem, schedule.name)
 
     async def _tick(self, schedule: CronSchedule) -> None:
         partition = self._broker.partitions.get((schedule.topic, 0))

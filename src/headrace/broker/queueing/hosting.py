@@ -19,6 +19,7 @@ from headrace.broker.queueing.payloads import Payloads
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.broker.shards import Shard, ShardState
+from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.queues.commands import (
     Close,
@@ -57,6 +58,8 @@ class Hosted:
         self.shard = shard
         self.data = data
         self.payloads = Payloads(data)
+        self.grown: Callable[[int], None] = lambda high_watermark: None
+        """What listens to the data's commits."""
         self.feeding = False
         """A look at the log is already on its way."""
         self._intakes: dict[Source, Intake] = {}
@@ -148,7 +151,8 @@ class QueueShards:
         shard.on_ready = lambda: self._loaded(hosted)
         shard.settle = lambda: self.settle(journal)
         self.hosted[tp] = hosted
-        data.on_commit.append(self._grown(hosted))
+        hosted.grown = self._grown(hosted)
+        data.on_commit.append(hosted.grown, lambda problem: shard.reload(ErrorKind.UNKNOWN_SERVER_ERROR))
         self._runtime.spawn(shard.load(), f"load {journal.tp}")
 
     def data_opened(self, data: Partition, journal: Partition | None) -> None:
@@ -162,11 +166,7 @@ class QueueShards:
         hosted = self.hosted.pop(TopicPartition(topic or "", journal.tp.partition), None)
         if hosted is not None:
             hosted.shard.close()
-            hosted.data.on_commit = [
-                callback
-                for callback in hosted.data.on_commit
-                if getattr(callback, "hosted", None) is not hosted
-            ]
+            hosted.data.on_commit.remove(hosted.grown)
             self.wake_all()
 
     def _new_machine(self, journal: Partition, load: int) -> QueueShard:
@@ -226,7 +226,6 @@ class QueueShards:
                 hosted.feeding = True
                 asyncio.get_running_loop().call_soon(self._feed, hosted)
 
-        grown.hosted = hosted  # type: ignore[attr-defined]
         return grown
 
     def _feed(self, hosted: Hosted) -> None:

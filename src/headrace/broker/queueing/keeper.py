@@ -51,6 +51,8 @@ class QueueKeeper:
                 await self._follow(topic)
             except HeadraceError as problem:
                 log.info("the journal of %s can't be put right yet: %s", topic, problem.detail)
+            except Exception as problem:  # of this one; the others are put right all the same
+                self._broker.runtime.unexpected("queues in shape", problem, topic)
 
         specs = [spec for spec in self._broker.queues.specs() if spec.elastic is not None or spec.moving_from]
         for name in self._elasticities.keys() - {spec.name for spec in specs}:
@@ -60,6 +62,8 @@ class QueueKeeper:
                 await self._stretch(spec)
             except HeadraceError as problem:
                 log.info("the partitions of %s stay as they are: %s", spec.name, problem.detail)
+            except Exception as problem:
+                self._broker.runtime.unexpected("queues in shape", problem, spec.name)
 
     async def _stretch(self, spec: QueueSpec) -> None:
         desk, elastic = self._broker.queues, spec.elastic
