@@ -39,7 +39,7 @@ def publish(broker: BrokerProcess, topic: str, messages: list[tuple[bytes, dict[
 
 
 def receive(broker: BrokerProcess, queue: str, count: int = 10, wait: str = "0s") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = rest(broker, "GET", f"/queues/{queue}/messages?max={count}&wait={wait}")[
+    found: list[dict[str, Any]] = rest(broker, "POST", f"/queues/{queue}/receive?max={count}&wait={wait}")[
         "items"
     ]
     return found

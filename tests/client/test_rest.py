@@ -274,7 +274,7 @@ def test_subscriptions_have_a_place_of_their_own(broker: BrokerProcess, topic: s
     assert name in [item["name"] for item in listed] and all(
         item["kind"] == "subscription" for item in listed
     )
-    (message,) = ask(broker, "GET", f"/queues/{name}/messages?wait=10s").body["items"]
+    (message,) = ask(broker, "POST", f"/queues/{name}/receive?wait=10s").body["items"]
     assert message["value"] == "before"
     status = ask(broker, "GET", f"/queues/{name}/messages/{message['message_id']}/status").body
     assert status == {"state": "acquired", "deliveries": 1}
@@ -295,7 +295,8 @@ def test_subscriptions_have_a_place_of_their_own(broker: BrokerProcess, topic: s
         ("GET", "/api/v1/groups/missing", None, 404),
         ("GET", "/api/v1/queues/missing", None, 404),
         ("GET", "/topics/missing/records", None, 404),
-        ("GET", "/queues/missing/messages", None, 404),
+        ("POST", "/queues/missing/receive", None, 404),
+        ("GET", "/queues/missing/messages?peek", None, 404),
         ("POST", "/api/v1/topics", b"{", 400),
         ("POST", "/api/v1/topics", {"name": "a", "partition": 3}, 400),
         ("POST", "/api/v1/topics", {"name": "no/slash"}, 400),

@@ -27,7 +27,7 @@ def _ask(broker: BrokerProcess, method: str, path: str, body: Any = None) -> tup
 
 def _receive(broker: BrokerProcess, queue: str, visibility: str = "60s") -> dict[str, str]:
     """Value -> receipt."""
-    _, body = _ask(broker, "GET", f"/queues/{queue}/messages?max=100&visibility={visibility}")
+    _, body = _ask(broker, "POST", f"/queues/{queue}/receive?max=100&visibility={visibility}")
     return {item["value"]: item["receipt"] for item in body["items"]}
 
 

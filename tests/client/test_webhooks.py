@@ -372,11 +372,13 @@ def test_q9_a_subscription_of_its_own_with_a_filter(api: Api, endpoint: Endpoint
 
 
 class Stream:
-    """What EventSource does."""
+    """What EventSource does on a page of this server: the browser says so in a header that no page can set."""
 
     def __init__(self, broker: BrokerProcess, path: str) -> None:
         self._connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=10)
-        self._connection.request("GET", path, headers={"accept": "text/event-stream"})
+        self._connection.request(
+            "GET", path, headers={"accept": "text/event-stream", "sec-fetch-site": "same-origin"}
+        )
         self._response = self._connection.getresponse()
         assert self._response.status == 200
         assert (self._response.getheader("content-type") or "").startswith("text/event-stream")
@@ -411,9 +413,9 @@ def test_a_queue_as_server_sent_events(api: Api, name: str) -> None:
     api.send(name, "last")
     assert quick.next()["value"] == "last"
     quick.close()
-    api.ask("GET", f"/queues/{name}-none/stream", status=404)
-    api.ask("GET", f"/queues/{name}/stream?ack=perhaps", status=400)
-    api.ask("GET", f"/queues/{name}/stream?visibility=0s", status=400)
+    api.ask("POST", f"/queues/{name}-none/stream", status=404)
+    api.ask("POST", f"/queues/{name}/stream?ack=perhaps", status=400)
+    api.ask("POST", f"/queues/{name}/stream?visibility=0s", status=400)
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

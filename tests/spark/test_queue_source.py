@@ -228,7 +228,7 @@ def test_peeking_shows_what_is_not_done_and_takes_nothing(
     assert seen() == []
     desk.send(queue, *"abcdefg")
     assert seen() == list("abcdefg")
-    taken = desk.ask("GET", f"/queues/{queue}/messages?max=5&visibility=60s")["items"]
+    taken = desk.ask("POST", f"/queues/{queue}/receive?max=5&visibility=60s")["items"]
     assert seen() == list("abcdefg"), "what is handed out is still there"
     for message in taken[::2]:
         desk.ask("DELETE", f"/queues/{queue}/messages/{message['receipt']}")

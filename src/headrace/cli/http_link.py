@@ -7,6 +7,7 @@ import json
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from headrace import __version__
 from headrace.cli.failure import Exit, Failure, exit_of
 from headrace.cli.profile import Profile
 from headrace.core.errors import ErrorKind
@@ -37,7 +38,9 @@ class HttpLink:
         target = address.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
         try:
             data = None if body is None else json.dumps(body).encode()
-            headers = {} if data is None else {"Content-Type": "application/json"}
+            headers = {"X-Headrace-Client": f"cli/{__version__}"}
+            if data is not None:
+                headers["Content-Type"] = "application/json"
             connection.request(method, target, data, headers)
             response = connection.getresponse()
             content = response.read()

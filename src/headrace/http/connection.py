@@ -109,7 +109,8 @@ class HttpConnection(asyncio.Protocol):
         # A UNIX socket's peer name is a string; it counts as loopback.
         self.peer = Peer("", 0, is_tls) if isinstance(address, str) else Peer(address[0], address[1], is_tls)
         self._now_ms = self._idle_since_ms = self._taken_at_ms = self._server.clock.now_ms()
-        self._reader = RequestReader(self, self._server.router, self._server.read_limits, self.peer)
+        server = self._server
+        self._reader = RequestReader(self, server.router, server.read_limits, self.peer, server.browsers)
         if not self._server.opened(self):
             self._reader.is_ended = True
             self._write(
@@ -360,9 +361,13 @@ class HttpConnection(asyncio.Protocol):
             answer = Response(
                 answer.body, answer.status, answer.content_type, (*answer.headers, ("x-request-id", given_id))
             )
+        if b"origin" in request.headers:
+            shared = server.browsers.answer_headers(request.method, request.headers)
+            answer = Response(answer.body, answer.status, answer.content_type, (*answer.headers, *shared))
+        fixed = server.fixed_lines if request.method == "POST" else server.read_lines
         try:
             data = encode_response(
-                answer, fixed=server.fixed_lines, keep_alive=keep_alive, with_body=request.method != "HEAD"
+                answer, fixed=fixed, keep_alive=keep_alive, with_body=request.method != "HEAD"
             )
         except ValueError as error:
             answer = self._answer_of(error, request)
@@ -389,9 +394,13 @@ class HttpConnection(asyncio.Protocol):
         keep_alive = running.keep_alive and is_chunked and not self._server.is_draining
         chunks = answer.chunks
         try:
+            answer.headers = (
+                *answer.headers,
+                *self._server.browsers.answer_headers(request.method, request.headers),
+            )
             self._write(
                 encode_stream_head(
-                    answer, fixed=self._server.fixed_lines, keep_alive=keep_alive, chunked=is_chunked
+                    answer, fixed=self._server.read_lines, keep_alive=keep_alive, chunked=is_chunked
                 )
             )
             if request.method != "HEAD":

@@ -13,6 +13,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.coordinator.h1_client import H1Client, HttpFailure, Origin
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.browsers import CLIENT
 from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.router import Router
 
@@ -28,6 +29,9 @@ _HOP_BY_HOP = (
     b"keep-alive",
     b"upgrade",
     b"expect",
+    # Whose page asked was judged by the broker that the browser talks to; here Host is another one.
+    b"origin",
+    b"sec-fetch-site",
 )
 _KEPT_BACK = ("content-length", "connection", "date", "content-type", "transfer-encoding", "keep-alive")
 
@@ -57,6 +61,7 @@ class Forwarder:
             for name, value in request.headers.items()
             if name not in _HOP_BY_HOP and name not in (MARK, HOST)
         }
+        headers.setdefault(CLIENT.decode(), "broker")
         headers[HOST.decode()] = host
         headers[MARK.decode()] = self._mac(request, host).decode()
         registration = node.registration
@@ -89,7 +94,15 @@ class ForwardingRouter(Router):
         self._router = router
         self._forwarder = forwarder
 
-    def add(self, method: str, template: str, handler: Handler, *, max_body_bytes: int | None = None) -> None:
+    def add(
+        self,
+        method: str,
+        template: str,
+        handler: Handler,
+        *,
+        max_body_bytes: int | None = None,
+        any_body: bool = False,
+    ) -> None:
         async def forwarding(request: Request) -> Answer:
             try:
                 answer = handler(request)
@@ -97,4 +110,4 @@ class ForwardingRouter(Router):
             except Elsewhere as elsewhere:
                 return await self._forwarder.forward(request, elsewhere)
 
-        self._router.add(method, template, forwarding, max_body_bytes=max_body_bytes)
+        self._router.add(method, template, forwarding, max_body_bytes=max_body_bytes, any_body=any_body)

@@ -193,6 +193,7 @@ _MEANINGS = {
     202: "Begun; it goes on by itself.",
     204: "Done; there is nothing to say.",
     400: "The request can't be understood.",
+    403: "Not from there, or not in this way.",
     404: "There is no such thing.",
     409: "It contradicts what there is.",
     412: "It has been changed since you looked.",

@@ -42,7 +42,7 @@ class PeerDeskDoor:
         self._client = H1Client()
 
     def mount(self, router: Router) -> None:
-        router.add("POST", PATH, self._answer, max_body_bytes=MAX_BODY_BYTES)
+        router.add("POST", PATH, self._answer, max_body_bytes=MAX_BODY_BYTES, any_body=True)
 
     def _mac(self, body: bytes) -> bytes:
         return hmac.digest(self._secret, PATH.encode() + b"\n" + body, "sha256").hex().encode()

@@ -2,7 +2,7 @@
 
 llhttp (through httptools) refuses both lengths at once, repeated lengths, folded headers, bare line feeds and odd
 chunk sizes. This module adds what it lets through: transfer codings other than chunked, other versions, repeated
-singleton headers, missing Host, and every cap. After the first refusal no byte is looked at again, so bytes behind a
+singleton headers, missing Host, what a page of a stranger made a browser send (browsers.py), and every cap. After the first refusal no byte is looked at again, so bytes behind a
 bad request can never become a request.
 """
 
@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import httptools
 
 from headrace.core.ports import Buffer
+from headrace.http.browsers import BrowserPolicy, Refusal, body_refusal
 from headrace.http.messages import Handler, Peer, Request, Response
 from headrace.http.problem import problem
 from headrace.http.router import METHODS, NoRoute, Router
@@ -25,12 +26,13 @@ _SINGLETONS = frozenset(
     (
         b"authorization", b"content-length", b"content-type", b"content-encoding", b"cookie", b"date", b"expect",
         b"host", b"idempotency-key", b"if-match", b"if-none-match", b"last-event-id", b"origin", b"range",
-        b"transfer-encoding", b"upgrade", b"x-request-id",
+        b"sec-fetch-site", b"transfer-encoding", b"upgrade", b"x-request-id",
     )
 )  # fmt: skip
 _SINGLETON_PREFIX = b"x-amz-"  # SigV4 and the action name: two of them are two readings of one request (X19)
 
 _METHODS = {method.encode(): method for method in METHODS}
+_LOOKING = ("GET", "HEAD", "OPTIONS")
 
 
 class ReadLimits(NamedTuple):
@@ -38,8 +40,6 @@ class ReadLimits(NamedTuple):
     max_header_count: int
     max_target_bytes: int
     max_body_bytes: int
-    allowed_hosts: frozenset[str] | None = None
-    """None: any. Else names that Host, and Origin of a request that changes something, must be one of."""
 
 
 class RequestSink(Protocol):
@@ -56,13 +56,16 @@ class RequestSink(Protocol):
 
 class RequestReader:
     __slots__ = (
-        "_body", "_body_bytes", "_body_cap", "_framing_bytes", "_handler", "_header_bytes", "_header_count",
+        "_body", "_body_bytes", "_body_cap", "_browsers", "_framing_bytes", "_handler", "_header_bytes", "_header_count",
         "_headers", "_headers_done", "_is_chunked", "_keep_alive", "_limits", "_method", "_params", "_parser", "_path",
         "_peer", "_query", "_router", "_sink", "_target", "_template", "_version", "is_ended", "is_partial",
     )  # fmt: skip
 
-    def __init__(self, sink: RequestSink, router: Router, limits: ReadLimits, peer: Peer) -> None:
+    def __init__(
+        self, sink: RequestSink, router: Router, limits: ReadLimits, peer: Peer, browsers: BrowserPolicy
+    ) -> None:
         self._sink = sink
+        self._browsers = browsers
         self._router = router
         self._limits = limits
         self._peer = peer
@@ -90,11 +93,11 @@ class RequestReader:
         if self.is_partial and not self.is_ended:
             self._check_framing(len(data))
 
-    def refuse(self, status: int, code: str, detail: str) -> None:
+    def refuse(self, status: int, code: str, detail: str, hint: str = "") -> None:
         if not self.is_ended:
             self.is_ended = True
             self.is_partial = False
-            self._sink.refused(problem(status, code, detail))
+            self._sink.refused(problem(status, code, detail, hint=hint))
 
     def _check_framing(self, fed: int) -> None:
         # Bytes that are neither a finished header nor body: an endless header line, endless chunk extensions.
@@ -165,44 +168,38 @@ class RequestReader:
             return self.refuse(501, "METHOD_NOT_IMPLEMENTED", f"{raw_method.decode('latin-1')} is not served")
         if self._version == "1.1" and b"host" not in headers:
             return self.refuse(400, "MISSING_HOST", "an HTTP/1.1 request names its host")
-        if self._limits.allowed_hosts is not None and not self._is_from_here(method, headers):
-            return
+        refusal = self._browsers.refusal(headers)
+        if refusal is not None:
+            return self.refuse(*refusal)
         self._method = method
         self._path, _, self._query = self._target.decode("ascii").partition("?")
         if not self._path.startswith("/"):
-            self._path = _path_of_absolute(self._path)
-        self._resolve(method)
+            authority, self._path = _parts_of_absolute(self._path)
+            if authority:  # it outranks Host
+                refusal = self._browsers.refusal({**headers, b"host": authority.encode()})
+        refusal = refusal or self._resolve(method, headers)
+        if refusal is not None:
+            return self.refuse(*refusal)
         self._read_framing(headers)
 
-    def _is_from_here(self, method: str, headers: dict[bytes, bytes]) -> bool:
-        """A page of a stranger can make a browser call a loopback server: by its name rebound to 127.0.0.1, which
-        shows in Host, or from its own origin, which shows in Origin."""
-        allowed = self._limits.allowed_hosts or frozenset()
-        if _host_name(headers.get(b"host", b"")) not in allowed:
-            self.refuse(421, "MISDIRECTED_REQUEST", "this broker does not answer to that host name")
-            return False
-        origin = headers.get(b"origin")
-        if origin is not None and method not in ("GET", "HEAD", "OPTIONS"):
-            _, _, address = origin.partition(b"://")
-            if _host_name(address) not in allowed:
-                self.refuse(403, "FOREIGN_ORIGIN", "a page of another site may not do this")
-                return False
-        return True
-
-    def _resolve(self, method: str) -> None:
+    def _resolve(self, method: str, headers: dict[bytes, bytes]) -> Refusal | None:
         found = self._router.resolve(method, self._path)
         if isinstance(found, NoRoute):
             self._handler: Handler = partial(_answer_no_route, found)
             self._template = ""
             self._params = None
             self._body_cap = self._limits.max_body_bytes
-            return
+            return None
         route = found.route
         self._handler = route.handler
         self._template = route.template
         self._params = found.params
         cap = route.max_body_bytes
         self._body_cap = self._limits.max_body_bytes if cap is None else cap
+        if route.any_body or method in _LOOKING:
+            return None
+        length = headers.get(b"content-length", b"0")
+        return body_refusal(headers, has_body=length.strip(b"0") != b"" or b"transfer-encoding" in headers)
 
     def _read_framing(self, headers: dict[bytes, bytes]) -> None:
         length = 0
@@ -269,20 +266,13 @@ class RequestReader:
         self._sink.request_complete(request, self._handler, keep_alive)
 
 
-def _host_name(address: bytes) -> str:
-    """`localhost:9324` -> `localhost`, `[::1]:9324` -> `::1`."""
-    text = address.decode("latin-1").lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0]
-
-
-def _path_of_absolute(target: str) -> str:
-    """`http://host/path` (a proxy's form) -> `/path`; `*` stays, and finds no route."""
+def _parts_of_absolute(target: str) -> tuple[str, str]:
+    """`http://host/path` (a proxy's form) -> `host`, `/path`; `*` stays, and finds no route."""
     _, separator, rest = target.partition("://")
     if not separator:
-        return target
-    return "/" + rest.partition("/")[2]
+        return "", target
+    authority, _, path = rest.partition("/")
+    return authority, "/" + path
 
 
 def _answer_no_route(found: NoRoute, request: Request) -> Response:

@@ -26,6 +26,8 @@ class Route(NamedTuple):
     handler: Handler
     max_body_bytes: int | None
     """None: the server's own limit."""
+    any_body: bool = False
+    """Else a body is JSON and says so, which no form of a web page can (A6)."""
 
 
 class Match(NamedTuple):
@@ -56,12 +58,20 @@ class Router:
         self._root = _Node()
         self._static: dict[str, dict[str, Match]] = {}
 
-    def add(self, method: str, template: str, handler: Handler, *, max_body_bytes: int | None = None) -> None:
+    def add(
+        self,
+        method: str,
+        template: str,
+        handler: Handler,
+        *,
+        max_body_bytes: int | None = None,
+        any_body: bool = False,
+    ) -> None:
         if method not in METHODS:
             raise ValueError(f"{method} is not one of {', '.join(METHODS)}")
         if not template.startswith("/"):
             raise ValueError(f"the template {template!r} must start with a slash")
-        route = Route(method, template, handler, max_body_bytes)
+        route = Route(method, template, handler, max_body_bytes, any_body)
         if "{" not in template:
             routes = self._static.setdefault(template, {})
             if method in routes:

@@ -17,6 +17,7 @@ from headrace.core import limits
 from headrace.core.measures import Family, Histogram, Sample, counter, gauge
 from headrace.core.ports import Clock
 from headrace.http.admission import BodyBudget, ConnectionGate
+from headrace.http.browsers import BrowserPolicy
 from headrace.http.connection import HttpConnection
 from headrace.http.messages import Peer, Response
 from headrace.http.reader import ReadLimits
@@ -26,6 +27,7 @@ _log = logging.getLogger("headrace.http")
 
 _SWEEP_MS = 1_000
 _MAX_LOG_LINES_PER_SWEEP = 10
+_UNEMBEDDED = b"x-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,6 @@ class HttpSettings:
     max_body_bytes: int = 2 * limits.MIB
     """SQS takes 1 MiB of payload; JSON around it needs room (X20). A route may set its own."""
     max_inflight_body_bytes: int = limits.MAX_INFLIGHT_REQUEST_BYTES
-    allowed_hosts: frozenset[str] | None = None
-    """Set on a loopback server without authentication, so that web pages cannot drive it (X29)."""
     max_pipelined: int = 64
     max_requests_per_connection: int = 1_000_000
     max_connections: int = limits.MAX_CONNECTIONS
@@ -59,9 +59,11 @@ class HttpServer:
         clock: Clock,
         settings: HttpSettings | None = None,
         *,
+        browsers: BrowserPolicy | None = None,
         request_id_prefix: str = "",
     ) -> None:
-        """`request_id_prefix` comes from the runtime's dice, so ids of two brokers differ."""
+        """`request_id_prefix` comes from the runtime's dice, so ids of two brokers differ. Without a policy of its own about
+        `browsers`, it answers to loopback names and addresses, and to no page of anybody else."""
         self.router = router
         self.clock = clock
         self.settings = settings or HttpSettings()
@@ -70,12 +72,14 @@ class HttpServer:
             self.settings.max_header_count,
             self.settings.max_target_bytes,
             self.settings.max_body_bytes,
-            self.settings.allowed_hosts,
         )
+        self.browsers = browsers or BrowserPolicy()
         self.body_budget = BodyBudget(self.settings.max_inflight_body_bytes)
         self.is_draining = False
         self.received_bytes = 0
         self.fixed_lines = b""
+        self.read_lines = b""
+        """The same, for answers to GET: no page of another origin may embed them, and nobody guesses at their type."""
         self._gate = ConnectionGate(
             self.settings.max_connections,
             self.settings.max_connections_per_host,
@@ -193,6 +197,7 @@ class HttpServer:
         now_ms = self.clock.now_ms()
         date = formatdate(self.clock.wall_ms() / 1000, usegmt=True)
         self.fixed_lines = f"date: {date}\r\nserver: headrace\r\n".encode()
+        self.read_lines = self.fixed_lines + _UNEMBEDDED
         for connection in list(self._connections):
             connection.sweep(now_ms)
         if self._unlogged:

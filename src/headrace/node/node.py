@@ -36,6 +36,7 @@ from headrace.http.sqs.call import SqsSettings
 from headrace.http.sqs.door import SqsDoor
 from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
+from headrace.node.browser_rules import browser_policy
 from headrace.node.data_directory import DataDirectory, NodeRecord
 from headrace.node.membership import Membership
 from headrace.node.settings import Settings
@@ -182,7 +183,10 @@ class Node:
         WebhookDoor(self.broker, self.webhooks, self._forwarder).mount(router)
         registry.add(self.webhooks)
         self.http = HttpServer(
-            router, self.runtime.clock, request_id_prefix=self.runtime.random_bytes(4).hex()
+            router,
+            self.runtime.clock,
+            browsers=browser_policy(self.settings, self.metadata.image),
+            request_id_prefix=self.runtime.random_bytes(4).hex(),
         )
         registry.add(self.http)
 

@@ -35,6 +35,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """SQS, REST, console and metrics port; 0 picks a free one."""
     advertised_host: str = ""
     """Host name that clients are told; the bound address when empty."""
+    allowed_hosts: str = ""
+    """Further host names that HTTP answers to, as in queue.example,.corp.example: loopback names, addresses and the advertised host
+    always are; any other is a page's name rebound to us. * is any."""
+    allowed_origins: str = ""
+    """Origins whose web pages may use HTTP here, as in https://shop.example (CORS). Other pages are refused."""
     data_dir: str = ""
     """Where data lives; the platform's data directory when empty."""
     ephemeral: bool = False

@@ -45,13 +45,13 @@ class QueueClient:
         self._connection = kind(parts.hostname, parts.port or 9324, timeout=_SECONDS)
         self._url = url
         self._queue = f"/queues/{urllib.parse.quote(queue, safe='')}"
-        self._headers = {"content-type": "application/json"}
+        self._headers = {"content-type": "application/json", "x-headrace-client": "spark"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
 
     def receive(self, count: int, visibility_ms: int, wait_ms: int) -> list[Message]:
         query = f"?max={count}&visibility={visibility_ms}ms&wait={wait_ms}ms"
-        status, body = self._ask("GET", f"{self._queue}/messages{query}")
+        status, body = self._ask("POST", f"{self._queue}/receive{query}")
         if status >= _OK:
             raise _refusal(status, body)
         return [_message(item) for item in body["items"]]

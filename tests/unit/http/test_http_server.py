@@ -40,7 +40,9 @@ class Door:
         self.cancelled = asyncio.Event()
         self.stream_closed = asyncio.Event()
         self.router.add("GET", "/now", lambda request: Response(b"now", content_type=TEXT))
-        self.router.add("POST", "/echo", lambda request: Response(request.body, content_type=TEXT))
+        self.router.add(
+            "POST", "/echo", lambda request: Response(request.body, content_type=TEXT), any_body=True
+        )
         self.router.add("GET", "/later", self.later)
         self.router.add("GET", "/stream", self.stream)
         self.router.add("GET", "/events", self.events)
@@ -104,7 +106,7 @@ class Client:
 
     def get(self, path: str, *headers: str) -> None:
         lines = "".join(f"{header}\r\n" for header in headers)
-        self.send(f"GET {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n".encode())
+        self.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
 
     async def response(self, *, head_only: bool = False) -> tuple[int, dict[str, str], bytes]:
         async with asyncio.timeout(5):
@@ -182,7 +184,7 @@ async def test_pipelined_answers_keep_their_order_behind_a_slow_one(make_world) 
     client = await world.connect()
     client.get("/now")
     client.get("/later")
-    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+    client.send(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi")
     client.get("/now")
     assert (await client.response())[2] == b"now"
     await world.door.entered.wait()
@@ -194,7 +196,7 @@ async def test_more_pipelined_requests_than_are_taken_at_once_are_all_answered(m
     world = await make_world(max_pipelined=4)
     client = await world.connect()
     client.get("/later")
-    one = b"GET /now HTTP/1.1\r\nHost: a\r\n\r\n"
+    one = b"GET /now HTTP/1.1\r\nHost: localhost\r\n\r\n"
     client.send(one * 3000)  # more than one slice, more than one read
     await world.door.entered.wait()
     world.door.gate.set()
@@ -205,7 +207,9 @@ async def test_more_pipelined_requests_than_are_taken_at_once_are_all_answered(m
 
 async def test_expect_continue_is_sent_before_the_body(make_world) -> None:
     client = await (await make_world()).connect()
-    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+    client.send(
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    )
     assert (await client.response(head_only=True))[0] == 100
     client.send(b"hi")
     assert (await client.response())[2] == b"hi"
@@ -215,7 +219,9 @@ async def test_expect_continue_waits_for_the_answer_before_it(make_world) -> Non
     world = await make_world()
     client = await world.connect()
     client.get("/later")
-    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+    client.send(
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    )
     await world.door.entered.wait()
     world.door.gate.set()
     assert (await client.response())[2] == b"later"
@@ -227,8 +233,11 @@ async def test_expect_continue_waits_for_the_answer_before_it(make_world) -> Non
 @pytest.mark.parametrize(
     ("head", "status"),
     [
-        (b"POST /nope HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", 404),
-        (b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n", 413),
+        (b"POST /nope HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", 404),
+        (
+            b"POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n",
+            413,
+        ),
     ],
 )
 async def test_expect_continue_is_refused_without_asking_for_the_body(make_world, head, status) -> None:
@@ -240,7 +249,7 @@ async def test_expect_continue_is_refused_without_asking_for_the_body(make_world
 
 async def test_too_large_body_gets_its_answer_although_it_is_still_being_sent(make_world) -> None:
     client = await (await make_world(max_body_bytes=1000)).connect()
-    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n" + b"x" * 500000)
+    client.send(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n" + b"x" * 500000)
     status, headers, body = await client.response()
     assert status == 413
     assert headers["content-type"] == "application/problem+json"
@@ -249,7 +258,7 @@ async def test_too_large_body_gets_its_answer_although_it_is_still_being_sent(ma
 
 async def test_head_has_the_length_and_no_body(make_world) -> None:
     client = await (await make_world()).connect()
-    client.send(b"HEAD /now HTTP/1.1\r\nHost: a\r\n\r\n")
+    client.send(b"HEAD /now HTTP/1.1\r\nHost: localhost\r\n\r\n")
     status, headers, _ = await client.response(head_only=True)
     assert (status, headers["content-length"]) == (200, "3")
     client.get("/now")
@@ -258,15 +267,17 @@ async def test_head_has_the_length_and_no_body(make_world) -> None:
 
 async def test_not_found_and_method_not_allowed_are_problems_and_keep_the_connection(make_world) -> None:
     client = await (await make_world()).connect()
-    client.send(b"POST /nope HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nContent-Length: 2\r\n\r\nhi")
+    client.send(
+        b"POST /nope HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: mine\r\nContent-Length: 2\r\n\r\nhi"
+    )
     status, headers, body = await client.response()
     problem = json.loads(body)
     assert (status, headers["content-type"]) == (404, "application/problem+json")
     assert (problem["status"], problem["request_id"], problem["instance"]) == (404, "mine", "/nope")
-    client.send(b"DELETE /now HTTP/1.1\r\nHost: a\r\n\r\n")
+    client.send(b"DELETE /now HTTP/1.1\r\nHost: localhost\r\n\r\n")
     status, headers, _ = await client.response()
     assert (status, headers["allow"]) == (405, "GET, HEAD, OPTIONS")
-    client.send(b"OPTIONS /now HTTP/1.1\r\nHost: a\r\n\r\n")
+    client.send(b"OPTIONS /now HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert (await client.response())[0] == 204
 
 
@@ -397,7 +408,7 @@ async def test_x14_connection_cap(make_world) -> None:
 async def test_x9_bodies_wait_for_their_turn(make_world) -> None:
     world = await make_world(max_inflight_body_bytes=1000)
     first, second = await world.connect(), await world.connect()
-    head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n"
     first.send(head)
     assert (await first.response(head_only=True))[0] == 100
     second.send(head)
@@ -416,7 +427,9 @@ async def test_x9_bodies_wait_for_their_turn(make_world) -> None:
 async def test_a_lost_connection_gives_its_bytes_back(make_world) -> None:
     world = await make_world()
     client = await world.connect()
-    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n")
+    client.send(
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n"
+    )
     await client.response(head_only=True)
     assert world.server.body_budget.used_bytes == 900
     client.writer.close()
@@ -490,6 +503,7 @@ async def test_tls(tmp_path: Path) -> None:
         "POST",
         "/",
         lambda request: Response(f"{request.peer.is_tls} {len(request.body)}".encode(), content_type=TEXT),
+        any_body=True,
     )
     server = HttpServer(router, TestClock())
     _, port = await server.start("127.0.0.1", 0, tls=context)
@@ -529,7 +543,7 @@ async def test_a_request_whose_client_is_gone_before_its_task_began_leaves_nothi
     await server.start("127.0.0.1", 0)
     connection = HttpConnection(server)
     connection.connection_made(asyncio.WriteTransport())
-    connection.data_received(b"GET /later HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection.data_received(b"GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n")
     connection.connection_lost(None)
     await asyncio.sleep(0)
     await asyncio.sleep(0)

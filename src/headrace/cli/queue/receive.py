@@ -25,13 +25,13 @@ def command(
     query = {"max": str(count), "wait": f"{wait_ms}ms"}
     if visibility_ms is not None:
         query["visibility"] = f"{visibility_ms}ms"
-    path = f"/queues/{part(name)}/messages"
-    found = run.http.ask("GET", path, query=query, wait_ms=wait_ms)["items"]
+    path = f"/queues/{part(name)}"
+    found = run.http.ask("POST", f"{path}/receive", query=query, wait_ms=wait_ms)["items"]
     rows = [message_row(item) for item in found]
     run.output.items(MessageRow, rows, MESSAGE_COLUMNS)
     if ack:
         for row in rows:
-            run.http.ask("DELETE", f"{path}/{part(row.receipt or '')}")
+            run.http.ask("DELETE", f"{path}/messages/{part(row.receipt or '')}")
         run.done(f"Received and acknowledged {counted(len(rows), 'message')}")
     elif rows:
         run.note(f"Acknowledge with:  headrace queue ack {name} RECEIPT   (receipts: -o wide or --json)")

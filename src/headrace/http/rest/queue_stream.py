@@ -3,6 +3,9 @@
 GET /queues/{queue}/stream?window=10&visibility=30s      each event is what a receive answers, with its receipt
 GET /queues/{queue}/stream?ack=auto                      done when the event was written: at most once
 
+Taking messages changes the queue, so a plain GET is not enough (A6): a page of ours may (an EventSource says by itself that it is
+same-origin), and so may a page of an allowed origin; a program uses POST, or sends the header x-headrace-client.
+
 An event is acknowledged like any message: DELETE /queues/{queue}/messages/{receipt}. No more than `window` are out at a time, so a
 page that is slow is not drowned; what a page did not acknowledge when it went away goes back at once.
 """
@@ -19,6 +22,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.http.browsers import need_program
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import invalid, number, query_duration_ms, shown_record
 from headrace.http.router import Router
@@ -45,10 +49,12 @@ class QueueStreamDoor:
         self._key = receipt_key
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/queues/{queue}/stream", self._stream)
+        for method in ("GET", "POST"):
+            router.add(method, "/queues/{queue}/stream", self._stream)
 
     async def _stream(self, request: Request) -> Answer:
         name = request.params["queue"]
+        need_program(request.headers, request.method, f"POST /queues/{name}/stream")
         spec = self._desk.find_spec(name)
         if spec is None:
             raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')

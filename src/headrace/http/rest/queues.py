@@ -1,7 +1,8 @@
 """Door: queues over REST: send, receive with long poll, ack, nack, reject, extend, peek, the state of one message.
 
 POST   /queues/{queue}/messages                       raw body or JSON
-GET    /queues/{queue}/messages?wait=20s&max=10       receive; ?peek looks and changes nothing
+GET    /queues/{queue}/messages?peek&max=10           looks and changes nothing
+POST   /queues/{queue}/receive?wait=20s&max=10        receive; or GET …/messages with the header x-headrace-client (A6)
 DELETE /queues/{queue}/messages/{receipt}             ack
 POST   /queues/{queue}/messages/{receipt}/nack        give back, ?delay=5s
 POST   /queues/{queue}/messages/{receipt}/reject      to the dead letters at once, ?detail=why
@@ -21,6 +22,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
+from headrace.http.browsers import need_program
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.operations.messages import MAX_DETAIL
@@ -53,8 +55,10 @@ class QueueDoor:
         self._once = once
 
     def mount(self, router: Router) -> None:
-        router.add("POST", "/queues/{queue}/messages", self._send, max_body_bytes=MAX_BODY_BYTES)
-        router.add("GET", "/queues/{queue}/messages", self._receive)
+        messages = "/queues/{queue}/messages"
+        router.add("POST", messages, self._send, max_body_bytes=MAX_BODY_BYTES, any_body=True)
+        router.add("GET", messages, self._look_or_receive)
+        router.add("POST", "/queues/{queue}/receive", self._receive)
         router.add("DELETE", "/queues/{queue}/messages/{receipt}", self._ack)
         router.add("POST", "/queues/{queue}/messages/{receipt}/nack", self._nack)
         router.add("POST", "/queues/{queue}/messages/{receipt}/reject", self._reject)
@@ -118,12 +122,18 @@ class QueueDoor:
 
     # -- receiving ---------------------------------------------------------------------------------------------------------
 
+    async def _look_or_receive(self, request: Request) -> Answer:
+        if "peek" not in request.query:
+            need_program(request.headers, request.method, f"POST /queues/{request.params['queue']}/receive")
+            return await self._receive(request)
+        spec = await self._spec(request.params["queue"])
+        count = number(request, "max", 1, 1, MAX_MESSAGES)
+        found = await self._broker.queues.anywhere.peek(spec, count)
+        return answer({"items": [self._peeked(source, record) for source, record in found]})
+
     async def _receive(self, request: Request) -> Answer:
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
-        if "peek" in request.query:
-            found = await self._broker.queues.anywhere.peek(spec, count)
-            return answer({"items": [self._peeked(source, record) for source, record in found]})
         visibility = query_duration_ms(request, "visibility", -1, 2**53)
         deliveries = await self._broker.queues.receive(
             spec,

@@ -61,7 +61,7 @@ class TopicDoor:
 
     def mount(self, router: Router) -> None:
         for path in ("/topics/{topic}/records", "/topics/{topic}/messages"):
-            router.add("POST", path, self._publish, max_body_bytes=MAX_BODY_BYTES)
+            router.add("POST", path, self._publish, max_body_bytes=MAX_BODY_BYTES, any_body=True)
             router.add("GET", path, self._read)
 
     # -- publishing ----------------------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ class SqsDoor:
         self.requests: dict[str, int] = {}
 
     def mount(self, router: Router) -> None:
-        router.add("POST", "/", self._handle, max_body_bytes=MAX_BODY_BYTES)
-        router.add("POST", "/{account}/{queue}", self._handle, max_body_bytes=MAX_BODY_BYTES)
+        for path in ("/", "/{account}/{queue}"):
+            router.add("POST", path, self._handle, max_body_bytes=MAX_BODY_BYTES, any_body=True)
 
     async def _handle(self, request: Request) -> Response:
         target = request.header(b"x-amz-target")

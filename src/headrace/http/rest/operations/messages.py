@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -169,6 +170,27 @@ READ = Operation(
     problems=(400, 404),
 )
 RECEIPT_PROBLEMS = (400, 404)
+RECEIVE_QUERY = (
+    Param("max", "at most so many", whole(1, 1_000, 1)),
+    Param("wait", "for the first one, up to a minute", DURATION),
+    Param("visibility", "how long they are locked for this consumer", DURATION),
+)
+CLIENT = Param(
+    "X-Headrace-Client", "who asks; any text. Needed to take messages by GET, except from a page of this server", {"type": "string", "pattern": "^[!-~]{1,64}$"}
+)  # fmt: skip
+STREAM = Operation(
+    "Consume a queue as server-sent events",
+    "queues",
+    {200: str},
+    "For a page of this server (EventSource) or a program: each event is a message with its receipt, which DELETE acknowledges; no "
+    "more than `window` are out at a time. `ack=auto` is at most once.",
+    query=(
+        Param("window", "so many unacknowledged at a time", whole(1, 100, 10)),
+        Param("visibility", "how long each is locked for this page", DURATION),
+        Param("ack", "by hand, or when the event was written", one_of("manual", "auto")),
+    ),
+    content_type=EVENTS,
+)
 
 OPERATIONS: Operations = {
     **{("POST", path): PUBLISH for path in ("/topics/{topic}/records", "/topics/{topic}/messages")},
@@ -184,30 +206,25 @@ OPERATIONS: Operations = {
         raw_body=True,
     ),
     ("GET", "/queues/{queue}/messages"): Operation(
+        "Look at messages",
+        "queues",
+        {200: Messages},
+        "`peek` looks and changes nothing. Without it this receives, as POST …/receive does, and needs `X-Headrace-Client`: a "
+        "plain GET may come from any web page.",
+        query=(*RECEIVE_QUERY, Param("peek", "look only", FLAG)),
+        headers=(CLIENT,),
+        problems=(400, 403, 404),
+    ),
+    ("POST", "/queues/{queue}/receive"): Operation(
         "Receive messages",
         "queues",
         {200: Messages},
-        "A long poll with `wait`. `peek` looks and changes nothing.",
-        query=(
-            Param("max", "at most so many", whole(1, 1_000, 1)),
-            Param("wait", "for the first one, up to a minute", DURATION),
-            Param("visibility", "how long they are locked for this consumer", DURATION),
-            Param("peek", "look only", FLAG),
-        ),
+        "A long poll with `wait`. Each message has a receipt, which DELETE acknowledges.",
+        query=RECEIVE_QUERY,
+        problems=(400, 404),
     ),
-    ("GET", "/queues/{queue}/stream"): Operation(
-        "Consume a queue as server-sent events",
-        "queues",
-        {200: str},
-        "For a browser (EventSource): each event is a message with its receipt, which DELETE acknowledges; no more than "
-        "`window` are out at a time. `ack=auto` is at most once.",
-        query=(
-            Param("window", "so many unacknowledged at a time", whole(1, 100, 10)),
-            Param("visibility", "how long each is locked for this page", DURATION),
-            Param("ack", "by hand, or when the event was written", one_of("manual", "auto")),
-        ),
-        content_type=EVENTS,
-    ),
+    ("POST", "/queues/{queue}/stream"): STREAM,
+    ("GET", "/queues/{queue}/stream"): replace(STREAM, headers=(CLIENT,), problems=(400, 403, 404)),
     ("DELETE", "/queues/{queue}/messages/{receipt}"): Operation(
         "Acknowledge a message", "queues", {204: None}, problems=RECEIPT_PROBLEMS
     ),
