@@ -33,7 +33,10 @@ _HOP_BY_HOP = (
     b"origin",
     b"sec-fetch-site",
 )
-_KEPT_BACK = ("content-length", "connection", "date", "content-type", "transfer-encoding", "keep-alive")
+_KEPT_BACK = (
+    "content-length", "connection", "date", "content-type", "transfer-encoding", "keep-alive", "server",
+    "x-content-type-options", "cross-origin-resource-policy",
+)  # fmt: skip
 
 
 class Forwarder:
