@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from transaction_cluster import Cluster, Rules
 
-from headrace.broker.shards import Shard
+from headrace.broker.load import Load
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Plan
 from headrace.groups import offsets as group_offsets
@@ -143,19 +143,19 @@ LONG = (GROUPS, CONSUMERS, LOG, ONE_CLIENT, TWO_CLIENTS)
 
 # -- what the mutants do instead ---------------------------------------------------------------------------------------
 
-_append = Shard._append
+_append = Load._append
 _complete = ProducerTable.complete
 _reconcile = reconcile.reconcile
 _refusal = ClassicGroup.refusal
 _classic_refusal = group_offsets.classic_refusal
 
 
-def append_and_open_the_gate(self: Shard, *arguments: Any) -> None:
+def append_and_open_the_gate(self: Load, *arguments: Any) -> None:
     _append(self, *arguments)
     self._gate_offset = 0
 
 
-def close_and_keep_the_gate(self: Shard, kind: ErrorKind = ErrorKind.NOT_COORDINATOR) -> None:
+def end_and_keep_the_gate(self: Load, kind: ErrorKind) -> None:
     self._waiters.clear()
 
 
@@ -242,11 +242,11 @@ def without_waiting_for_the_revocation(group: Any, member: Any, owned: Any) -> A
 MUTANTS = [
     Mutant("R41", "any state follows any", ((table, "check_change", always(None)),), unit("unit/transactions/test_transaction_state.py", "test_r41_apply_refuses_what_is_not_legal")),
     Mutant("R41", "what was prepared is prepared again", ((state, "PREDECESSORS", {**state.PREDECESSORS, state.TransactionState.PREPARE_ABORT: frozenset(state.TransactionState)}),), unit("unit/transactions/test_transaction_state.py", "test_r41_every_pair_of_states", state.TransactionState.PREPARE_COMMIT, state.TransactionState.PREPARE_ABORT)),
-    Mutant("R42", "answers do not wait for the journal", ((Shard, "_append", append_and_open_the_gate),), unit(SHARDS, "test_replies_and_effects_wait_for_their_facts")),
+    Mutant("R42", "answers do not wait for the journal", ((Load, "_append", append_and_open_the_gate),), unit(SHARDS, "test_replies_and_effects_wait_for_their_facts")),
     Mutant("R42", "decisions are not journaled", ((end, "Moved", moved_in_memory),), ONE_CLIENT),
     Mutant("R42", "what is decided can be asked for as if it were open", ((add, "PREPARED", frozenset()),), ONE_CLIENT),
     Mutant("R43", "a partition takes markers of any coordinator", ((ProducerTable, "check_marker", always(ACCEPT)),), unit("unit/log/test_producers.py", "test_r43_markers_of_older_epochs_and_coordinators")),
-    Mutant("R43", "a coordinator that was replaced sends its markers", ((Shard, "close", close_and_keep_the_gate),), unit(SHARDS, "test_losing_the_leadership_fails_everybody_who_waits")),
+    Mutant("R43", "a coordinator that was replaced sends its markers", ((Load, "end", end_and_keep_the_gate),), unit(SHARDS, "test_losing_the_leadership_fails_everybody_who_waits")),
     Mutant("R44", "partitions join in memory only", ((add, "Moved", Fencing),), transaction("test_add_and_verify.py", "test_r44_what_was_added_survives_the_coordinator")),
     Mutant("R44", "partitions join in memory only (schedules)", ((add, "Moved", Fencing),), ONE_CLIENT),
     Mutant("R48", "readers do not stop at open transactions", ((ProducerTable, "last_stable_offset", stable_at_the_high_watermark),), unit("unit/log/test_producers.py", "test_r48_last_stable_offset")),
@@ -266,8 +266,8 @@ MUTANTS = [
     Mutant("R52", "markers go before their data", ((compaction._Transactions, "end", always(False)),), unit("unit/log/test_compaction.py", "test_r52_aborted_data_goes_and_never_supersedes")),
     Mutant("R53", "commits are not journaled", ((OffsetsCommitted, "durable", False),), unit("unit/groups/test_group_offsets.py", "test_r53_the_commit_and_its_answer_are_one_plan", group_world)),
     Mutant("R53", "deletions of offsets are not journaled", ((OffsetsDropped, "durable", False),), GROUPS),
-    Mutant("R53", "commits are answered before they are replicated", ((Shard, "_append", append_and_open_the_gate),), unit(SHARDS, "test_replies_and_effects_wait_for_their_facts")),
-    Mutant("R53", "a coordinator answers before its journal is committed", ((Shard, "_wait_committed", nobody_is_waited_for),), unit(SHARDS, "test_a_fact_that_is_not_journaled_never_was", "refused")),
+    Mutant("R53", "commits are answered before they are replicated", ((Load, "_append", append_and_open_the_gate),), unit(SHARDS, "test_replies_and_effects_wait_for_their_facts")),
+    Mutant("R53", "a coordinator answers before its journal is committed", ((Load, "_wait_committed", nobody_is_waited_for),), unit(SHARDS, "test_a_fact_that_is_not_journaled_never_was", "refused")),
     Mutant("R54", "any generation may heartbeat, sync and commit", ((ClassicGroup, "generation", AnyGeneration(ClassicGroup.generation)),), unit("unit/groups/test_sync.py", "test_refusals", syncing, "m1", 0, {}, ErrorKind.ILLEGAL_GENERATION)),
     Mutant("R54", "strangers are members", ((ClassicGroup, "refusal", always(ErrorKind.NONE)),), GROUPS),
     Mutant("R54", "instances that were replaced are not fenced", ((ClassicGroup, "refusal", any_instance),), unit("unit/groups/test_static_members.py", "test_the_old_member_id_is_fenced_everywhere", static_pair)),

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from headrace.broker.shards import BARRIER, Shard, ShardState
+from headrace.broker.load import BARRIER, ShardState
+from headrace.broker.replay import Replay
+from headrace.broker.shards import Shard
 from headrace.cluster import keys
 from headrace.cluster.state import PartitionState, TopicState, decode
 from headrace.cluster.topic_configs import TopicConfig
@@ -265,14 +267,11 @@ class Invariants:
         for node, shard in self._shards():
             if shard.state is not ShardState.READY:
                 continue
-            again = Shard(shard._runtime, shard.partition, shard._make_machine, shard._perform)
-            shard.partition.on_commit.remove(again._committed)
-            data = everything(shard.partition.log)
-            for at, _ in scan(data):
-                again._replay_batch(data, at)
-            if _gist(again.machine) != _gist(shard.machine):
+            again = shard.make_machine()
+            Replay(again).read(everything(shard.partition.log), shard.runtime.clock.now_ms())
+            if _gist(again) != _gist(shard.machine):
                 raise Broken(
-                    f"{node.name}: {shard.partition.tp} says {_gist(again.machine)}, memory {_gist(shard.machine)}"
+                    f"{node.name}: {shard.partition.tp} says {_gist(again)}, memory {_gist(shard.machine)}"
                 )
 
     # -- at the end ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from cluster_mutants import ALL
 from queue_sim import QueueShape
 
+from headrace.broker.load import Load
 from headrace.broker.queueing.moving import Moving
 from headrace.broker.queueing.transfers import Transfers
 from headrace.broker.shards import Shard
@@ -85,13 +86,13 @@ def _any_receipt_will_do(board: Board, command: commands.Ack, now_ms: int) -> Pl
     return decide_ack(board, replace(command, handles=tuple(handles)), now_ms)
 
 
-_append = Shard._append
+_append = Load._append
 _init_shard = Shard.__init__
 _engine_config = attributes.engine_config
 _restart_clocks = shard.restart_clocks
 
 
-def _answer_before_it_is_committed(self: Shard, journal: Any, producer: Any) -> None:
+def _answer_before_it_is_committed(self: Load, journal: Any, producer: Any) -> None:
     gate = self._gate_offset
     _append(self, journal, producer)
     self._gate_offset = gate
@@ -141,18 +142,18 @@ def _one_by_one_is_too_slow(self: Lanes, lane: Lane) -> None:
         self._free_ids.append(lane.id)
 
 
-async def _first_there_then_here(self: Transfers, hosted: Any, letters: Any, make_command: Any) -> Any:
+async def _first_there_then_here(self: Transfers, load: Any, letters: Any, make_command: Any) -> Any:
     """Written to the dead letters, and done some time later."""
     for target, records in letters.items():
         for record in records:
             await self._broker.queues.send(*target, record)
     await asyncio.sleep(1.0)
-    return await hosted.shard.submit(make_command)
+    return await load.submit(make_command)
 
 
-async def _first_here_then_there(self: Transfers, hosted: Any, letters: Any, make_command: Any) -> Any:
+async def _first_here_then_there(self: Transfers, load: Any, letters: Any, make_command: Any) -> Any:
     """Done, and written to the dead letters some time later."""
-    answer = await hosted.shard.submit(make_command)
+    answer = await load.submit(make_command)
     await asyncio.sleep(1.0)
     for target, records in letters.items():
         for record in records:
@@ -166,7 +167,7 @@ async def _off_to_the_new_partition(*_: Any) -> None:
 
 MUTANTS = [
     QueueMutant("R56", "any receipt deletes", ((shard._DECIDE, "Ack", _any_receipt_will_do),), replace(ROUGH, kinds=(FaultKind.SLOW,)), "vanished", 1),
-    QueueMutant("R57", "answers do not wait for the journal", ((Shard, "_append", _answer_before_it_is_committed),), BUSY, "resurrection", 2, BLACKOUTS),
+    QueueMutant("R57", "answers do not wait for the journal", ((Load, "_append", _answer_before_it_is_committed),), BUSY, "resurrection", 2, BLACKOUTS),
     QueueMutant("R57", "receives are not journaled", ((queue_actions, "engine_config", _leases_in_memory),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "leases are measured by the wall clock", ((Shard, "__init__", _leases_by_the_wall_clock),), CALM, "early-redelivery", 1, JUMPS),

@@ -21,8 +21,8 @@ from cluster_invariants import Place
 from cluster_sim import PORT, TOPIC, SimCluster
 from test_lease import CALM, soon, started
 
+from headrace.broker.load import Load
 from headrace.broker.peer import PeerConnection, PeerLost
-from headrace.broker.shards import Shard
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.testing.simulation import Simulation
@@ -119,7 +119,7 @@ def test_r42_a_replaced_coordinator_claims_no_commit(wait_s: float) -> None:
 @pytest.mark.parametrize("wait_s", [0.0, LEASE_GONE_S], ids=["under its lease", "without its lease"])
 def test_r42_without_the_barrier_it_claims_one(wait_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: so that the test above is known to look in the right place."""
-    monkeypatch.setattr(Shard, "_must_ask_followers", lambda *_: False)
+    monkeypatch.setattr(Load, "_must_ask_followers", lambda *_: False)
     assert end_the_second(1, wait_s) is ErrorKind.NONE
 
 
@@ -157,5 +157,5 @@ def test_r53_a_replaced_coordinator_sends_no_group_back() -> None:
 
 
 def test_r53_without_the_barrier_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Shard, "_must_ask_followers", lambda *_: False)
+    monkeypatch.setattr(Load, "_must_ask_followers", lambda *_: False)
     assert look_up_offsets(2) == 3

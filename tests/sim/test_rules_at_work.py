@@ -20,9 +20,9 @@ from cluster_sim import PORT, TOPIC, Shape, SimCluster
 from test_lease import CALM, soon, started
 
 from headrace.broker import fetch, housekeeping
+from headrace.broker.load import Load, ShardState
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerConnection
-from headrace.broker.shards import Shard, ShardState
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.core.limits import MIB
@@ -270,7 +270,7 @@ def test_r21_a_coordinator_answers_nobody_before_it_knows_what_is_committed(
         pass
 
     monkeypatch.setattr(Partition, "wait_leader_ready", at_once)
-    monkeypatch.setattr(Shard, "_wait_committed", at_once)
+    monkeypatch.setattr(Load, "_wait_committed", at_once)
     with pytest.raises(AssertionError):
         assert told(coordinator_that_knows_nothing, seed) is ShardState.LOADING
 

@@ -14,7 +14,7 @@ import pytest
 from headrace.broker import flusher
 from headrace.broker.broker import GROUP
 from headrace.broker.groups import OFFSETS_TOPIC
-from headrace.broker.shards import ShardState
+from headrace.broker.load import ShardState
 from headrace.coordinator.memory import MemoryCoordinator
 from headrace.core.errors import ErrorKind
 from headrace.log.partition_log import PartitionLog

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from headrace.broker.load import Load
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
-from headrace.broker.shards import Shard
 from headrace.groups.commands import FetchOffsets, TopicDeleted, TxnMarker, WallClock
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.commands import TopicsChanged
@@ -60,23 +60,23 @@ class Groups(ShardSet):
     def topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
         """KIP-848 groups are assigned by us, so they have to know what there is to assign."""
         self._topics = topics
-        self.tell_all(TopicsChanged(0, topics))
+        self.tell_loaded(TopicsChanged(0, topics))
 
-    def loaded(self, shard: Shard) -> None:
-        shard.tell(TopicsChanged(0, self._topics))
+    def loaded(self, load: Load) -> None:
+        load.tell(TopicsChanged(0, self._topics))
 
     def topic_deleted(self, topic: str) -> None:
         self.tell_all(TopicDeleted(0, topic))
 
     def tell_wall_clock(self) -> None:
-        self.tell_all(WallClock(0, self._clock.wall_ms()))
+        self.tell_loaded(WallClock(0, self._clock.wall_ms()))
 
     def marker_committed(self, number: int, producer_id: int, producer_epoch: int, commit: bool) -> None:
-        """A transaction that committed offsets here is decided (R50)."""
+        """A transaction that committed offsets here is decided (R50). Who loads reads it in the journal (F5)."""
         shard = self.shards.get(number)
         if shard is not None:
-            shard.tell(TxnMarker(0, producer_id, producer_epoch, commit))
+            shard.current.tell(TxnMarker(0, producer_id, producer_epoch, commit))
 
 
-def _no_effects(shard: Shard, effect: Any) -> None:
+def _no_effects(load: Load, effect: Any) -> None:
     raise AssertionError(f"groups ask for no effects, got {effect!r}")

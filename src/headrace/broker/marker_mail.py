@@ -78,8 +78,10 @@ class MarkerMail:
         waiting = self._waiting[broker_id]
         try:
             while waiting:
-                letters = waiting[:MAX_MARKERS]
+                letters = [letter for letter in waiting[:MAX_MARKERS] if not letter.written.done()]
                 del waiting[:MAX_MARKERS]
+                if not letters:
+                    continue  # their loads ended while they waited (F4)
                 answers = await self._ask(broker_id, [letter.marker for letter in letters])
                 for letter, answer in zip(letters, answers, strict=True):
                     if not letter.written.done():

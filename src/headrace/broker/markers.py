@@ -8,15 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.groups import OFFSETS_TOPIC
+from headrace.broker.load import Load, setter
 from headrace.broker.marker_mail import MarkerMail
 from headrace.broker.partition import Partition
 from headrace.broker.peers import Peers
-from headrace.broker.shards import Shard, ShardState
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.records.build import build_control_batch
 from headrace.transactions.commands import MarkersWritten, SendMarkers
+from headrace.transactions.shard import TransactionShard
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -36,7 +37,10 @@ def write_marker(
     commit: bool,
     done: Callable[[ErrorKind], None],
 ) -> None:
-    """Append one marker and call `done` when it is committed. Writing it twice does no harm (R49)."""
+    """Append one marker and call `done` when it is committed.
+
+    Written twice in a row it does no harm (R49); written after the next transaction of the same epoch has begun, it ends
+    that one (F4). So whoever repeats it sees to it that the earlier never comes after the later."""
     refusal = partition.refusal(-1)
     if refusal is not None:
         done(refusal)
@@ -66,8 +70,13 @@ def write_marker(
 
 
 class MarkerSender:
-    """Repeats a marker only when the connection that carried it before is closed, and then over a newer one: the receiver
-    hears only the newest, so of a marker and its repetition the earlier never comes after the later (R47)."""
+    """Sends the markers of a transaction for the load that decided or resumed it, and only as long as that load waits for
+    them: each attempt asks its machine (F4).
+
+    Repeats a marker only when the connection that carried it before is closed, and then over a newer one: the receiver
+    hears only the newest, so of a marker and its repetition the earlier never comes after the later (R47). That holds from
+    one load to the next, too: all letters to a broker go one after the other, and what an ended load has not sent yet
+    is not sent any more."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -76,24 +85,24 @@ class MarkerSender:
             broker.runtime, Peers(broker.image, broker.introductions), self._settled, COMMIT_MS / 1000 + 5
         )
 
-    def send(self, shard: Shard, effect: SendMarkers) -> None:
-        self._broker.runtime.spawn(self._deliver(shard, effect), f"markers of {effect.transactional_id!r}")
+    def send(self, load: Load, effect: SendMarkers) -> None:
+        load.spawn(self._deliver(load, effect), f"markers of {effect.transactional_id!r}")
 
-    async def _deliver(self, shard: Shard, effect: SendMarkers) -> None:
+    async def _deliver(self, load: Load, effect: SendMarkers) -> None:
         """R49: Prepare is irreversible, so this goes on until every partition is done or we are no longer the one."""
-        left = set(effect.partitions)
-        while left and shard.state is ShardState.READY:
+        machine = load.machine
+        assert isinstance(machine, TransactionShard)
+        while left := machine.unmarked(effect.transactional_id, effect.marker_round):
             found = await asyncio.gather(
                 *(self._write(leader, effect, tps) for leader, tps in self._by_leader(left).items())
             )
             written = {tp for partitions in found for tp in partitions}
             if written:
-                left -= written
-                shard.tell(MarkersWritten(effect.transactional_id, effect.marker_round, frozenset(written)))
-            if left:
+                load.tell(MarkersWritten(effect.transactional_id, effect.marker_round, frozenset(written)))
+            if left - written:
                 await asyncio.sleep(RETRY_S)
 
-    def _by_leader(self, partitions: set[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+    def _by_leader(self, partitions: frozenset[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
         """None: the topic is gone, so there is nothing left to be torn."""
         found: dict[int | None, list[TopicPartition]] = {}
         for tp in sorted(partitions):
@@ -130,7 +139,7 @@ class MarkerSender:
                 effect.producer_epoch,
                 effect.coordinator_epoch,
                 effect.commit,
-                future.set_result,
+                setter(future),
             )
             waits.append((tp, future))
         return [tp for tp, future in waits if self._settled(tp, await future)]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from headrace.broker.load import Load
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shards import Shard
@@ -20,7 +21,7 @@ class ShardSet:
         runtime: Runtime,
         partition_count: Callable[[], int | None],
         make_machine: Callable[[Partition], Machine],
-        perform: Callable[[Shard, Any], None],
+        perform: Callable[[Load, Any], None],
     ) -> None:
         """`partition_count` is how many partitions the topic has; None while it does not exist."""
         self._runtime = runtime
@@ -34,15 +35,15 @@ class ShardSet:
         shard = Shard(
             self._runtime, partition, lambda: self._make_machine(partition), self._perform, self.confirms
         )
-        shard.on_ready = lambda: self.loaded(shard)
+        shard.on_ready = self.loaded
         self.shards[partition.tp.partition] = shard
-        self._runtime.spawn(shard.load(), f"load {partition.tp}")
+        shard.start()
 
     def confirms(self, command: Any, answer: Any) -> bool:
         """See shards.Confirms."""
         return False
 
-    def loaded(self, shard: Shard) -> None:
+    def loaded(self, load: Load) -> None:
         """A shard has its state again; what it has to know besides can be told now."""
 
     def resign(self, partition: Partition) -> None:
@@ -74,3 +75,8 @@ class ShardSet:
     def tell_all(self, command: Any) -> None:
         for shard in list(self.shards.values()):
             shard.tell(command)
+
+    def tell_loaded(self, command: Any) -> None:
+        """What every load knows when it begins, and what is told again and again."""
+        for shard in list(self.shards.values()):
+            shard.current.tell(command)

@@ -96,10 +96,10 @@ class ShareGroups:
         if len(self._configured) > 10_000:
             self._configured.clear()
         self._configured[hosted, source.queue] = (hosted.machine, wanted)
-        hosted.shard.tell(engine.Configure(source.queue, wanted))
+        hosted.tell(engine.Configure(source.queue, wanted))
         log = hosted.data.log
         start = log.start_offset if config.starts_earliest else hosted.data.high_watermark
-        hosted.shard.tell(engine.Open(source, start))
+        hosted.tell(engine.Open(source, start))
         self._broker.queues.shards.feed_source(hosted, source)
 
     def forget(self, source: Source) -> None:
@@ -176,8 +176,7 @@ class ShareGroups:
         group, member = owner
         queue = SHARE_PREFIX + group
         for hosted in self._broker.queues.shards.hosted.values():
-            if hosted.ready:
-                hosted.shard.tell(engine.ReleaseOwner(queue, member))
+            hosted.shard.tell(engine.ReleaseOwner(queue, member))
 
     def connection_closed(self, connection_id: int) -> None:
         for owner in self.sessions.connection_closed(connection_id):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.load import Load
 from headrace.broker.markers import MarkerSender
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerLost
 from headrace.broker.shard_set import ShardSet
-from headrace.broker.shards import Shard
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.transactions.commands import (
@@ -46,6 +46,9 @@ _COORDINATOR_AWAY = (
     ErrorKind.COORDINATOR_NOT_AVAILABLE,
     ErrorKind.CONCURRENT_TRANSACTIONS,
     ErrorKind.NETWORK_EXCEPTION,
+    # We lead the partition that we ask about; a coordinator that has not heard of it yet knows less than we do.
+    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorKind.OPERATION_NOT_ATTEMPTED,
 )
 
 
@@ -69,20 +72,24 @@ class Transactions(ShardSet):
         )
 
     def confirms(self, command: Any, answer: Any) -> bool:
-        """R42, R44: "that has happened already" and "that can't happen" are said only by the coordinator there is now."""
+        """R42, R44: "that has happened already" and "that can't happen" are said only by the coordinator there is now.
+
+        So is "there is no such producer" to a partition leader, which ends a producer that is alive (R45, F84)."""
+        if isinstance(command, VerifyPartitions):
+            return any(error is not ErrorKind.NONE and not error.info.retriable for error in answer.values())
         if not isinstance(command, (EndTxn, AddPartitions, AddOffsets, InitProducerId)):
             return False
         error = answer.error if isinstance(answer, ProducerIdentity) else answer
         return error is ErrorKind.NONE or not error.info.retriable
 
-    def _carry_out(self, shard: Shard, effect: Any) -> None:
+    def _carry_out(self, load: Load, effect: Any) -> None:
         if isinstance(effect, SendMarkers):
-            self._markers.send(shard, effect)
+            self._markers.send(load, effect)
         elif isinstance(effect, CloseConnection):
             self._broker.close_connection(effect.connection_id)
 
     def tell_wall_clock(self) -> None:
-        self.tell_all(WallClock(0, self._broker.runtime.clock.wall_ms()))
+        self.tell_loaded(WallClock(0, self._broker.runtime.clock.wall_ms()))
 
     async def confirm(
         self,
@@ -115,7 +122,7 @@ class Transactions(ShardSet):
     ) -> ErrorKind:
         number = self.number_of(transactional_id)
         if number is None:
-            return ErrorKind.INVALID_PRODUCER_ID_MAPPING
+            return ErrorKind.COORDINATOR_NOT_AVAILABLE  # the topic of all coordinators is news to us (F84)
         if number in self.shards:
             kind = AddPartitions if add else VerifyPartitions
             answer: ErrorKind | dict[TopicPartition, ErrorKind] = await self.ask(

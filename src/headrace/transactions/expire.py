@@ -32,6 +32,8 @@ def expire(table: TransactionTable, now_ms: int) -> Plan:
 
 
 def resume(table: TransactionTable) -> Plan:
-    """R49: what was decided before the failover is carried out, whoever decided it. Sending a marker twice is harmless."""
+    """R49: what was decided before the failover is carried out, whoever decided it. Until all partitions have
+    answered no other transaction begins, so a marker may come twice; but what is on its way for an earlier load must
+    not come later than ours (F4, broker/markers.py)."""
     decided = (entry for entry in table.entries.values() if entry.transaction.state in PREPARED)
     return Plan(effects=[markers(table, entry.transaction, entry.marker_round) for entry in decided])

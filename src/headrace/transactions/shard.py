@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.core.errors import ErrorKind
+from headrace.core.ids import TopicPartition
 from headrace.core.plan import JournalRecord, Plan, Reply
 from headrace.transactions import add, describe, end, expire, init, journal
 from headrace.transactions.commands import (
@@ -25,6 +26,7 @@ from headrace.transactions.commands import (
 )
 from headrace.transactions.config import TransactionConfig
 from headrace.transactions.facts import Forgotten, Loaded, Moved, WallClockSet
+from headrace.transactions.state import PREPARED
 from headrace.transactions.table import TransactionTable
 
 
@@ -64,6 +66,13 @@ class TransactionShard:
             return
         transactional_id, transaction = decoded
         self.apply(Forgotten(transactional_id) if transaction is None else Loaded(transaction), now_ms)
+
+    def unmarked(self, transactional_id: str, marker_round: int) -> frozenset[TopicPartition]:
+        """Which partitions still wait for the markers of this round; none when the round is over."""
+        entry = self.table.entries.get(transactional_id)
+        if entry is None or entry.transaction.state not in PREPARED or entry.marker_round != marker_round:
+            return frozenset()
+        return frozenset(entry.unmarked)
 
     def loaded(self, now_ms: int) -> Plan:
         return expire.resume(self.table)

@@ -25,27 +25,28 @@ def test_what_a_new_leader_can_not_read_yet_is_no_gap() -> None:
     told: list[Any] = []
     transfers: list[Any] = []
 
-    async def transfer(hosted: Any, letters: Any, make_command: Any) -> None:
+    async def transfer(load: Any, letters: Any, make_command: Any) -> None:
         transfers.append(letters)
 
     data = SimpleNamespace(tp=TopicPartition("q", 0), last_stable_offset=5)
     payloads = SimpleNamespace(
         get=lambda offsets: {o: Record(None, b"x", (), 1, o) for o in offsets if o < data.last_stable_offset}
     )
-    hosted: Any = SimpleNamespace(data=data, payloads=payloads, shard=SimpleNamespace(tell=told.append))
+    hosted: Any = SimpleNamespace(data=data, payloads=payloads)
+    load: Any = SimpleNamespace(tell=told.append)
     placing = SimpleNamespace(choose_partition=lambda topic, group: 0)
     queues = SimpleNamespace(find_spec=lambda name: None, placing=placing)
     broker: Any = SimpleNamespace(queues=queues, image=SimpleNamespace(topic=lambda name: object()))
     letters = DeadLetters(broker, SimpleNamespace(transfer=transfer))  # type: ignore[arg-type]
     death = MoveToDeadLetter(SOURCE, "dead", 5, DeathReason.MAX_DELIVERIES, 3, "")
 
-    asyncio.run(letters._move(hosted, SOURCE, "dead", [death]))
+    asyncio.run(letters._move(hosted, load, [death]))
     assert not transfers
     assert isinstance(told[0], MoveFailed)
     assert told[0].offsets == (5,)
 
     data.last_stable_offset = 6
-    asyncio.run(letters._move(hosted, SOURCE, "dead", [death]))
+    asyncio.run(letters._move(hosted, load, [death]))
     assert [[record.value for record in records] for records in transfers[0].values()] == [[b"x"]]
 
 
@@ -55,7 +56,7 @@ def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: in
     told: list[Any] = []
     transfers: list[Any] = []
 
-    async def transfer(hosted: Any, letters: Any, make_command: Any) -> None:
+    async def transfer(load: Any, letters: Any, make_command: Any) -> None:
         transfers.append(letters)
 
     groups = ["a", "b", "c", "d"]
@@ -74,10 +75,10 @@ def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: in
     hosted: Any = SimpleNamespace(
         data=SimpleNamespace(tp=TopicPartition("q", 0), last_stable_offset=99),
         payloads=SimpleNamespace(get=lambda offsets: records),
-        shard=SimpleNamespace(tell=told.append),
     )
+    load: Any = SimpleNamespace(tell=told.append)
     deaths = [MoveToDeadLetter(SOURCE, "dead", o, DeathReason.MAX_DELIVERIES, 3, "") for o in records]
-    asyncio.run(DeadLetters(broker, SimpleNamespace(transfer=transfer))._move(hosted, SOURCE, "dead", deaths))  # type: ignore[arg-type]
+    asyncio.run(DeadLetters(broker, SimpleNamespace(transfer=transfer))._move(hosted, load, deaths))  # type: ignore[arg-type]
     if moving_from:
         assert not transfers and isinstance(told[0], MoveFailed)
         return

@@ -30,7 +30,7 @@ class World:
 
     def make_shard(self, runtime: Any, journal: Any, make_machine: Any, *_: Any, **__: Any) -> Any:
         make_machine()
-        return SimpleNamespace(close=lambda: None, load=lambda: None, partition=journal)
+        return SimpleNamespace(close=lambda: None, start=lambda: None, partition=journal)
 
 
 def replica() -> Any:

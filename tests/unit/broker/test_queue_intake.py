@@ -193,6 +193,7 @@ class InMemoryShard:
         self.told = 0
         self._shards = shards
         self.hosted: Hosted | None = None
+        self.shard = self.current = self
 
     def tell(self, command: Any) -> None:
         self.told += 1

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headrace.broker import shards
+from headrace.broker import load as loads
 from headrace.broker.commit_listeners import CommitListeners
-from headrace.broker.shards import Shard, ShardState
+from headrace.broker.load import ShardState
+from headrace.broker.shards import Shard
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import JournalRecord, Plan, Reply
@@ -93,7 +94,14 @@ class Partition:
         self.log = self
         self.on_commit = CommitListeners(Runtime(), TopicPartition("journal", 0))  # type: ignore[arg-type]
         self.waiting: list[tuple[int, Callable[[ErrorKind], None]]] = []
-        self.refusal: ErrorKind | None = None
+        self.refuses: ErrorKind | None = None
+        """It says so before it is tried (too few replicas)."""
+        self.fails: ErrorKind | None = None
+        """It finds out (no space left)."""
+
+    def refusal(self, acks: int) -> ErrorKind | None:
+        assert acks == -1
+        return self.refuses
 
     async def wait_leader_ready(self) -> None:
         pass
@@ -107,8 +115,9 @@ class Partition:
 
     def append_internal(self, batch: bytes, *, urgent: bool) -> int:
         assert urgent, "somebody waits for it"
-        if self.refusal is not None:
-            raise HeadraceError(self.refusal, "no")
+        problem = self.refuses or self.fails
+        if problem is not None:
+            raise HeadraceError(problem, "no")
         written = bytearray(batch)
         stamp(written, 0, self.end_offset, self.leader_epoch)
         self.batches += bytes(written)
@@ -116,7 +125,10 @@ class Partition:
         return self.end_offset - 1
 
     def when_committed(self, offset: int, deadline_ms: int, callback: Callable[[ErrorKind], None]) -> None:
-        self.waiting.append((offset, callback))
+        if offset <= self.high_watermark:
+            callback(ErrorKind.NONE)
+        else:
+            self.waiting.append((offset, callback))
 
     def commit(self) -> None:
         self.high_watermark = self.end_offset
@@ -151,7 +163,7 @@ class Bench:
         )  # fmt: skip
 
     async def ready(self) -> Bench:
-        await self.shard.load()
+        await self.shard.current.load()
         assert self.shard.state is ShardState.READY
         return self
 
@@ -221,7 +233,7 @@ def test_who_can_not_be_confirmed_answers_nobody_and_keeps_its_memory() -> None:
 
     async def scenario() -> None:
         bench = await Bench().ready()
-        bench.careful, bench.partition.refusal = True, ErrorKind.NOT_ENOUGH_REPLICAS
+        bench.careful, bench.partition.refuses = True, ErrorKind.NOT_ENOUGH_REPLICAS
         with pytest.raises(HeadraceError) as refused:
             await bench.ask(0)
         assert refused.value.kind is ErrorKind.COORDINATOR_NOT_AVAILABLE
@@ -253,12 +265,12 @@ def test_a_fact_that_is_not_journaled_never_was(trouble: str) -> None:
         bench = await Bench().ready()
         waiting = bench.ask(1)
         if trouble == "refused":
-            bench.partition.refusal = ErrorKind.KAFKA_STORAGE_ERROR
+            bench.partition.fails = ErrorKind.KAFKA_STORAGE_ERROR
         failed = bench.ask(13 if trouble == "unencodable" else 2)
         for future in (waiting, failed):
             with pytest.raises(HeadraceError):
                 await future
-        bench.partition.refusal = None
+        bench.partition.fails = None
         early = bench.ask(0)
         with pytest.raises(HeadraceError) as refused:
             await early
@@ -314,12 +326,14 @@ def test_what_was_gathered_is_written_before_the_followers_are_asked() -> None:
 def test_what_was_gathered_and_can_not_be_written_never_was() -> None:
     async def scenario() -> None:
         bench = await Bench(gathers=True).ready()
-        bench.partition.refusal = ErrorKind.KAFKA_STORAGE_ERROR
+        bench.partition.fails = ErrorKind.KAFKA_STORAGE_ERROR
         for future in (bench.ask(1), bench.ask(2), bench.ask(0)):
             with pytest.raises(HeadraceError):
                 await future
-        bench.partition.refusal = None
+        bench.partition.fails = None
         await asyncio.sleep(1)
+        bench.partition.commit()
+        await asyncio.sleep(0.1)
         assert await bench.ask(0) == 0, "nobody was told, and nothing is remembered"
 
     simulate(scenario)
@@ -344,7 +358,7 @@ def test_much_is_not_gathered_for_long() -> None:
     async def scenario() -> None:
         bench = await Bench(gathers=True).ready()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shards, "GATHERED_BYTES", 1)
+            patch.setattr(loads, "GATHERED_BYTES", 1)
             asked = [bench.ask(number) for number in (1, 2, 3)]
             assert sizes(bench.partition) == [1, 1]
         await asyncio.sleep(1)
@@ -394,9 +408,11 @@ def test_timers_are_armed_again_after_a_reload() -> None:
         bench.partition.commit()
         before: Any = bench.shard.machine
         deadline = before.deadline
-        bench.shard.reload(ErrorKind.UNKNOWN_SERVER_ERROR)
+        bench.shard.current.distrust(ErrorKind.UNKNOWN_SERVER_ERROR)
         after: Any = bench.shard.machine
         after.deadline = deadline
+        await asyncio.sleep(0.1)
+        bench.partition.commit()
         await asyncio.sleep(60)
         assert after.fired and not before.fired
 

@@ -1,4 +1,7 @@
-"""Driver: moving a message to the dead letters, as the engine asks for it (R60)."""
+"""Driver: moving a message to the dead letters, as the engine asks for it (R60).
+
+What one load asks for is moved for that load: the next one asks again for whatever was not moved (F6).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
+from headrace.broker.load import Load
 from headrace.broker.queueing import names
 from headrace.broker.queueing.hosting import Hosted
 from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.queues.commands import Moved, MoveFailed, MoveToDeadLetter, Source
+from headrace.queues.commands import Moved, MoveFailed, MoveToDeadLetter
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
@@ -28,34 +33,31 @@ class DeadLetters:
     def __init__(self, broker: Broker, transfers: Transfers) -> None:
         self._broker = broker
         self._transfers = transfers
-        self._waiting: dict[Hosted, deque[MoveToDeadLetter]] = {}
+        self._waiting: WeakKeyDictionary[Load, deque[MoveToDeadLetter]] = WeakKeyDictionary()
+        """There while somebody works on it."""
 
-    def move(self, hosted: Hosted, effect: MoveToDeadLetter) -> None:
-        waiting = self._waiting.get(hosted)
+    def move(self, hosted: Hosted, load: Load, effect: MoveToDeadLetter) -> None:
+        waiting = self._waiting.get(load)
         if waiting is not None:
             waiting.append(effect)
             return
-        self._waiting[hosted] = deque([effect])
-        self._broker.runtime.spawn(self._work(hosted), f"dead letters of {hosted.data.tp}")
+        waiting = self._waiting[load] = deque([effect])
+        load.spawn(self._work(hosted, load, waiting), f"dead letters of {hosted.data.tp}")
 
-    async def _work(self, hosted: Hosted) -> None:
-        waiting = self._waiting[hosted]
+    async def _work(self, hosted: Hosted, load: Load, waiting: deque[MoveToDeadLetter]) -> None:
         try:
-            while waiting and hosted.ready:
+            while waiting and not load.ended:
                 first = waiting[0]
                 batch = [first]
                 waiting.popleft()
                 while waiting and len(batch) < MAX_AT_ONCE and _same_way(waiting[0], first):
                     batch.append(waiting.popleft())
-                await self._move(hosted, first.source, first.dead_letter, batch)
+                await self._move(hosted, load, batch)
         finally:
-            del self._waiting[hosted]
-            if not hosted.ready:
-                self._transfers.forget(hosted)
+            del self._waiting[load]
 
-    async def _move(
-        self, hosted: Hosted, source: Source, dead_letter: str, batch: list[MoveToDeadLetter]
-    ) -> None:
+    async def _move(self, hosted: Hosted, load: Load, batch: list[MoveToDeadLetter]) -> None:
+        source, dead_letter = batch[0].source, batch[0].dead_letter
         offsets = tuple(effect.offset for effect in batch)
         try:
             choose = self._chooser(dead_letter)
@@ -69,11 +71,11 @@ class DeadLetters:
                     letter = self._letter(records[effect.offset], effect)
                     letters.setdefault(choose(letter), []).append(letter)
             await self._transfers.transfer(
-                hosted, letters, lambda waiter: Moved(source, offsets, waiter=waiter)
+                load, letters, lambda waiter: Moved(source, offsets, waiter=waiter)
             )
         except NotMoved as problem:
             log.warning("%s: %d dead letters wait: %s", source, len(offsets), problem.detail)
-            hosted.shard.tell(MoveFailed(source, offsets, RETRY_MS))
+            load.tell(MoveFailed(source, offsets, RETRY_MS))
         except HeadraceError:
             # The shard loads again and asks again for what was not moved.
             return

@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from headrace.broker.load import Load, ShardState
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.intake import Intake
 from headrace.broker.queueing.payloads import Payloads
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
-from headrace.broker.shards import Shard, ShardState
+from headrace.broker.shards import Shard
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.queues.commands import (
@@ -89,6 +90,11 @@ class Hosted:
         return found
 
     @property
+    def load(self) -> Load:
+        """Whoever does something for the shard that takes time does it for one load of it."""
+        return self.shard.current
+
+    @property
     def machine(self) -> QueueShard:
         machine = self.shard.machine
         assert isinstance(machine, QueueShard)
@@ -97,6 +103,10 @@ class Hosted:
     @property
     def ready(self) -> bool:
         return self.shard.state is ShardState.READY
+
+    def tell(self, command: Any) -> None:
+        """To the load there is; the next one finds out for itself."""
+        self.load.tell(command)
 
 
 class QueueShards:
@@ -121,8 +131,8 @@ class QueueShards:
         self._filters: dict[str, Filter | None] = {}
         self.settle: Callable[[Partition], Awaitable[None]] = _nothing_open
         """Ends a transaction that an earlier life of a journal's shard left open in it."""
-        self.on_delays: Callable[[Hosted, Source], None] = lambda hosted, source: None
-        self.on_dead: Callable[[Hosted, MoveToDeadLetter], None] = lambda hosted, effect: None
+        self.on_delays: Callable[[Hosted, Load, Source], None] = lambda hosted, load, source: None
+        self.on_dead: Callable[[Hosted, Load, MoveToDeadLetter], None] = lambda hosted, load, effect: None
 
     # -- leadership ------------------------------------------------------------------------------------------------
 
@@ -148,12 +158,14 @@ class QueueShards:
             gathers=True,
         )
         hosted = Hosted(shard, data)
-        shard.on_ready = lambda: self._loaded(hosted)
+        shard.on_ready = lambda load: self._refresh(hosted)
         shard.settle = lambda: self.settle(journal)
         self.hosted[tp] = hosted
         hosted.grown = self._grown(hosted)
-        data.on_commit.append(hosted.grown, lambda problem: shard.reload(ErrorKind.UNKNOWN_SERVER_ERROR))
-        self._runtime.spawn(shard.load(), f"load {journal.tp}")
+        data.on_commit.append(
+            hosted.grown, lambda problem: hosted.load.distrust(ErrorKind.UNKNOWN_SERVER_ERROR)
+        )
+        shard.start()
 
     def data_opened(self, data: Partition, journal: Partition | None) -> None:
         """The data replica came after its journal was led, or came back in a new life after it had been moved away."""
@@ -176,10 +188,6 @@ class QueueShards:
         epoch = (journal.leader_epoch << LOAD_BITS) | (load % (1 << LOAD_BITS))
         return QueueShard(lease_epoch=epoch, wall_offset_ms=clock.wall_ms() - clock.now_ms())
 
-    def _loaded(self, hosted: Hosted) -> None:
-        # Called inside load(); the specs are applied when the loop comes round, after the machine has resumed.
-        asyncio.get_running_loop().call_soon(self._refresh, hosted)
-
     # -- which queues there are ------------------------------------------------------------------------------------
 
     def specs_changed(self, topics: Iterable[str]) -> None:
@@ -193,22 +201,22 @@ class QueueShards:
         """Bring a shard in line with the queues that should read its partition."""
         if not hosted.ready:
             return
-        shard, machine, tp = hosted.shard, hosted.machine, hosted.data.tp
+        load, machine, tp = hosted.load, hosted.machine, hosted.data.tp
         specs = {spec.name: spec for spec in self._specs_over(tp.topic)}
         for source in machine.sources():
             if is_delays(source.queue):
                 self._keep_open(specs, source)
             elif not is_share(source.queue) and source.queue not in specs:
-                shard.tell(Close(source))
-                shard.tell(RemoveQueue(source.queue))
+                load.tell(Close(source))
+                load.tell(RemoveQueue(source.queue))
         for spec in specs.values():
-            shard.tell(Configure(spec.name, spec.queue_config))
+            load.tell(Configure(spec.name, spec.queue_config))
             source = Source(spec.name, *tp)
             data = hosted.data
             at_end = spec.starts_at_end(data.topic_id, tp.partition)
-            shard.tell(Open(source, data.high_watermark if at_end else data.log.start_offset))
+            load.tell(Open(source, data.high_watermark if at_end else data.log.start_offset))
             if is_delays(spec.name):
-                self.on_delays(hosted, source)
+                self.on_delays(hosted, load, source)
         self._feed(hosted)
 
     def _keep_open(self, specs: dict[str, QueueSpec], source: Source) -> None:
@@ -244,12 +252,12 @@ class QueueShards:
         spec = self._spec_of(source.queue)
         config = None if spec is None else spec.queue_config
         if spec is None or config is None or not config.indexed:
-            hosted.shard.tell(DataAvailable(source, end, start))
+            hosted.tell(DataAvailable(source, end, start))
             return
         wanted = None if whole or source in hosted.reading else hosted.machine.wanted(source, end)
         if wanted is not None and wanted.first >= start and self._read_on(hosted, source):
             return  # it was told with the first piece
-        hosted.shard.tell(DataAvailable(source, end, start, indexed_to=None))
+        hosted.tell(DataAvailable(source, end, start, indexed_to=None))
         if not whole:
             self._read_later(hosted, source)
             return
@@ -288,9 +296,9 @@ class QueueShards:
         )
         if seen.indexed_to <= wanted.first:
             return False
-        hosted.shard.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
+        hosted.tell(DataAvailable(source, end, start, seen.indexed_to, seen.messages, seen.skipped))
         if seen.released:
-            hosted.shard.tell(Released(source, tuple(seen.released)))
+            hosted.tell(Released(source, tuple(seen.released)))
         return hosted.ready and hosted.machine is machine
 
     def _filter(self, spec: QueueSpec) -> Filter | None:
@@ -306,7 +314,7 @@ class QueueShards:
 
     def tell_wall_clock(self) -> None:
         for hosted in self.hosted.values():
-            hosted.shard.tell(SetClock(self._runtime.clock.wall_ms()))
+            hosted.tell(SetClock(self._runtime.clock.wall_ms()))
 
     def wrote(self, data: Partition, base_offset: int, records: Sequence[Record]) -> None:
         """A batch was written for a queue just now. Mostly nothing in it is special, and then it need not be read again."""
@@ -316,17 +324,17 @@ class QueueShards:
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
-    def _perform(self, shard: Shard, effect: Any) -> None:
+    def _perform(self, load: Load, effect: Any) -> None:
         if isinstance(effect, WakeReceivers):
             self.wake(effect.queue)
             return
-        hosted = self._hosting(shard)
+        hosted = self._hosting(load.shard)
         if hosted is None:
             return
         if isinstance(effect, ReadAhead):
             self._read_later(hosted, effect.source)
         elif isinstance(effect, MoveToDeadLetter):
-            self.on_dead(hosted, effect)
+            self.on_dead(hosted, load, effect)
 
     def _hosting(self, shard: Shard) -> Hosted | None:
         tp = shard.partition.tp

@@ -23,7 +23,6 @@ from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Put
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.core.plan import Rejected
 from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, Source
 from headrace.records.build import Record
@@ -265,16 +264,13 @@ class MoveTasks:
             for one in batch:
                 letters.setdefault(self._target(destination, one.record), []).append(self._moved(one.record))
             handles = tuple(one.handle for one in batch)
-            refusals = await self._transfers.transfer(
-                self._desk.hosted(source),
+            await self._transfers.transfer(
+                self._desk.hosted(source).load,
                 letters,
                 lambda waiter, source=source, handles=handles: engine.Ack(  # type: ignore[misc]
                     source, handles, engine.Outcome.MOVED, waiter=waiter
                 ),
             )
-            if isinstance(refusals, Rejected) or any(refusals):
-                # The lease ended under our hands; the transaction is committed, so say so: at least once.
-                log.warning("%s: messages were moved whose lease had ended", source)
             self.moved_total += len(batch)
 
     def _target(self, destination: str, record: Record) -> TopicPartition:

@@ -67,7 +67,7 @@ class _Unread:
 
 
 class Home:
-    """One leadership of an old partition in one era of its queue."""
+    """One load of an old partition's shard in one era of its queue: what it knows of groups rests on that load's memory."""
 
     def __init__(self, broker: Broker, desk: QueueDesk, source: Source, era: int) -> None:
         self._broker = broker
@@ -75,6 +75,7 @@ class Home:
         self.source = source
         self.era = era
         self.hosted: Hosted = desk.hosted(source)
+        self.load = self.hosted.load
         self.epoch = self.hosted.data.leader_epoch
         self.groups: dict[bytes, _Group] = {}
         self.gone: set[bytes] = set()
@@ -85,7 +86,7 @@ class Home:
 
     def is_of(self, era: int) -> bool:
         hosted = self._desk.hosted(self.source)
-        return self.era == era and self.hosted is hosted and self.epoch == hosted.data.leader_epoch
+        return self.era == era and self.load is hosted.load and self.epoch == hosted.data.leader_epoch
 
     def lasts(self) -> bool:
         spec = self._desk.find_spec(self.source.queue)
@@ -201,7 +202,7 @@ class Moving:
         end = home.hosted.data.log.end_offset
         while not (group.staying or home.has(name)):
             await self._read_to(home, end, deadline_ms, name)
-            answer = await home.hosted.shard.submit(
+            answer = await home.load.submit(
                 lambda waiter: engine.Holding(home.source, name, end, waiter=waiter)
             )
             home.check()
@@ -266,9 +267,7 @@ class Moving:
         end, stayed = home.hosted.data.log.end_offset, home.stayed
         await self._read_to(home, end, self._broker.runtime.clock.now_ms() + STRAYS_MS)
         staying = sum(1 for group in home.groups.values() if group.staying) + home.stayed - stayed
-        groups = await home.hosted.shard.submit(
-            lambda waiter: engine.Holding(ask.source, None, end, waiter=waiter)
-        )
+        groups = await home.load.submit(lambda waiter: engine.Holding(ask.source, None, end, waiter=waiter))
         home.check()
         if groups is None:
             return 1 + staying

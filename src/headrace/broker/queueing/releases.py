@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
+from headrace.broker.load import Load
 from headrace.broker.queueing import names
 from headrace.broker.queueing.delayed import mark_released
 from headrace.broker.queueing.hosting import Hosted
@@ -52,43 +54,39 @@ class Releases:
     def __init__(self, broker: Broker, transfers: Transfers) -> None:
         self._broker = broker
         self._transfers = transfers
-        self._working: set[Hosted] = set()
+        self._working: WeakSet[Load] = WeakSet()
 
-    def watch(self, hosted: Hosted, source: Source) -> None:
-        """From now on, as long as the shard lives here."""
-        if hosted not in self._working:
-            self._working.add(hosted)
-            self._broker.runtime.spawn(self._work(hosted, source), f"delays of {hosted.data.tp}")
+    def watch(self, hosted: Hosted, load: Load, source: Source) -> None:
+        """From now on, as long as this load lasts."""
+        if load not in self._working:
+            self._working.add(load)
+            load.spawn(self._work(hosted, load, source), f"delays of {hosted.data.tp}")
 
-    async def _work(self, hosted: Hosted, source: Source) -> None:
+    async def _work(self, hosted: Hosted, load: Load, source: Source) -> None:
         desk, spec = self._broker.queues, delay_spec(source.topic)
-        written_to = 0
+        written_to = hosted.data.log.end_offset  # an earlier load may have written copies just now
         doubtful: tuple[Handle, ...] = ()
-        try:
-            while desk.shards.hosted.get(hosted.data.tp) is hosted:
-                try:
-                    if not self._knows_the_log(hosted, source, written_to):
-                        await asyncio.sleep(LOOK_S)
-                        continue
-                    if doubtful:
-                        handles, doubtful = doubtful, ()
-                        await desk.release(source, handles, 0)  # those without a copy; the others are done
-                    found = await desk.receive_here(
-                        spec, AT_ONCE, visibility_ms=LEASE_MS, wait_ms=WAIT_MS, sources=[source]
-                    )
-                    if found and hosted.data.is_leader:
-                        doubtful = tuple(one.handle for one in found)
-                        written_to = await self._copy(hosted, found)
-                        doubtful = ()
-                    elif found:
-                        await self._transfer(hosted, source, found)
-                except HeadraceError as problem:
-                    log.info("%s: what is due waits: %s", source, problem.detail)
-                    written_to = hosted.data.log.end_offset
-                    await asyncio.sleep(PAUSE_S)
-        finally:
-            self._working.discard(hosted)
-            self._transfers.forget(hosted)
+        while not load.ended:
+            try:
+                if not self._knows_the_log(hosted, source, written_to):
+                    await asyncio.sleep(LOOK_S)
+                    continue
+                if doubtful:
+                    handles, doubtful = doubtful, ()
+                    await desk.release(source, handles, 0)  # those without a copy; the others are done
+                found = await desk.receive_here(
+                    spec, AT_ONCE, visibility_ms=LEASE_MS, wait_ms=WAIT_MS, sources=[source]
+                )
+                if found and hosted.data.is_leader:
+                    doubtful = tuple(one.handle for one in found)
+                    written_to = await self._copy(hosted, found)
+                    doubtful = ()
+                elif found:
+                    await self._transfer(load, source, found)
+            except HeadraceError as problem:
+                log.info("%s: what is due waits: %s", source, problem.detail)
+                written_to = hosted.data.log.end_offset
+                await asyncio.sleep(PAUSE_S)
 
     def _knows_the_log(self, hosted: Hosted, source: Source, written_to: int) -> bool:
         """Everything that may hold a copy has been read."""
@@ -120,7 +118,7 @@ class Releases:
             raise HeadraceError(kind, "nobody knows whether the copies are there")
         return appended.last_offset + 1
 
-    async def _transfer(self, hosted: Hosted, source: Source, found: list[Delivery]) -> None:
+    async def _transfer(self, load: Load, source: Source, found: list[Delivery]) -> None:
         wall_ms = self._broker.runtime.clock.wall_ms()
         handles = tuple(one.handle for one in found)
         letters = {
@@ -128,7 +126,7 @@ class Releases:
         }
         try:
             await self._transfers.transfer(
-                hosted,
+                load,
                 letters,
                 lambda waiter: engine.Ack(source, handles, engine.Outcome.MOVED, waiter=waiter),
             )

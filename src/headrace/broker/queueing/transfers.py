@@ -1,7 +1,9 @@
 """Driver: messages from one queue to another: written there and done here, in one transaction (R60).
 
 Dead letters and move tasks go this way. If the transaction aborts, or nobody knows, the shard's memory is thrown away and
-loaded again from what was committed, so a message is in exactly one of the two queues whatever happens in between.
+loaded again from what was committed, so a message is in exactly one of the two queues whatever happens in between. A
+transfer is made for one load of the shard, with a producer of its own: a load that has ended can not commit anything, and
+before the next one loads what it left open is settled.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+from headrace.broker.load import Load
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.hosting import Hosted
 from headrace.broker.txn_client import TransactionClient
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.core.plan import Rejected
 from headrace.records.build import Record, build_batch
 
 if TYPE_CHECKING:
@@ -30,15 +34,22 @@ class NotMoved(HeadraceError):
     """Nothing happened: the messages are where they were."""
 
 
+class _Mover:
+    """Of one load: its producer, and one transfer at a time."""
+
+    def __init__(self) -> None:
+        self.client: TransactionClient | None = None
+        self.lock = asyncio.Lock()
+
+
 class Transfers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._clients: dict[Hosted, TransactionClient] = {}
-        self._locks: dict[Hosted, asyncio.Lock] = {}
+        self._movers: WeakKeyDictionary[Load, _Mover] = WeakKeyDictionary()
 
     async def transfer(
         self,
-        hosted: Hosted,
+        load: Load,
         letters: Mapping[TopicPartition, Sequence[Record]],
         make_command: Callable[[int], Any],
     ) -> Any:
@@ -46,29 +57,43 @@ class Transfers:
 
         Raises NotMoved when nothing happened, and HeadraceError when only the shard's next load knows.
         """
-        lock = self._locks.setdefault(hosted, asyncio.Lock())
-        async with lock:
+        mover = self._movers.setdefault(load, _Mover())
+        async with mover.lock:
             try:
-                client = await self._written(hosted, letters)
+                client = await self._written(load, mover, letters)
             except HeadraceError as problem:
-                await self._give_up(hosted)
+                await self._give_up(mover)
                 raise NotMoved(problem.kind, problem.detail) from problem
             try:
-                answer = await hosted.shard.submit_as((client.producer_id, client.epoch), make_command)
-                await client.end(commit=True)
+                answer = await load.submit_as((client.producer_id, client.epoch), make_command)
+                refused = _refusals(answer)
+                if not any(refused):
+                    await client.end(commit=True)
+                    return answer
             except HeadraceError as problem:
                 # Memory says moved, and the log may not: only a reload knows.
-                log.warning("%s: a move is in doubt, loading again: %s", hosted.data.tp, problem.detail)
-                self._clients.pop(hosted, None)
-                hosted.shard.reload(ErrorKind.NOT_COORDINATOR)
+                log.warning(
+                    "%s: a move is in doubt, loading again: %s", load.shard.partition.tp, problem.detail
+                )
+                mover.client = None
+                load.distrust(ErrorKind.NOT_COORDINATOR)
                 raise
-        return answer
+            await self._give_up(mover)
+            if not all(refused):
+                load.distrust(ErrorKind.NOT_COORDINATOR)  # memory says that some are moved
+            raise NotMoved(ErrorKind.NOT_COORDINATOR, "somebody else has some of these messages by now")
 
     async def _written(
-        self, hosted: Hosted, letters: Mapping[TopicPartition, Sequence[Record]]
+        self, load: Load, mover: _Mover, letters: Mapping[TopicPartition, Sequence[Record]]
     ) -> TransactionClient:
-        client = await self._client(hosted)
-        await client.add([*letters, hosted.shard.partition.tp])
+        journal = load.shard.partition.tp
+        client = mover.client
+        if client is None:
+            load.check()
+            client = TransactionClient(self._broker, transactional_id(journal))
+            await client.begin()
+            mover.client = client
+        await client.add([*letters, journal])
         for target, records in letters.items():
             if records:
                 data = build_batch(
@@ -80,6 +105,7 @@ class Transfers:
                     transactional=True,
                 )
                 await client.produce(target, bytearray(data))
+        load.check()
         return client
 
     async def settle(self, journal: Partition) -> None:
@@ -91,26 +117,21 @@ class Transfers:
                 log.info("%s: the open move can't be settled yet: %s", journal.tp, problem.detail)
             await asyncio.sleep(SETTLE_S)
 
-    def forget(self, hosted: Hosted) -> None:
-        self._clients.pop(hosted, None)
-        self._locks.pop(hosted, None)
-
-    async def _client(self, hosted: Hosted) -> TransactionClient:
-        client = self._clients.get(hosted)
-        if client is None:
-            client = TransactionClient(self._broker, transactional_id(hosted.shard.partition.tp))
-            await client.begin()
-            self._clients[hosted] = client
-        return client
-
-    async def _give_up(self, hosted: Hosted) -> None:
+    async def _give_up(self, mover: _Mover) -> None:
         """Abort what is open; the next move begins anew, which settles it in any case."""
-        client = self._clients.pop(hosted, None)
+        client, mover.client = mover.client, None
         if client is not None:
             try:
                 await client.end(commit=False)
             except HeadraceError:
                 pass
+
+
+def _refusals(answer: Any) -> Sequence[Rejected | None]:
+    """For each message whether this load holds it no more: a lease ran out, or was an earlier load's."""
+    if isinstance(answer, Rejected):
+        return (answer,)
+    return answer if isinstance(answer, tuple) else ()
 
 
 def transactional_id(journal: TopicPartition) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.broker.load import setter
 from headrace.broker.markers import write_marker
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
@@ -89,7 +90,7 @@ def _write(call: Call, marker: WritableTxnMarker) -> tuple[int, list[Row]]:
                     marker.producer_epoch,
                     marker.coordinator_epoch,
                     marker.transaction_result,
-                    future.set_result,
+                    setter(future),
                 )
             rows.append((topic.name, number, future))
     return marker.producer_id, rows
