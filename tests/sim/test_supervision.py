@@ -112,18 +112,18 @@ def test_f16_the_shard_of_a_listener_that_raised_loads_again() -> None:
             if hasattr(listener, "__self__")
         ]
         await until(lambda: shard.state is ShardState.READY)
-        before = shard.machine
+        before = shard.current
 
         def broken(effects: Any, replies: Any) -> None:
-            del shard._release
+            del before._release
             raise Injected("a bug at the gate")
 
-        shard._release = broken
-        shard._gate.append((journal.high_watermark + 1, (), ()))
+        before._release = broken
+        before._gate.append((journal.high_watermark + 1, (), ()))
         journal.append_internal(
             build_batch([Record(b"", None)], wall_ms=node.runtime.clock.wall_ms()), urgent=True
         )
-        await until(lambda: shard.state is ShardState.READY and shard.machine is not before)
+        await until(lambda: shard.state is ShardState.READY and shard.current is not before)
         await client.send("t", b"group commit goes on")
         assert forgive(simulation) == 1
 
