@@ -37,7 +37,7 @@ def test_keyless_records_are_found(values: list[Record], codec: Codec) -> None:
     data = build_batch(values, wall_ms=0, codec=codec)
     header = validate_produced(data, produce_version=7, max_message_bytes=CAP)
     assert isinstance(header, BatchHeader)
-    found = keyless_record_indexes(data, 0, header, max_bytes=CAP)
+    found = keyless_record_indexes(plain_body(data, 0, header, max_bytes=CAP), header)
     assert found == [index for index, record in enumerate(values) if record.key is None]
 
 
@@ -78,7 +78,7 @@ def opens_or_refuses(data: bytes) -> None:
             except CorruptBatch:
                 pass
             try:
-                keyless_record_indexes(data, position, header, max_bytes=4096)
+                keyless_record_indexes(plain_body(data, position, header, max_bytes=4096), header)
             except CorruptBatch:
                 pass
     except CorruptBatch:

@@ -143,6 +143,8 @@ class Broker:
             "transaction.version": 2,
         }
         self.failed_produces = self.failed_fetches = 0
+        self.unreadable_elsewhere = 0
+        """Batches of other leaders that we could not open when we read them for somebody."""
         self._topics_moved = False
         self._doubts: dict[int, int] = {}
         self.replicator.on_doubt = self._doubt

@@ -150,6 +150,8 @@ class Housekeeping:
                 raise
             report = partition.log.finish_compaction(run)
             log.info("%s: compacted %d bytes away", partition.tp, report.freed_bytes)
+            for offset in run.unreadable:
+                partition.step_over(offset, "compaction leaves it as it is")
             if not report.unfinished:
                 return
             run = partition.log.begin_compaction(clock.wall_ms(), clock.now_ms(), partition.high_watermark)

@@ -83,12 +83,15 @@ class Partition:
         self.is_internal = is_internal(tp.topic)
         self.log = partition_log
         self.config = config
-        self.opens_batches = config.opens_batches
+        self.looks_inside = config.opens_batches or config.validates_records
         self.fs = fs
         """Where the log lives: the disk, or memory (storage=memory)."""
         self.room: DiskRoom | None = None
         """Where clients' data is refused before the disk is full (S15)."""
         self.failed = False
+        self.unreadable_batches = 0
+        """How often readers inside this broker have stepped over a batch that they could not open."""
+        self._last_unreadable = -1
         self.leader_epoch = -1
         self.high_watermark = partition_log.start_offset
         self.on_commit = CommitListeners(runtime, tp)
@@ -377,7 +380,7 @@ class Partition:
     def configure(self, config: TopicConfig, log_config: LogConfig) -> None:
         """The topic's configs have changed while it is in use (F7): nothing may remember the old ones."""
         self.config = config
-        self.opens_batches = config.opens_batches
+        self.looks_inside = config.opens_batches or config.validates_records
         self.log.config = log_config
         self.following.waits_for_sync = config.flush == "commit"
         if self._lazy_flush is not None:
@@ -457,6 +460,13 @@ class Partition:
         if isinstance(data, Rejected):
             raise HeadraceError(data.kind, data.detail)
         return data
+
+    def step_over(self, offset: int, problem: object) -> None:
+        """A5: a reader inside this broker has left out what it can't open; it was stored unseen, or long ago."""
+        self.unreadable_batches += 1
+        if offset > self._last_unreadable:
+            self._last_unreadable = offset
+            log.warning("%s: no reader can open what is at %d: %s", self.tp, offset, problem)
 
 
 def _wake(waiters: dict[FetchWaiter, None]) -> None:

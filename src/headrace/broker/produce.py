@@ -1,8 +1,4 @@
-"""Driver: taking one batch for one partition. Validates the header and CRC, checks the sequence, appends.
-
-The batch is never opened, except where a topic's own promise needs it: a compacted topic refuses records without a
-key, and a topic with its own compression stores batches in it.
-"""
+"""Driver: taking one batch for one partition. Validates the header and CRC, looks at the records, checks the sequence, appends."""
 
 from __future__ import annotations
 
@@ -10,16 +6,26 @@ from typing import Any, NamedTuple
 
 from headrace.broker.batch_opening import Opened, open_batch
 from headrace.broker.partition import Partition
+from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.log.results import Duplicate
-from headrace.records.batch import read_header
+from headrace.records.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
 from headrace.records.validate import validate_produced
+from headrace.records.walk import is_regular
 
 # The Python-level constructor of a NamedTuple costs more than the tuple itself.
 _new: Any = tuple.__new__
 
 _KEYLESS = "a compacted topic takes no records without a key"
+_FLAWED = "the records of the batch can't be read: %s"
+
+
+def _is_known_good(records: memoryview, header: BatchHeader, config: TopicConfig, trusted: bool) -> bool:
+    """The short way for what most topics get: nothing is made of the batch when its records are all right."""
+    if config.opens_batches:
+        return False
+    return trusted or (not header[5] & CODEC_MASK and is_regular(records[HEADER_BYTES:], header[12]))
 
 
 class Taken(NamedTuple):
@@ -30,8 +36,8 @@ class Taken(NamedTuple):
     log_append_time: int = -1
     commit_offset: int = -1
     message: str | None = None
-    keyless: tuple[int, ...] = ()
-    """Records refused one by one: their indexes."""
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Records refused one by one: their indexes, and why."""
 
 
 def take(
@@ -43,8 +49,9 @@ def take(
     wall_ms: int,
     ticket: int = 0,
     opened: Opened | None = None,
+    trusted: bool = False,
 ) -> Taken:
-    """`opened`: what a thread has found out already about a batch that must be opened (X12)."""
+    """`opened`: what has been found out already about a batch that must be opened (X12). `trusted`: the batch is our own."""
     refusal = partition.refusal(acks)
     if refusal is not None:
         return Taken(refusal)
@@ -62,12 +69,16 @@ def take(
     )
     if isinstance(header, Rejected):
         return Taken(header.kind, message=header.detail)
-    if partition.opens_batches:
-        opened = open_batch(records, config) if opened is None else opened
-        if opened.corrupt is not None:
-            return Taken(ErrorKind.CORRUPT_MESSAGE, message=opened.corrupt)
+    if partition.looks_inside and opened is None and not _is_known_good(records, header, config, trusted):
+        opened = open_batch(records, config, trusted=trusted)
+    if opened is not None:
+        if opened.flaw is not None:
+            # Its CRC holds, so this is what the client has made: sending it again is of no use.
+            index, detail = opened.flaw
+            return Taken(ErrorKind.INVALID_RECORD, message=_FLAWED % detail, record_errors=((index, detail),))
         if opened.keyless:
-            return Taken(ErrorKind.INVALID_RECORD, message=_KEYLESS, keyless=opened.keyless)
+            errors = tuple((index, "the record has no key") for index in opened.keyless)
+            return Taken(ErrorKind.INVALID_RECORD, message=_KEYLESS, record_errors=errors)
         if opened.records is not records:
             records, header = opened.records, read_header(opened.records)
     result = partition.append(records, header, urgent=acks == -1, ticket=ticket)

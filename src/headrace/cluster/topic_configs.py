@@ -186,6 +186,12 @@ _KEYS = (
         synonyms=_broker("log.preallocate"),
     ),
     ConfigKey(
+        "record.validation", _STRING, "on",
+        "Whether the records of a batch are looked at before it is stored. off: only its header and checksum are, which costs "
+        "less, and a client may store a batch that no reader can open.",
+        one_of("on", "off"),
+    ),
+    ConfigKey(
         "remote.copy.disable", _BOOLEAN, "false", "Part of tiered storage, which Headrace does not have.", fixed=True,
     ),
     ConfigKey(
@@ -263,6 +269,7 @@ class TopicConfig:
     min_insync_racks: int = 1
     min_insync_replicas: int = 1
     preallocate: bool = False
+    record_validation: Literal["on", "off"] = "on"
     remote_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
@@ -284,8 +291,13 @@ class TopicConfig:
 
     @property
     def opens_batches(self) -> bool:
-        """Whether a produced batch has to be looked into, which costs per record."""
+        """Whether the topic has made a promise for which every produced batch is opened, which costs per record."""
         return "compact" in self.cleanup_policy or self.compression_type != "producer" or self.delay_enabled
+
+    @property
+    def validates_records(self) -> bool:
+        """A5: nothing is stored that readers can't read."""
+        return self.record_validation == "on"
 
     @property
     def deletes_by_retention(self) -> bool:

@@ -24,6 +24,9 @@ MAX_DECOMPRESSED_BYTES = 128 * MIB
 """Absolute cap on what one batch may inflate to (X11)."""
 
 MAX_DECOMPRESSION_RATIO = 1_000
+ALWAYS_DECOMPRESSED_BYTES = 16 * MIB
+"""What the smallest batch may inflate to, whatever its ratio."""
+
 MAX_FETCH_BYTES = 55 * MIB
 MAX_OFFSET_METADATA_BYTES = 4096
 MAX_GROUP_MEMBERS = 10_000

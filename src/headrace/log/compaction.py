@@ -100,6 +100,8 @@ class Compaction:
         self.groups: list[Group] = []
         self.read_bytes = 0
         self.kept_bytes = 0
+        self.unreadable: list[int] = []
+        """Where batches begin that can't be opened."""
 
     @property
     def input(self) -> CompactionInput:
@@ -170,25 +172,32 @@ class Compaction:
                 break
             if header.next_offset <= self._given.dirty_from:
                 continue
-            if not self._map.has_room(header.record_count):
+            if (
+                not header.is_control
+                and not self._transactions.is_aborted(header)
+                and not self._learn_batch(batch)
+            ):
                 return
-            if not header.is_control and not self._transactions.is_aborted(header):
-                self._learn_batch(batch)
             self.compacted_to = header.next_offset
             if self._pause(batch):
                 yield 1
         self.compacted_to = self._given.upto
 
-    def _learn_batch(self, batch: Scanned) -> None:
+    def _learn_batch(self, batch: Scanned) -> bool:
+        """False when the map has no room for its keys. What can't be opened has none, however many it claims (A5)."""
         opened = open_batch(batch)
         if opened is None:
-            return
+            self.unreadable.append(batch.header.base_offset)
+            return True
         body, spans = opened
+        if not self._map.has_room(len(spans)):
+            return False
         base = batch.header.base_offset
         for span in spans:
             if span.key_length >= 0:
                 key = body[span.key_start : span.key_start + span.key_length]
                 self._map.put(key, base + span.offset_delta)
+        return True
 
     def _grouped(self) -> Iterator[list[Segment]]:
         """Neighbours that together fit one segment become one: compaction must not leave ever smaller files."""

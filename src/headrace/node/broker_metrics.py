@@ -195,6 +195,10 @@ class BrokerMetrics:
         messages = counter(f"{prefix}messagesin_total", "Records appended.")
         bytes_in = counter(f"{prefix}bytesin_total", "Bytes appended.")
         bytes_out = counter(f"{prefix}bytesout_total", "Bytes read by clients.")
+        unreadable = counter(
+            "mq_unreadable_batches_total",
+            "Times that a reader inside the broker has stepped over a batch that it could not open.",
+        )
         totals: dict[str, list[int]] = {}
         leaders = segments = 0
         for (topic, _), partition in self._broker.partitions.items():
@@ -202,16 +206,19 @@ class BrokerMetrics:
             segments += partition.log.segment_count
             if is_internal(topic):
                 continue
-            total = totals.setdefault(topic, [0, 0, 0])
+            total = totals.setdefault(topic, [0, 0, 0, 0])
             total[0] += partition.messages_in
             total[1] += partition.bytes_in
             total[2] += partition.bytes_out
-        for topic, (count, size_in, size_out) in totals.items():
+            total[3] += partition.unreadable_batches
+        for topic, (count, size_in, size_out, left_out) in totals.items():
             messages.add(count, topic=topic)
             bytes_in.add(size_in, topic=topic)
             bytes_out.add(size_out, topic=topic)
-        yield from (messages, bytes_in, bytes_out)
+            unreadable.add(left_out, topic=topic)
         broker = self._broker
+        unreadable.add(broker.unreadable_elsewhere, topic="")
+        yield from (messages, bytes_in, bytes_out, unreadable)
         yield counter(f"{prefix}failedproducerequests_total", "Batches refused.", broker.failed_produces)
         yield counter(
             f"{prefix}failedfetchrequests_total", "Fetches of a partition refused.", broker.failed_fetches

@@ -22,7 +22,13 @@ from typing import Any, NamedTuple
 
 from cramjam import DecompressionError, gzip, lz4, snappy, zstd
 
-from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES, MAX_DECOMPRESSION_RATIO, MIB
+from headrace.core.limits import (
+    ALWAYS_DECOMPRESSED_BYTES,
+    KIB,
+    MAX_DECOMPRESSED_BYTES,
+    MAX_DECOMPRESSION_RATIO,
+    MIB,
+)
 from headrace.core.ports import Buffer
 from headrace.records.batch import CorruptBatch
 
@@ -43,8 +49,11 @@ class Extent(NamedTuple):
 
 
 def decompression_cap(compressed_bytes: int) -> int:
-    """X11: the smaller of a ratio and an absolute limit; a small batch may not become a huge one."""
-    return min(max(compressed_bytes, KIB) * MAX_DECOMPRESSION_RATIO, MAX_DECOMPRESSED_BYTES)
+    """X11: what a batch that a client sends may inflate to. A small one may not become a huge one; but a ratio alone would
+    refuse honest batches of zeros, so it counts only above what any batch may become."""
+    return min(
+        max(compressed_bytes * MAX_DECOMPRESSION_RATIO, ALWAYS_DECOMPRESSED_BYTES), MAX_DECOMPRESSED_BYTES
+    )
 
 
 def compress(codec: int, data: Buffer) -> bytes:

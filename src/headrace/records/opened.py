@@ -11,7 +11,7 @@ from bisect import bisect_left
 
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.core.ports import Buffer
-from headrace.records.batch import BatchHeader, CorruptBatch, read_header
+from headrace.records.batch import MIN_RECORD_BYTES, BatchHeader, CorruptBatch, read_header
 from headrace.records.build import Record
 from headrace.records.read import plain_body, read_headers, read_span
 from headrace.records.varint import read_varint
@@ -43,6 +43,8 @@ class OpenBatch:
         body, count = self.body, self.header.record_count
         starts: array[int] = array("I")
         at, end = 0, len(body)
+        if count < 0 or count * MIN_RECORD_BYTES > end:
+            raise CorruptBatch(f"{count} records can not fit into {end} bytes")
         try:
             for _ in range(count):
                 starts.append(at)
@@ -51,6 +53,8 @@ class OpenBatch:
                     at += 1 + (byte >> 1)
                 else:
                     length, after = read_varint(body, at)
+                    if length < 0:
+                        raise CorruptBatch(f"a record of {length} bytes")
                     at = after + length
         except (IndexError, OverflowError):
             raise CorruptBatch("a record is cut short") from None

@@ -1,4 +1,4 @@
-"""Codec: opening a batch: its records as Python values. Not for the produce or fetch path, which never opens one.
+"""Codec: opening a batch: its records as Python values. Not for the produce path (walk.py looks there) or the fetch path, which never opens one.
 
     record:  length varint | attributes int8 | timestampDelta varlong | offsetDelta varint
              keyLength varint (-1: null) key | valueLength varint value | headerCount varint

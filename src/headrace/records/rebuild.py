@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.core.ports import Buffer
 from headrace.records.batch import CODEC_MASK, DELETE_HORIZON_BIT, BatchHeader
 from headrace.records.build import assemble
 from headrace.records.compression import compress
-from headrace.records.read import RecordSpan, iter_spans, plain_body
+from headrace.records.read import RecordSpan
 from headrace.records.varint import append_varint, read_varint, read_varlong
 
 
@@ -44,14 +43,8 @@ def rebuild_batch(
     return bytes(assemble(rebuilt, compress(header.codec, plain) if kept and header.codec else plain))
 
 
-def recompress(buffer: Buffer, header: BatchHeader, codec: int, *, max_bytes: int) -> bytearray:
-    """The batch at the start of `buffer` with its records compressed by `codec`, ready to be stamped.
-
-    The records are walked on the way: a broker that opens a batch does not store one that nobody can read.
-    """
-    plain = plain_body(buffer, 0, header, max_bytes=max_bytes)
-    for _ in iter_spans(plain, header):
-        pass
+def recompress(plain: bytes, header: BatchHeader, codec: int) -> bytearray:
+    """The batch of `header` with the records of its plain body compressed by `codec`, ready to be stamped."""
     attributes = header.attributes & ~CODEC_MASK | codec
     return assemble(header._replace(attributes=attributes), compress(codec, plain) if codec else plain)
 

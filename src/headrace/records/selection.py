@@ -112,8 +112,8 @@ class Sifted(NamedTuple):
     """Leader epoch of the last batch that was looked at."""
     seen: list[tuple[int, int, int]]
     """(next offset, size, tag mask) of each batch that was looked at."""
-    unreadable: int
-    """Batches whose records can't be read: nobody could, so nothing of them matches."""
+    unreadable: list[tuple[int, CorruptBatch]]
+    """Where batches begin whose records can't be read, and why: nobody could, so nothing of them matches."""
 
 
 def sift(
@@ -130,7 +130,8 @@ def sift(
     view = memoryview(data)
     left: list[Buffer] = []
     lasts, positions, seen = [], [], []
-    size = records = unreadable = 0
+    unreadable: list[tuple[int, CorruptBatch]] = []
+    size = records = 0
     next_offset = epoch = -1
     for position, header in scan(view):
         batch = view[position : position + header.size]
@@ -138,9 +139,9 @@ def sift(
             found = select_records(
                 batch, header, wanted, place, max_bytes=max_bytes, with_tags=with_tags, breathe=breathe
             )
-        except CorruptBatch:
+        except CorruptBatch as problem:
             found = Selected(b"", 0, 0)
-            unreadable += 1
+            unreadable.append((header.base_offset, problem))
         if found.data:
             left.append(found.data)
             lasts.append(found.last_match)

@@ -1,7 +1,8 @@
 """Codec: is this what a producer may send? Decided from the header and the CRC, without opening the batch (X12).
 
 `validate_produced` answers with the header or with the error a client expects (kafka.md 5.1). It is the hot path: one
-unpack, comparisons on locals, one CRC. Only topics that compact have to open batches: `keyless_record_indexes`.
+unpack, comparisons on locals, one CRC. What is inside is looked at by walk.py, and by `keyless_record_indexes` where a
+topic is compacted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from headrace.records.batch import (
     BatchHeader,
 )
 from headrace.records.compression import Codec
-from headrace.records.read import iter_spans, plain_body
+from headrace.records.read import iter_spans
 
 _unpack_header = struct.Struct(">qiibIhiqqqhii").unpack_from
 _new_tuple = tuple.__new__
@@ -140,9 +141,6 @@ def _refuse_attributes(attributes: int) -> Rejected:
     return Rejected(ErrorKind.INVALID_TIMESTAMP, "LogAppendTime is set by brokers only")
 
 
-def keyless_record_indexes(
-    buffer: Buffer, position: int, header: BatchHeader, *, max_bytes: int
-) -> list[int]:
-    """Which records of the batch have no key: a compacted topic refuses those one by one. Opens the batch."""
-    body = plain_body(buffer, position, header, max_bytes=max_bytes)
+def keyless_record_indexes(body: bytes, header: BatchHeader) -> list[int]:
+    """Which records of a plain body have no key: a compacted topic refuses those one by one."""
     return [index for index, span in enumerate(iter_spans(body, header)) if span.key_length < 0]

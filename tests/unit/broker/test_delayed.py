@@ -17,7 +17,7 @@ from headrace.broker.queueing.delayed import (
 from headrace.core.limits import MIB
 from headrace.records.batch import crc_matches, read_header, scan, stamp_log_append_time
 from headrace.records.build import Record, build_batch
-from headrace.records.read import read_records
+from headrace.records.read import plain_body, read_records
 
 NOW = 1_700_000_000_000
 HEADERS = (
@@ -46,13 +46,18 @@ def batch_of(kinds: list[int], codec: int = 0, base_offset: int = 0) -> bytes:
     )
 
 
+def marked_batch(raw: memoryview) -> memoryview:
+    header = read_header(raw)
+    return mark_waiting(raw, header, plain_body(raw, 0, header, max_bytes=MIB))
+
+
 @given(
     kinds=st.lists(st.integers(0, len(HEADERS) - 1), min_size=1, max_size=12),
     codec=st.sampled_from([0, 1, 3, 4]),
 )
 def test_readers_see_exactly_what_does_not_wait(kinds: list[int], codec: int) -> None:
     raw = memoryview(bytearray(batch_of(kinds, codec)))
-    marked = mark_waiting(raw, read_header(raw))
+    marked = marked_batch(raw)
     header = read_header(marked)
     assert has_waiting(header) == any(kind in HIDDEN for kind in kinds)
     assert crc_matches(marked, 0, header)
@@ -72,9 +77,7 @@ def test_readers_see_exactly_what_does_not_wait(kinds: list[int], codec: int) ->
 
 def test_batches_around_are_the_same_bytes() -> None:
     plain = batch_of([0, 1])
-    waiting = bytes(
-        mark_waiting(memoryview(bytearray(batch_of([0, 2], base_offset=2))), read_header(batch_of([0, 2])))
-    )
+    waiting = bytes(marked_batch(memoryview(bytearray(batch_of([0, 2], base_offset=2)))))
     data = plain + waiting + plain
     shown = bytes(without_waiting(data))
     assert shown.startswith(plain)
@@ -85,7 +88,7 @@ def test_batches_around_are_the_same_bytes() -> None:
 
 def test_a_delay_counts_from_the_time_of_the_append_where_the_log_says_that() -> None:
     raw = bytearray(batch_of([6]))
-    marked = bytearray(mark_waiting(memoryview(raw), read_header(raw)))
+    marked = bytearray(marked_batch(memoryview(raw)))
     stamp_log_append_time(marked, 0, read_header(marked), NOW + 6)
     assert len(read_records(without_waiting(marked), max_bytes=MIB)) == 1, (
         "its time had come when it was written"
@@ -96,7 +99,7 @@ def test_marks_are_not_the_senders_to_set() -> None:
     """Else a producer could say that what others wait for has been let go."""
     forged = mark_released(batch_of([0]))
     assert has_released(read_header(forged))
-    taken = mark_waiting(forged, read_header(forged))
+    taken = marked_batch(forged)
     assert not has_released(read_header(taken))
     assert crc_matches(taken, 0, read_header(taken))
 

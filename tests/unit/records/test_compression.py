@@ -14,7 +14,7 @@ import pytest
 import snappy
 import zstandard
 
-from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES, MIB
+from headrace.core.limits import ALWAYS_DECOMPRESSED_BYTES, KIB, MAX_DECOMPRESSED_BYTES, MIB
 from headrace.records.batch import CorruptBatch
 from headrace.records.compression import Codec, compress, decompress, decompression_cap, inflate
 
@@ -220,6 +220,6 @@ def test_x11_a_snappy_length_that_can_not_be_true_is_refused_without_a_buffer() 
 
 
 def test_the_cap_is_a_ratio_and_an_absolute_limit() -> None:
-    assert decompression_cap(10) == KIB * 1000
+    assert decompression_cap(10) == decompression_cap(8 * KIB) == ALWAYS_DECOMPRESSED_BYTES
     assert decompression_cap(100 * KIB) == 100 * KIB * 1000
     assert decompression_cap(100 * MIB) == MAX_DECOMPRESSED_BYTES

@@ -155,12 +155,14 @@ def is_waiting(headers: Headers, timestamp: int) -> bool:
     return due_ms(headers, timestamp) > timestamp
 
 
-def mark_waiting(batch: memoryview, header: BatchHeader) -> memoryview:
-    """The batch with the mark, when a record of it has to wait; else as it is, without marks that are not its sender's."""
+def mark_waiting(batch: memoryview, header: BatchHeader, body: bytes) -> memoryview:
+    """The batch with the mark, when a record of it has to wait; else as it is, without marks that are not its sender's.
+
+    `body`: its records as plain bytes.
+    """
     if header.attributes & _OURS:
         header = header._replace(attributes=header.attributes & ~_OURS)
         batch = memoryview(assemble(header, batch[HEADER_BYTES : header.size]))
-    body = plain_body(batch, 0, header, max_bytes=MAX_DECOMPRESSED_BYTES)
     if TRACE not in body:
         return batch
     for span in iter_spans(body, header):
@@ -190,11 +192,14 @@ def _shown(batch: memoryview, header: BatchHeader) -> Buffer:
     plain = header._replace(attributes=header.attributes & ~_OURS)
     if not has_waiting(header):
         return assemble(plain, batch[HEADER_BYTES:])
-    body = plain_body(batch, 0, header, max_bytes=MAX_DECOMPRESSED_BYTES)
     appended_ms = header.max_timestamp if header.is_log_append_time else None
     kept = []
-    for span in iter_spans(body, header):
-        timestamp = header.base_timestamp + span.timestamp_delta if appended_ms is None else appended_ms
-        if not is_waiting(read_headers(body, span.headers_start, span.end), timestamp):
-            kept.append(span)
+    try:
+        body = plain_body(batch, 0, header, max_bytes=MAX_DECOMPRESSED_BYTES)
+        for span in iter_spans(body, header):
+            timestamp = header.base_timestamp + span.timestamp_delta if appended_ms is None else appended_ms
+            if not is_waiting(read_headers(body, span.headers_start, span.end), timestamp):
+                kept.append(span)
+    except CorruptBatch:
+        return assemble(plain, batch[HEADER_BYTES:])  # stored unseen: its readers find out themselves
     return rebuild_batch(plain, body, kept)

@@ -6,7 +6,6 @@ batch that can't be opened holds nothing for a queue, as it does for any other r
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -34,8 +33,6 @@ from headrace.records.build import Headers, Record
 from headrace.records.filters import Filter, FilterInput
 from headrace.records.opened import OpenBatch
 from headrace.records.read import plain_body
-
-log = logging.getLogger(__name__)
 
 READ_BYTES = 512 * KIB
 MAX_LOOKED = 1_000
@@ -169,9 +166,11 @@ class Intake:
             body = plain_body(data, at, header, max_bytes=MAX_DECOMPRESSED_BYTES)
             is_dense = header.record_count == header.last_offset_delta + 1
             trace = interest.trace
-            if trace is not None and trace not in body and is_dense and not waiting:
+            is_ordinary = trace is not None and trace not in body and is_dense and not waiting
+            if is_ordinary and self._partition.config.validates_records:
                 return Whole.ORDINARY
-            return OpenBatch(data, at, header, body)
+            opened = OpenBatch(data, at, header, body)
+            return Whole.ORDINARY if is_ordinary else opened
         except CorruptBatch as problem:
             return self._unreadable(header, problem)
 
@@ -212,12 +211,7 @@ class Intake:
         return accepts is None or accepts.matches(_as_input(record, self._partition))
 
     def _unreadable(self, header: BatchHeader, problem: CorruptBatch) -> Whole:
-        log.warning(
-            "%s: the batch at %d is left out, no reader can open it: %s",
-            self._partition.tp,
-            header.base_offset,
-            problem,
-        )
+        self._partition.step_over(header.base_offset, problem)
         return Whole.NOTHING
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -16,8 +15,6 @@ from headrace.core.plan import Rejected
 from headrace.records.batch import BatchHeader, CorruptBatch, scan
 from headrace.records.build import Record
 from headrace.records.opened import OpenBatch
-
-logger = logging.getLogger(__name__)
 
 MAX_CACHED_BYTES = 16 * MIB
 READ_BYTES = 64 * 1024
@@ -57,7 +54,8 @@ class Payloads:
                 held = self._at(offset)
             try:
                 record = None if held.batch is None else held.batch.find(offset)
-            except CorruptBatch:
+            except CorruptBatch as problem:
+                self._partition.step_over(offset, problem)
                 record = None
             if record is None or held.batch is None:
                 continue
@@ -93,9 +91,7 @@ class Payloads:
                     batch = OpenBatch(data, position, header)
                 except CorruptBatch as problem:
                     # Nobody can have what is in there, now or later: a gap, not a reason to stop.
-                    logger.warning(
-                        "%s: no reader can open the batch at %d: %s", self._partition.tp, offset, problem
-                    )
+                    self._partition.step_over(header.base_offset, problem)
             held = _Held(header.next_offset, batch)
             self._keep(header.base_offset, held)
             if header.base_offset <= offset < header.next_offset:

@@ -61,7 +61,14 @@ class Sender:
         records = [record for record, _ in waiting]
         batch = build_batch(records, wall_ms=clock.wall_ms())
         writable = memoryview(bytearray(batch))
-        taken = take(self._partition, writable, acks=-1, version=PRODUCE_VERSION, wall_ms=clock.wall_ms())
+        taken = take(
+            self._partition,
+            writable,
+            acks=-1,
+            version=PRODUCE_VERSION,
+            wall_ms=clock.wall_ms(),
+            trusted=True,
+        )
         futures = [future for _, future in waiting]
         if taken.error is not ErrorKind.NONE:
             _settle(futures, -1, HeadraceError(taken.error, taken.message or ""))

@@ -225,10 +225,8 @@ class Scanner:
         return Piece(b"".join(parts), None, position)
 
     def _keep(self, lens: Lens, offset: int, piece: Piece, sifted: Sifted) -> None:
-        if sifted.unreadable:
-            log.warning(
-                "%s: %d batches near %d can't be opened", lens.partition.tp, sifted.unreadable, offset
-            )
+        for unreadable, problem in sifted.unreadable:
+            lens.partition.step_over(unreadable, problem)
         self.pieces += 1
         self.matched += sifted.records
         done = sum(size for _, size, _ in sifted.seen)

@@ -20,10 +20,10 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, java_string_hash
 from headrace.core.limits import MIB
 from headrace.core.ports import Buffer
-from headrace.records.batch import BatchHeader, scan
+from headrace.records.batch import BatchHeader, CorruptBatch, scan
 from headrace.records.build import Record
 from headrace.records.compression import Codec
-from headrace.records.read import read_records
+from headrace.records.read import iter_records
 
 WINDOW_MS = 10 * 60 * 1000
 MAX_KEYS = 100_000
@@ -136,10 +136,13 @@ class Once:
                 break
             for at, header in scan(data):
                 if self._may_have_keys(partition, data, at, header):
-                    for record in read_records(data, at):
-                        key = names.header(record.headers, names.DEDUP_ID)
-                        if key is not None:
-                            memory.remember(key, record.offset, record.timestamp)
+                    try:
+                        for record in iter_records(data, at):
+                            key = names.header(record.headers, names.DEDUP_ID)
+                            if key is not None:
+                                memory.remember(key, record.offset, record.timestamp)
+                    except CorruptBatch as problem:
+                        partition.step_over(header.base_offset, problem)
                 position = header.next_offset
             await asyncio.sleep(0)
 

@@ -8,7 +8,7 @@ the last stable offset: aborted records are left out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.broker.broker import Broker
@@ -19,9 +19,9 @@ from headrace.core.limits import KIB, MIB
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
 from headrace.log.aborted import AbortedTransaction
-from headrace.records.batch import scan
+from headrace.records.batch import CorruptBatch, scan
 from headrace.records.build import Record
-from headrace.records.read import read_records
+from headrace.records.read import iter_records
 from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.fetch_response import FetchResponse
@@ -46,6 +46,10 @@ class Bounds(NamedTuple):
     start: int
     end: int
     """The last stable offset: where the next record that can be read will be, or is about to be decided."""
+
+
+StepOver = Callable[[int, CorruptBatch], None]
+"""Told of a batch whose records can't be read: where it begins, and why (A5)."""
 
 
 class Chunk(NamedTuple):
@@ -122,7 +126,14 @@ class RecordReader:
                 raise HeadraceError(found.kind, found.detail)
             data = found
             aborted = partition.log.aborted_transactions(position, end)
-        return _chunk(data, offset, end, limit, aborted)
+        return _chunk(data, offset, end, limit, aborted, lambda at, why: self._step_over(tp, at, why))
+
+    def _step_over(self, tp: TopicPartition, offset: int, problem: CorruptBatch) -> None:
+        partition = self._here(tp)
+        if partition is not None:
+            partition.step_over(offset, problem)
+        else:
+            self._broker.unreadable_elsewhere += 1
 
     async def _fetched(self, tp: TopicPartition, offset: int) -> tuple[Buffer, list[AbortedTransaction], int]:
         wanted = FetchTopic(
@@ -178,9 +189,16 @@ def _read_bytes(limit: int) -> int:
     return min(READ_BYTES, max(SMALLEST_READ_BYTES, limit * USUAL_RECORD_BYTES))
 
 
-def _chunk(data: Buffer, offset: int, end: int, limit: int, aborted: Sequence[AbortedTransaction]) -> Chunk:
+def _chunk(
+    data: Buffer,
+    offset: int,
+    end: int,
+    limit: int,
+    aborted: Sequence[AbortedTransaction],
+    step_over: StepOver,
+) -> Chunk:
     found: list[Record] = []
-    for record, next_offset in _records(data, aborted):
+    for record, next_offset in _records(data, aborted, step_over):
         if record is None:
             offset = max(offset, next_offset)
             continue
@@ -193,7 +211,9 @@ def _chunk(data: Buffer, offset: int, end: int, limit: int, aborted: Sequence[Ab
     return Chunk(found, offset)
 
 
-def _records(data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[tuple[Record | None, int]]:
+def _records(
+    data: Buffer, aborted: Sequence[AbortedTransaction], step_over: StepOver
+) -> Iterator[tuple[Record | None, int]]:
     """Each record that counts and the offset after it; at the end of each batch None and where the next one begins.
 
     As consumers do it: a producer's records are aborted from the first offset of an aborted transaction to its marker.
@@ -206,6 +226,9 @@ def _records(data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[tu
         if header.is_control:
             aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
-            for record in read_records(data, at):
-                yield record, record.offset + 1
+            try:
+                for record in iter_records(data, at):
+                    yield record, record.offset + 1
+            except CorruptBatch as problem:
+                step_over(header.base_offset, problem)
         yield None, header.next_offset

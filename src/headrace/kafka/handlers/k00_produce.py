@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.batch_opening import Opened, needs_a_thread
+from headrace.broker.batch_opening import GLANCED_BYTES, Glance, Opened, is_small
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.broker.produce import Taken, take
@@ -45,7 +45,8 @@ _new: Any = tuple.__new__
 _Uncommitted = tuple[Partition, int, str, list[ProducePartitionResponse], int]
 """acks=all: the partition, what must be committed there, and where its row of the answer is."""
 
-_OpenedBatches = dict[tuple[str, int], Opened]
+_OpenedBatches = dict[int, Opened]
+"""By the identity of what the client sent: nothing keeps a request from naming a partition twice."""
 
 _UNCONFIRMED = "the transaction coordinator did not confirm it"
 
@@ -65,24 +66,35 @@ def handle_frame(
             connection.close()
             return False
         unverified = unverified_partitions(broker, request, header.api_version, connection.id)
-    if unverified or _has_long_work(broker, request):
+    opened = _glance(broker, request, len(frame))
+    if unverified or opened is None:
         # It may take a while, and the connection's buffer will be used again.
         kept = memoryview(bytearray(frame))
         request = decode_produce_request(kept, position, header.api_version)
         work = _prepare_and_answer(broker, connection, header, request, unverified)
         broker.runtime.spawn(work, "prepare a produce")
         return True
-    _append_and_answer(broker, connection, None, header, request, {}, {})
+    _append_and_answer(broker, connection, None, header, request, {}, opened)
     return False
 
 
-def _has_long_work(broker: Broker, request: ProduceRequest) -> bool:
+def _glance(broker: Broker, request: ProduceRequest, size: int) -> _OpenedBatches | None:
+    """What is known of the larger batches at once; None: something has to be opened in a thread."""
+    opened: _OpenedBatches = {}
+    glance: Glance | None = None
     for topic in request.topics:
         for index, records in topic.partitions:
             partition = broker.partitions.get((topic.name, index))
-            if partition is not None and partition.opens_batches and needs_a_thread(partition, records):
-                return True
-    return False
+            if partition is None or not partition.looks_inside or not isinstance(records, memoryview):
+                continue
+            if is_small(records) and size <= GLANCED_BYTES:
+                continue
+            glance = Glance() if glance is None else glance
+            found = glance.at(partition, records)
+            if found is None:
+                return None
+            opened[id(records)] = found
+    return opened
 
 
 async def _prepare_and_answer(
@@ -108,15 +120,16 @@ async def _prepare_and_answer(
 
 async def _open_batches(broker: Broker, request: ProduceRequest) -> _OpenedBatches:
     opened: _OpenedBatches = {}
+    left = GLANCED_BYTES
     for topic in request.topics:
         for index, records in topic.partitions:
             partition = broker.partitions.get((topic.name, index))
-            if (
-                partition is not None
-                and isinstance(records, memoryview)
-                and needs_a_thread(partition, records)
-            ):
-                opened[topic.name, index] = await broker.opener.open(records, partition.config)
+            if partition is None or not partition.looks_inside or not isinstance(records, memoryview):
+                continue
+            if is_small(records) and len(records) <= left:
+                left -= len(records)  # opened when it is taken
+                continue
+            opened[id(records)] = await broker.opener.open(records, partition.config)
     return opened
 
 
@@ -140,7 +153,7 @@ def _append_and_answer(
         for index, records in partitions:
             verdict = verdicts.get((name, index), NOT_ASKED) if verdicts else NOT_ASKED
             if verdict.error is ErrorKind.NONE:
-                ready = opened.get((name, index)) if opened else None
+                ready = opened.get(id(records)) if opened else None
                 taken, partition = _take(broker, name, index, records, acks, header, verdict.ticket, ready)
             else:
                 taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
@@ -207,7 +220,7 @@ def _row(
         index,
         taken.error.kafka_code,
         log_start_offset=start,
-        record_errors=[RecordError(number, "the record has no key") for number in taken.keyless],
+        record_errors=[RecordError(number, reason) for number, reason in taken.record_errors],
         error_message=taken.message,
         current_leader=hint_for(broker, topic, index, taken.error),
     )
