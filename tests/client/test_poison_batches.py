@@ -196,7 +196,7 @@ def received(broker: BrokerProcess, queue: str, count: int) -> list[str]:
     found: list[str] = []
     deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
-        for item in rest(broker, "GET", f"/queues/{queue}/messages?max=10&wait=1s")["items"]:
+        for item in rest(broker, "POST", f"/queues/{queue}/receive?max=10&wait=1s")["items"]:
             if str(item["value"]).startswith("good"):
                 found.append(item["value"])
             rest(broker, "DELETE", f"/queues/{queue}/messages/{item['receipt']}")
