@@ -38,7 +38,7 @@ from headrace.core.ports import FileSystem
 from headrace.log.config import LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
-from headrace.log.results import LogCorrupt, WrongTopic
+from headrace.log.results import LoadReport, LogCorrupt, WrongTopic
 from headrace.log.segment_cache import SegmentCache
 from headrace.replication.events import (
     BrokerChanged,
@@ -118,6 +118,7 @@ class Replicas:
         self.replicator = replicator
         self._flusher = flusher
         self._log_dir = log_dir
+        self._quarantine = f"{log_dir.rpartition('/')[0]}/{QUARANTINE}"
         self.room = DiskRoom(runtime.fs, log_dir, disk_reserve_bytes)
         self._memory = MemoryFileSystem()
         self._caches: dict[int, SegmentCache] = {}
@@ -380,23 +381,53 @@ class Replicas:
         fs, directory = self._home(topic)
         return fs, f"{directory}/{number}"
 
-    async def _open(self, topic: Topic, number: int) -> Partition | None:
-        tp = TopicPartition(topic.name, number)
+    async def _open_log(self, topic: Topic, number: int) -> tuple[PartitionLog, LoadReport]:
         fs, directory = self._place(topic, number)
         wall_ms = self._runtime.clock.wall_ms()
         cache = self._caches.setdefault(id(fs), SegmentCache(fs))
-        try:
-            opened, report = await self._runtime.run_blocking(
-                lambda: PartitionLog.open(
-                    fs,
-                    directory,
-                    log_config(topic.config),
-                    topic_id=topic.id,
-                    wall_ms=wall_ms,
-                    cache=cache,
-                    repair=self._repair,
-                )
+        return await self._runtime.run_blocking(
+            lambda: PartitionLog.open(
+                fs,
+                directory,
+                log_config(topic.config),
+                topic_id=topic.id,
+                wall_ms=wall_ms,
+                cache=cache,
+                repair=self._repair,
             )
+        )
+
+    async def _open_or_start_over(self, topic: Topic, number: int) -> tuple[PartitionLog, LoadReport]:
+        """S3: a damaged replica that nobody counts on is put aside and fetched anew (F85). Its bytes are kept (S12).
+
+        It can't be counted on meanwhile: who is in neither set gets into one only by fetching, and that needs the log. The
+        image is no older than our registration, which took our earlier lives out of the ISR (R4).
+        """
+        try:
+            return await self._open_log(topic, number)
+        except LogCorrupt as problem:
+            state = topic.partitions[number]
+            if (
+                state is None
+                or self._image.broker_id in {*state.isr, *state.elr}
+                or not state.isr + state.elr
+            ):
+                raise
+            fs, directory = self._place(topic, number)
+            aside = f"{directory_name(topic.name, topic.id)}-{number}-{self._runtime.clock.wall_ms()}"
+            home = self._quarantine
+            log.error(
+                "%s-%d: %s; it is not in sync and others are: moved to %s/%s and fetched anew",
+                topic.name, number, problem, home, aside,
+            )  # fmt: skip
+            await self._runtime.run_blocking(lambda: _put_aside(fs, directory, home, aside))
+            return await self._open_log(topic, number)
+
+    async def _open(self, topic: Topic, number: int) -> Partition | None:
+        tp = TopicPartition(topic.name, number)
+        fs, _ = self._place(topic, number)
+        try:
+            opened, report = await self._open_or_start_over(topic, number)
         except (LogCorrupt, WrongTopic, OSError) as problem:
             # S4: never start silently shortened.
             self.offline[tp] = str(problem)
@@ -466,7 +497,7 @@ class Replicas:
             if name.endswith(DOOMED):
                 fs.remove_tree(f"{self._log_dir}/{name}")
             elif "@" in name and name not in known:
-                home = f"{self._log_dir}/../{QUARANTINE}"
+                home = self._quarantine
                 fs.make_dirs(home)
                 fs.rename(f"{self._log_dir}/{name}", f"{home}/{name}")
                 moved.append(name)
@@ -474,7 +505,14 @@ class Replicas:
         return moved
 
 
+def _put_aside(fs: FileSystem, directory: str, home: str, name: str) -> None:
+    fs.make_dirs(home)
+    fs.rename(directory, f"{home}/{name}")
+
+
 def _remove(fs: FileSystem, directory: str) -> None:
     # Renamed first, so that a crash half-way can't leave something that looks like a topic (S20).
+    if fs.exists(directory + DOOMED):  # an earlier removal was cut short
+        fs.remove_tree(directory + DOOMED)
     fs.rename(directory, directory + DOOMED)
     fs.remove_tree(directory + DOOMED)

@@ -36,8 +36,8 @@ class PreviousLife(NamedTuple):
     broker_epoch: int
     clean: bool
     """It holds a clean-shutdown marker of exactly that epoch."""
-    incarnation: str = ""
-    """Of the last life that tried to register from this directory, which may have died before it learnt its epoch."""
+    incarnations: tuple[str, ...] = ()
+    """Lives that tried to register from this directory since, which may have died before they learnt their epoch."""
 
 
 def register(
@@ -114,7 +114,7 @@ def _loss(
 
 def _was_ours(previous: PreviousLife, epoch: int, incarnation: str) -> bool:
     """The data directory belonged to that life. One that died before it learnt its epoch never used the logs."""
-    return previous.broker_epoch == epoch or (bool(incarnation) and previous.incarnation == incarnation)
+    return previous.broker_epoch == epoch or incarnation in previous.incarnations
 
 
 def loses(config: TopicConfig, loss: Loss) -> bool:

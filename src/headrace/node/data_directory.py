@@ -20,6 +20,7 @@ from headrace.core.ports import FileSystem
 from headrace.log.checkpoints import BadSeal, seal, take_clean_marker, unseal, write_clean_marker
 
 _VERSION = 1
+MAX_LIVES = 1_000
 
 
 class DirectoryRefused(Exception):
@@ -40,6 +41,13 @@ class NodeRecord(NamedTuple):
     """Of the last life that used the logs."""
     lease: int
     incarnation: str
+    earlier: tuple[str, ...] = ()
+    """Lives since that epoch which tried to register from here, newest first. Each may have been registered after all,
+    and died before it learnt so: the next life must know them all as its own (R29, F82)."""
+
+    @property
+    def lives(self) -> tuple[str, ...]:
+        return (self.incarnation, *self.earlier)[:MAX_LIVES]
 
 
 class DirectoryLock:
@@ -84,6 +92,7 @@ class DataDirectory:
             return None
         try:
             fields = json.loads(unseal("node", _VERSION, self._fs.read_file(path)))
+            fields["earlier"] = tuple(map(str, fields.get("earlier", ())))
             return NodeRecord(**{name: fields[name] for name in NodeRecord._fields})
         except (BadSeal, ValueError, KeyError, TypeError) as problem:
             raise DirectoryRefused(

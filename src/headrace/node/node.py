@@ -63,6 +63,7 @@ class Node:
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
         self._used_epoch = 0
+        self._earlier: tuple[str, ...] = ()
         self.broken = asyncio.Event()
         """Set when a vital task was given up: whoever started this node shall stop it."""
         self.broken_by: str | None = None
@@ -91,10 +92,8 @@ class Node:
         clean_epoch = self._directory.take_clean_marker()
         previous = None
         if record is not None:
-            previous = PreviousLife(
-                record.broker_epoch, clean_epoch == record.broker_epoch, record.incarnation
-            )
-            self._used_epoch = record.broker_epoch
+            previous = PreviousLife(record.broker_epoch, clean_epoch == record.broker_epoch, record.lives)
+            self._used_epoch, self._earlier = record.broker_epoch, record.lives
         self.broker.replicas.quarantine_unknown()
         await self._join(previous)
         await self._become_ready()
@@ -243,12 +242,14 @@ class Node:
         if not self.settings.ephemeral:
             node_id = self.settings.node_id
             self._directory.write_record(
-                NodeRecord(self.broker.cluster_id, node_id, broker_epoch, lease, self._incarnation)
+                NodeRecord(
+                    self.broker.cluster_id, node_id, broker_epoch, lease, self._incarnation, self._earlier
+                )
             )
 
     def _registered(self, broker_epoch: int, lease: int) -> None:
         # R33: on disk before the logs are used, so that the next life can tell whose marker it finds.
-        self._used_epoch = broker_epoch
+        self._used_epoch, self._earlier = broker_epoch, ()
         self._write_record(broker_epoch, lease)
         self.broker.replicas.broker_epoch = broker_epoch
         self.broker.introductions.broker_epoch = broker_epoch
