@@ -71,14 +71,14 @@ class Load(threading.Thread):
                 time.sleep(self._pause_s * 20)
         self.promises.sent = number
 
-    def finish(self, seconds: float = 60.0) -> Promises:
+    def finish(self, seconds: float = 240.0) -> Promises:
         self._ended.set()
         self.join(10)
         left = self._producer.flush(seconds)
         assert left == 0, f"{left} messages were never answered"
         return self.promises
 
-    def wait_for_more(self, count: int, seconds: float = 30.0) -> None:
+    def wait_for_more(self, count: int, seconds: float = 240.0) -> None:
         """Until so many more were acknowledged: the kill that follows comes in mid-load."""
         wanted = self.promises.count + count
         wait_until(lambda: self.promises.count >= wanted, seconds)
@@ -99,7 +99,7 @@ def read_everything(bootstrap: str, topic: str, partitions: int) -> dict[int, li
     consumer.assign([ck.TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in range(partitions)}
     ended: set[int] = set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while len(ended) < partitions:
         assert time.monotonic() < deadline, "the end was not reached"
         for message in consumer.consume(5000, 1.0):

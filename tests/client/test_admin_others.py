@@ -114,7 +114,7 @@ def test_kafka_python(broker: BrokerProcess, topic: str) -> None:
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap)
         for number in range(20):
             producer.send(topic, b"v", partition=0, timestamp_ms=1_750_000_000_000 + number)
-        producer.flush(20)
+        producer.flush(120)
         producer.close()
         here = kafka.TopicPartition(topic, 0)
         admin.delete_records({here: 5})

@@ -136,7 +136,7 @@ def test_updates_of_a_thousand_keys(cleaning: BrokerProcess, topic: str) -> None
         done[0] = min(start + CHUNK, UPDATES)
     with RawClient(cleaning.kafka_port) as raw:
         expected = {b"%d" % (number % KEYS): b"%d" % number for number in range(UPDATES - KEYS, UPDATES)}
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while len(live := read_through(raw, topic)) > KEYS:
             assert time.monotonic() < deadline, f"{len(live)} records are left"
             time.sleep(0.3)
@@ -157,7 +157,7 @@ def test_updates_of_a_thousand_keys(cleaning: BrokerProcess, topic: str) -> None
     )
 
 
-def wait_for(raw: RawClient, topic: str, wanted: dict[bytes, bytes | None], seconds: float = 40.0) -> None:
+def wait_for(raw: RawClient, topic: str, wanted: dict[bytes, bytes | None], seconds: float = 240.0) -> None:
     """Until exactly these records are left."""
     deadline = time.monotonic() + seconds
     while True:
@@ -172,7 +172,7 @@ def publish(broker: BrokerProcess, topic: str, *pairs: tuple[str, str | None]) -
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1, "log_level": 0})
     for key, value in pairs:
         producer.produce(topic, value, key)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def test_tombstones_are_seen_and_then_go(cleaning: BrokerProcess, topic: str) -> None:
@@ -181,7 +181,7 @@ def test_tombstones_are_seen_and_then_go(cleaning: BrokerProcess, topic: str) ->
         publish(cleaning, topic, ("a", "1"), ("b", "1"), ("a", None), ("b", "2"))
         assert (b"a", None) in [(record.key, record.value) for record in read_through(raw, topic)]
         # Two passes: the first gives it its horizon, one after the horizon drops it. As in Kafka, only news cause a pass.
-        deadline, number = time.monotonic() + 40, 0
+        deadline, number = time.monotonic() + 240, 0
         while b"a" in (left := {record.key: record.value for record in read_through(raw, topic)}):
             assert time.monotonic() < deadline, left
             publish(cleaning, topic, ("c", str(number := number + 1)))
@@ -194,7 +194,7 @@ def test_compact_and_delete_do_both(cleaning: BrokerProcess, topic: str) -> None
         raw.create_topic(topic, **{**COMPACT, "cleanup_policy": "compact,delete"}, retention_ms="8000")
         publish(cleaning, topic, *[(str(number % 3), str(number)) for number in range(30)])
         wait_for(raw, topic, {b"0": b"27", b"1": b"28", b"2": b"29"})
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 240
         while (row := raw.fetch(topic, 30)).log_start_offset < 30:
             assert time.monotonic() < deadline, row
             time.sleep(0.2)
@@ -213,7 +213,7 @@ def test_records_without_a_key_are_refused_one_by_one(cleaning: BrokerProcess, t
     producer = ck.Producer({"bootstrap.servers": cleaning.bootstrap, "linger.ms": 100, "log_level": 0})
     for key, value in ((b"k", b"1"), (None, b"2")):
         producer.produce(topic, value, key, on_delivery=lambda error, m: outcome.update({m.value(): error}))
-    producer.flush(20)
+    producer.flush(120)
     assert outcome[b"2"].code() == ck.KafkaError.INVALID_RECORD
 
 
@@ -235,10 +235,10 @@ def test_read_committed_of_a_compacted_topic(cleaning: BrokerProcess, topic: str
             for key in range(5):
                 producer.produce(topic, f"{number}", f"{key}")
             if number % 2:
-                producer.flush(10)
-                producer.abort_transaction(20)
+                producer.flush(120)
+                producer.abort_transaction(120)
             else:
-                producer.commit_transaction(20)
+                producer.commit_transaction(120)
         publish(cleaning, topic, ("end", "1"))
         wanted = {b"%d" % key: b"38" for key in range(5)} | {b"end": b"1"}
         wait_for(raw, topic, wanted)  # read_uncommitted: what was aborted is really gone
@@ -248,7 +248,7 @@ def test_read_committed_of_a_compacted_topic(cleaning: BrokerProcess, topic: str
     )  # fmt: skip
     consumer.assign([ck.TopicPartition(topic, 0, 0)])
     found: dict[bytes, bytes] = {}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is None:

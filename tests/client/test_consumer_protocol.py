@@ -35,7 +35,7 @@ def create(broker: BrokerProcess, topic: str, partitions: int) -> None:
         future.result(15)
 
 
-def until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -136,7 +136,7 @@ class Feed(threading.Thread):
                 self._producer.produce(self._topic, f"{number}:{self.sent}", partition=number)
             self.sent += 1
             self._producer.poll(0)
-        self._producer.flush(20)
+        self._producer.flush(120)
 
     def stop(self) -> None:
         self._ended.set()
@@ -263,7 +263,7 @@ def test_offsets_are_committed_and_fetched_by_epoch(quick_broker: BrokerProcess,
     producer = ck.Producer({"bootstrap.servers": quick_broker.bootstrap, "log_level": 0})
     for number in range(10):
         producer.produce(topic, str(number))
-    producer.flush(10)
+    producer.flush(120)
     config = {
         "bootstrap.servers": quick_broker.bootstrap, "group.id": f"g-{topic}", "group.protocol": "consumer",
         "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0,
@@ -272,7 +272,7 @@ def test_offsets_are_committed_and_fetched_by_epoch(quick_broker: BrokerProcess,
         consumer = ck.Consumer(config)
         consumer.subscribe([topic])
         found: list[bytes] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while len(found) < stop - start:
             assert time.monotonic() < deadline
             found += [message.value() for message in consumer.consume(stop - start - len(found), 0.5)]

@@ -39,7 +39,7 @@ CUTS = int(os.environ.get("HEADRACE_POWER_CUTS", "5"))
 
 
 def run(*command: str | os.PathLike[str]) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
 
 
 def need_root(*programs: str) -> None:
@@ -72,7 +72,7 @@ def delete_topic(raw: RawClient, name: str) -> None:
     assert response.responses[0].error_code == 0
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -20,7 +20,7 @@ GROUPS = 5
 def rest(broker: BrokerProcess, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = Request(broker.url + path, data, {"Content-Type": "application/json"}, method=method)
-    with urlopen(request, timeout=20) as answer:
+    with urlopen(request, timeout=120) as answer:
         return json.loads(answer.read() or b"null")
 
 
@@ -74,7 +74,7 @@ def test_partitions_follow_the_load(broker: BrokerProcess, fifo: bool) -> None:
     worker = threading.Thread(target=work)
     worker.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while max(seen, default=1) < 2 and time.monotonic() < deadline:
             for _ in range(25):
                 body = f"m{len(sent)}"
@@ -95,7 +95,7 @@ def test_partitions_follow_the_load(broker: BrokerProcess, fifo: bool) -> None:
         for group in range(GROUPS):
             numbers = [int(body[1:]) for of, body in got if of == f"g{group}"]
             assert numbers == sorted(numbers), "in order, also across the change (R59)"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while (shown := rest(broker, "GET", f"/api/v1/queues/{name}"))["active_partitions"] > 1:
         assert time.monotonic() < deadline, f"it shrinks when it is idle: {shown}"
         threading.Event().wait(0.2)

@@ -47,7 +47,7 @@ def connect(broker: BrokerProcess) -> Any:
     )  # fmt: skip
 
 
-def patiently(call: Callable[[], Any], seconds: float = 60.0) -> Any:
+def patiently(call: Callable[[], Any], seconds: float = 240.0) -> Any:
     """Again and again while there is no leader."""
     deadline = time.monotonic() + seconds
     while True:
@@ -62,7 +62,7 @@ def patiently(call: Callable[[], Any], seconds: float = 60.0) -> Any:
 @pytest.mark.slow
 def test_any_broker_answers_and_a_failover_keeps_what_is_in_flight(cluster: list[BrokerProcess]) -> None:
     clients = [connect(broker) for broker in cluster]
-    patiently(lambda: clients[0].create_queue(QueueName="jobs", Attributes={"VisibilityTimeout": "3"}))
+    patiently(lambda: clients[0].create_queue(QueueName="jobs", Attributes={"VisibilityTimeout": "8"}))
     bodies = []
     for number in range(30):
         body = f"m{number}"
@@ -93,13 +93,13 @@ def test_any_broker_answers_and_a_failover_keeps_what_is_in_flight(cluster: list
     others = [connect(broker) for broker in cluster if broker is not leader]
     left: set[str] = set()
     early = []
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while left != set(bodies) - deleted and time.monotonic() < deadline:
         answer = patiently(
             lambda: others[0].receive_message(QueueUrl="jobs", MaxNumberOfMessages=10, WaitTimeSeconds=1)
         )
         for message in answer.get("Messages", []):
-            if message["Body"] in taken and time.monotonic() - began < 2.5:
+            if message["Body"] in taken and time.monotonic() - began < 7.5:
                 early.append(message["Body"])
             left.add(message["Body"])
             others[1].delete_message(QueueUrl="jobs", ReceiptHandle=message["ReceiptHandle"])
@@ -110,6 +110,6 @@ def test_any_broker_answers_and_a_failover_keeps_what_is_in_flight(cluster: list
 def _leader(cluster: list[BrokerProcess]) -> BrokerProcess:
     from confluent_kafka.admin import AdminClient
 
-    metadata = AdminClient({"bootstrap.servers": cluster[0].bootstrap}).list_topics("jobs", timeout=20)
+    metadata = AdminClient({"bootstrap.servers": cluster[0].bootstrap}).list_topics("jobs", timeout=120)
     number = metadata.topics["jobs"].partitions[0].leader
     return cluster[number - 1]

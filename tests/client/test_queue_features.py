@@ -17,7 +17,7 @@ from headrace.testing.broker_process import BrokerProcess
 def rest(broker: BrokerProcess, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = Request(broker.url + path, data, {"Content-Type": "application/json"}, method=method)
-    with urlopen(request, timeout=20) as answer:
+    with urlopen(request, timeout=120) as answer:
         return json.loads(answer.read() or b"null")
 
 
@@ -35,7 +35,7 @@ def publish(broker: BrokerProcess, topic: str, messages: list[tuple[bytes, dict[
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for value, headers in messages:
         producer.produce(topic, value, headers=list(headers.items()))
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def receive(broker: BrokerProcess, queue: str, count: int = 10, wait: str = "0s") -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def receive(broker: BrokerProcess, queue: str, count: int = 10, wait: str = "0s"
 
 
 def wait_for(broker: BrokerProcess, queue: str, **wanted: int) -> dict[str, Any]:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while True:
         shown: dict[str, Any] = rest(broker, "GET", f"/api/v1/queues/{queue}")
         if all(shown[name] == value for name, value in wanted.items()):
@@ -108,7 +108,7 @@ def test_an_aborted_transaction_is_no_message(broker: BrokerProcess) -> None:
     for value in (b"aborted", b"committed"):
         producer.begin_transaction()
         producer.produce("doubtful", value)
-        producer.flush(20)
+        producer.flush(120)
         (producer.abort_transaction if value == b"aborted" else producer.commit_transaction)(20)
     found: list[str] = []
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_metrics_of_a_queue(broker: BrokerProcess) -> None:
         )
     client.receive_message(QueueUrl="measured")
     wait_for(broker, "measured", ready=1, in_flight=1, delayed=1)
-    with urlopen(broker.url + "/metrics", timeout=20) as answer:
+    with urlopen(broker.url + "/metrics", timeout=120) as answer:
         text = answer.read().decode()
     values = {
         state: next(

@@ -42,7 +42,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProces
             broker.__exit__(None, None, None)
 
 
-def patiently(call: Callable[[], Got], status: int, seconds: float = 30.0) -> Got:
+def patiently(call: Callable[[], Got], status: int, seconds: float = 240.0) -> Got:
     deadline = time.monotonic() + seconds
     while (got := call()).status != status:
         assert time.monotonic() < deadline, got

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.client
 
 
 def _ask(broker: BrokerProcess, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=120)
     try:
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, {"content-type": "application/json"})

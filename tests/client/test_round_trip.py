@@ -49,7 +49,7 @@ def test_confluent(broker: BrokerProcess, topic: str, codec: str) -> None:
             on_delivery=lambda error, _: failed.append(error) if error else None,
         )  # fmt: skip
         producer.poll(0)
-    assert producer.flush(30) == 0 and not failed
+    assert producer.flush(120) == 0 and not failed
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": broker.bootstrap,

@@ -191,7 +191,7 @@ def test_acknowledged_messages_survive_kill_9_in_mid_load_k8(
         broker.kill()
         acknowledged = [delivery for delivery in deliveries if delivery.done()]
         broker.start()
-        client.flush(30)
+        client.flush(120)
         found = [message.text for message in client.subscribe(topic, follow=False)]
     assert len(acknowledged) <= 2000
     assert found == [str(number) for number in range(2000)], "each once, in order, although the broker died"

@@ -60,7 +60,7 @@ def read_all(broker: BrokerProcess, group: str, topic: str, count: int) -> list[
         found += [message.value() for message in consumer.poll(timeout=0.5) or () if message.error() is None]
         if len(found) >= count:
             break
-    consumer.commit_sync(10)
+    consumer.commit_sync(120)
     consumer.close()
     return found
 
@@ -79,7 +79,7 @@ def test_where_a_share_group_stands_is_shown_set_and_forgotten(broker: BrokerPro
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(6):
         producer.produce(topic, str(number).encode())
-    producer.flush(20)
+    producer.flush(120)
     assert len(read_all(broker, group, topic, 6)) == 6
     unknown = where(broker, "nobody", topic)
     assert ErrorKind(unknown.error_code) is ErrorKind.GROUP_ID_NOT_FOUND

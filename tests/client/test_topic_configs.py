@@ -44,7 +44,7 @@ def test_max_message_bytes_is_enforced(broker: BrokerProcess, raw: RawClient, to
     producer.produce(
         topic, b"x" * 6000, on_delivery=lambda error, _: errors.append(error.code() if error else None)
     )
-    producer.flush(10)
+    producer.flush(120)
     assert errors == [ck.KafkaError.MSG_SIZE_TOO_LARGE]
     assert len(stored(raw, topic)) < 5000, "nothing of what was refused is there"
 
@@ -180,7 +180,7 @@ def busy_janitor(fresh_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
     return fresh_broker(environment={"HEADRACE_RETENTION_CHECK_INTERVAL_MS": "200"})
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -45,7 +45,7 @@ def test_a_killed_leader_costs_a_reader_of_a_view_nothing(cluster: list[BrokerPr
     admin.create_topics([NewTopic("orders", 3, 3, config={"min.insync.replicas": "2"})])["orders"].result(60)
     view = {"headrace.view.source": "orders", "headrace.view.where": 'tag == "eu"'}
     admin.create_topics([NewTopic("eu", -1, -1, config=view)])["eu"].result(60)
-    shown = admin.list_topics(timeout=30).topics
+    shown = admin.list_topics(timeout=120).topics
     leaders = {number: part.leader for number, part in shown["orders"].partitions.items()}
     assert {number: part.leader for number, part in shown["eu"].partitions.items()} == leaders
 

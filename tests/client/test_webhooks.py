@@ -375,7 +375,7 @@ class Stream:
     """What EventSource does on a page of this server: the browser says so in a header that no page can set."""
 
     def __init__(self, broker: BrokerProcess, path: str) -> None:
-        self._connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=10)
+        self._connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=120)
         self._connection.request(
             "GET", path, headers={"accept": "text/event-stream", "sec-fetch-site": "same-origin"}
         )
@@ -475,7 +475,7 @@ def test_the_commands(
 
 
 def _metrics(broker: BrokerProcess) -> str:
-    connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=120)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()

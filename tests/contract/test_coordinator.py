@@ -39,7 +39,7 @@ from headrace.coordinator.sqlite import SqliteCoordinator
 from headrace.coordinator.store import RevisionedStore
 from headrace.testing.etcd_server import EtcdServer, etcd_binary
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 _namespaces = count()
 
 

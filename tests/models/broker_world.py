@@ -136,7 +136,7 @@ class World:
         batch = bytearray(build_batch([Record(b"k", b"healthy")], wall_ms=self._runtime.clock.wall_ms()))
         body = encode(produce_request("fuzz-plain", batch, acks=-1), 9)
         self.feed(encode_request(RequestHeader(ApiKey.PRODUCE, 9, 5, "healthy"), body))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await sink.answered.wait()
         connection.connection_lost(None)
         self.connection, self.sink = kept

@@ -23,10 +23,11 @@ def encode_request(header: RequestHeader, body: Buffer) -> bytes:
 
 
 class RawClient:
-    def __init__(self, port: int, timeout_s: float = 15.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 240.0, client_id: str = "raw") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
+        self._client_id = client_id
 
     def call(self, key: int, version: int, request: object) -> Any:
         self.send(key, version, request)
@@ -37,7 +38,7 @@ class RawClient:
 
     def frame(self, key: int, version: int, body: Buffer) -> bytes:
         self._correlation_id += 1
-        return encode_request(RequestHeader(key, version, self._correlation_id, "raw"), body)
+        return encode_request(RequestHeader(key, version, self._correlation_id, self._client_id), body)
 
     def answer(self, key: int, version: int) -> Any:
         frame = self.read_frame()
@@ -59,7 +60,7 @@ class RawClient:
             size -= len(piece)
         return b"".join(parts)
 
-    def is_closed_by_broker(self, timeout_s: float = 10.0) -> bool:
+    def is_closed_by_broker(self, timeout_s: float = 240.0) -> bool:
         self.socket.settimeout(timeout_s)
         try:
             while self.socket.recv(65536):

@@ -42,7 +42,7 @@ RETRIABLE = (
 )
 
 
-def retried(ask: Callable[[], Any], code: Callable[[Any], int], seconds: float = 10.0) -> Any:
+def retried(ask: Callable[[], Any], code: Callable[[Any], int], seconds: float = 240.0) -> Any:
     """Ask again while the coordinator is busy with the transaction before, as clients do."""
     deadline = time.monotonic() + seconds
     while True:

@@ -130,7 +130,7 @@ class Api:
         self.texts: list[str] = []
 
     def ask(self, method: str, path: str, body: Any = None, *, status: int | None = None) -> Any:
-        connection = HTTPConnection("127.0.0.1", self.broker.http_port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.broker.http_port, timeout=120)
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, {"content-type": "application/json"} if data else {})
         response = connection.getresponse()
@@ -176,7 +176,7 @@ class Api:
         return bool(shown["ready"] + shown["in_flight"] + shown["delayed"] + shown["dying"] == 0)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

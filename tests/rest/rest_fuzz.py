@@ -29,7 +29,7 @@ ENVIRONMENT = {
 def post(broker: BrokerProcess, path: str, body: dict[str, Any]) -> None:
     data = json.dumps(body).encode()
     request = urllib.request.Request(broker.url + path, data, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20):
+    with urllib.request.urlopen(request, timeout=120):
         pass
 
 

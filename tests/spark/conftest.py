@@ -96,7 +96,7 @@ def publish(broker: BrokerProcess) -> Any:
                     break
                 except BufferError:
                     producer.poll(0.1)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     return send
 

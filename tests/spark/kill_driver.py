@@ -146,7 +146,7 @@ def kill_many(kills: int) -> tuple[int, Counter[int], int]:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(total):
             producer.produce("in", str(number), str(number), number % PARTITIONS)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         died = 0
         for _ in range(kills + 3):
             if not _life(broker.bootstrap, directory, f"-XX:SharedArchiveFile={directory}/classes.jsa"):

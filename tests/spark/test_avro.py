@@ -76,7 +76,7 @@ def test_on_spark(spark: Any, broker: BrokerProcess, topic: str) -> None:
     for number in range(50):
         producer.produce(topic, encoded(order(number)), partition=number % 4)
     producer.produce(topic, b"no order", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     frame = (
         spark.read.format("headrace")
         .option("bootstrap", broker.bootstrap)

@@ -121,7 +121,7 @@ def test_json_and_text_values(read: Any, broker: BrokerProcess, topic: str) -> N
     for text in ('{"id": 1, "name": "a"}', '{"id": 2,\n "extra": [1]}', "not json", '{"id": 4}'):
         producer.produce(topic, text, partition=0)
     producer.produce(topic, None, partition=0)
-    producer.flush(10)
+    producer.flush(120)
     assert read(topic, valueFormat="string").select("value").first().value == '{"id": 1, "name": "a"}'
     rows = (
         read(topic, valueFormat="json", valueSchema="id bigint, name string")

@@ -98,7 +98,7 @@ def _time_of_one(options: SinkOptions, sink: str) -> float:
 
 
 def _settled(client: SyncClient, topic: str, count: int) -> Counter[int]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while sum((found := _read(client, topic)).values()) < count and time.monotonic() < deadline:
         time.sleep(0.05)
     return found

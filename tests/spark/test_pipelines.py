@@ -176,7 +176,7 @@ def test_aggregate_in_windows(
             for _ in range(minute + 1):
                 value = json.dumps({"shop": shop, "amount": 2.5})
                 producer.produce(topic, value, timestamp=1_700_000_040_000 + minute * 60_000)
-    producer.flush(20)
+    producer.flush(120)
     target = f"{topic}-minutes"
     client.create_topic(target, 1)
     aggregate = define(

@@ -37,7 +37,7 @@ class Desk:
             {"content-type": "application/json"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             raw = answer.read()
         return json.loads(raw) if raw else None
 
@@ -91,7 +91,7 @@ def _values_of(reader: QueueStreamReader | QueuePeekReader, tasks: Any) -> list[
 
 def _soon(look: Callable[[], T], is_there: Callable[[T], bool]) -> T:
     """What is seen when it is there, or after ten seconds."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 240
     while not is_there(found := look()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found

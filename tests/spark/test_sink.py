@@ -44,7 +44,7 @@ def test_keys_land_where_every_kafka_client_puts_them(
     producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
     for number in range(500):
         producer.produce(other, str(number), f"key-{number}")
-    producer.flush(20)
+    producer.flush(120)
     ours = {(bytes(row.key), bytes(row.value), row.partition) for row in rows_of(topic)}
     assert ours == {(bytes(row.key), bytes(row.value), row.partition) for row in rows_of(other)}
     assert len(ours) == 500

@@ -201,7 +201,7 @@ def _publish_afresh(job: Job, topic: str, numbers: range, partitions: int) -> No
     producer = Producer({"bootstrap.servers": job.bootstrap})
     for number in numbers:
         producer.produce(topic, str(number).encode(), None, number % partitions)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def _delete_records(bootstrap: str, topic: str, before: dict[int, int]) -> None:
@@ -214,7 +214,7 @@ def _delete_records(bootstrap: str, topic: str, before: dict[int, int]) -> None:
         future.result(20)
 
 
-def _until(done: Callable[[], bool], seconds: float = 180.0) -> None:
+def _until(done: Callable[[], bool], seconds: float = 240.0) -> None:
     import time
 
     deadline = time.monotonic() + seconds

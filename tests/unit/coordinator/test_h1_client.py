@@ -85,7 +85,7 @@ async def client() -> AsyncIterator[H1Client]:
 
 
 async def post(client: H1Client, server: Server, **options: object):
-    return await client.request(server.origin, "POST", "/x", body=b"hello", timeout_s=5, **options)  # type: ignore[arg-type]
+    return await client.request(server.origin, "POST", "/x", body=b"hello", timeout_s=120, **options)  # type: ignore[arg-type]
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -183,7 +183,7 @@ async def test_r5_a_failure_says_whether_the_request_was_sent(client: H1Client, 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed_port = taken.getsockname()[1]
     with pytest.raises(HttpFailure) as refused:
-        await client.request(Origin("127.0.0.1", closed_port), "POST", "/", timeout_s=5)
+        await client.request(Origin("127.0.0.1", closed_port), "POST", "/", timeout_s=120)
     assert not refused.value.sent
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -260,7 +260,7 @@ async def test_a_stream_is_read_as_it_arrives(client: H1Client, server: Server) 
         await writer.drain()
 
     server.handler = drip
-    with await client.open_stream(server.origin, "POST", "/watch", timeout_s=5) as stream:
+    with await client.open_stream(server.origin, "POST", "/watch", timeout_s=120) as stream:
         assert stream.status == 200
         assert await stream.read() == b"one"
         with pytest.raises(TimeoutError):
@@ -278,7 +278,7 @@ async def test_a_broken_stream_raises(client: H1Client, server: Server) -> None:
         await writer.drain()
 
     server.handler = cut
-    with await client.open_stream(server.origin, "POST", "/", timeout_s=5) as stream:
+    with await client.open_stream(server.origin, "POST", "/", timeout_s=120) as stream:
         assert await stream.read() == b"half"
         with pytest.raises(HttpFailure):
             await stream.read()
@@ -299,7 +299,7 @@ async def test_a_slow_reader_holds_the_server_back(client: H1Client, server: Ser
             sent += 65_536
 
     server.handler = pour
-    with await client.open_stream(server.origin, "POST", "/", timeout_s=5) as stream:
+    with await client.open_stream(server.origin, "POST", "/", timeout_s=120) as stream:
         before = -1
         while sent != before:
             before = sent
@@ -348,14 +348,14 @@ async def test_tls_checks_the_name_and_x22_connects_to_the_address_given(
     server = await Server().start(serving)
     port = server.origin.port
     good = Origin("hooks.example", port, trusting, address="127.0.0.1")
-    assert (await client.request(good, "GET", "/", timeout_s=5)).status == 200
+    assert (await client.request(good, "GET", "/", timeout_s=120)).status == 200
     assert f"Host: hooks.example:{port}".encode() in server.requests[0]
     for origin in (
         Origin("other.example", port, trusting, address="127.0.0.1"),
         Origin("hooks.example", port, ssl.create_default_context(), address="127.0.0.1"),
     ):
         with pytest.raises(HttpFailure) as failed:
-            await client.request(origin, "GET", "/", timeout_s=5)
+            await client.request(origin, "GET", "/", timeout_s=120)
         assert not failed.value.sent
     await server.stop()
 
@@ -403,7 +403,7 @@ async def test_many_origins_do_not_pile_up(
     monkeypatch.setattr("headrace.coordinator.h1_client._MAX_POOLS", 3)
     for number in range(10):
         origin = Origin(f"h{number}", server.origin.port, address="127.0.0.1")
-        assert (await client.request(origin, "GET", "/", timeout_s=5)).status == 200
+        assert (await client.request(origin, "GET", "/", timeout_s=120)).status == 200
     assert len(client._pools) <= 3 and len(client._open) <= 3
 
 
@@ -415,7 +415,7 @@ def test_it_works_on_uvloop() -> None:
         server = await Server().start()
         client = H1Client()
         assert (await post(client, server)).body == b"ok"
-        with await client.open_stream(server.origin, "POST", "/", timeout_s=5) as stream:
+        with await client.open_stream(server.origin, "POST", "/", timeout_s=120) as stream:
             assert await stream.read() == b"ok"
         await client.close()
         await server.stop()

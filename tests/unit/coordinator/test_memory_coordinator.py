@@ -77,7 +77,7 @@ async def test_a_signal_is_not_missed_between_looking_and_waiting() -> None:
 async def gather_updates(coordinator: HostileCoordinator, until_revision: int) -> list[WatchUpdate]:
     found: list[WatchUpdate] = []
     mirror = Mirror()
-    async with aclosing(coordinator.watch("", 2)) as updates, asyncio.timeout(10):
+    async with aclosing(coordinator.watch("", 2)) as updates, asyncio.timeout(120):
         while mirror.revision < until_revision:
             found.append(await anext(updates))
             mirror.apply(found[-1])

@@ -61,7 +61,7 @@ def is_refused(world: World, request: bytes) -> bool:
 async def answer(world: World, request: bytes) -> bytes:
     connection, sink = world.connect()
     world.feed_to(connection, sink, request)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         await sink.answered.wait()
     connection.connection_lost(None)
     return sink.last[4:]
