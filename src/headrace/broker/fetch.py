@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from headrace.broker.pacing import Pace
 from headrace.broker.partition import FetchWaiter, Partition
 from headrace.broker.queueing.delayed import without_waiting
 from headrace.broker.views.scanner import Lens
@@ -109,24 +110,48 @@ class FetchRequest(NamedTuple):
     reader: Reader
 
 
-def _attempt(request: FetchRequest) -> tuple[list[Got], bool]:
-    """Read what is there, and whether that is enough to answer now."""
-    results: list[Got] = []
-    left = request.max_bytes
-    total = 0
-    failed = False
-    for target in request.targets:
-        limit = min(left, target.wanted.max_bytes)
-        if not total:
+class _Attempt:
+    """Reads what is there, partition by partition, and knows whether that is enough to answer now."""
+
+    __slots__ = ("_failed", "_left", "_request", "_total", "results")
+
+    def __init__(self, request: FetchRequest) -> None:
+        self._request = request
+        self._left = request.max_bytes
+        self._total = 0
+        self._failed = False
+        self.results: list[Got] = []
+
+    def read(self, target: FetchTarget) -> None:
+        limit = min(self._left, target.wanted.max_bytes)
+        if not self._total:
             # KIP-74: the log returns the first batch whole, so that a large one is never stuck; it needs to be asked.
             limit = max(limit, 1)
-        got = read_one(target, limit, request.reader)
-        results.append(got)
+        got = read_one(target, limit, self._request.reader)
+        self.results.append(got)
         size = len(got.data)
-        total += size
-        left -= size
-        failed = failed or target.verdict is not None or got.error is not ErrorKind.NONE
-    return results, failed or total >= request.min_bytes
+        self._total += size
+        self._left -= size
+        self._failed = self._failed or target.verdict is not None or got.error is not ErrorKind.NONE
+
+    @property
+    def is_enough(self) -> bool:
+        return self._failed or self._total >= self._request.min_bytes
+
+
+def _attempt(request: FetchRequest) -> _Attempt:
+    attempt = _Attempt(request)
+    for target in request.targets:
+        attempt.read(target)
+    return attempt
+
+
+def _places(request: FetchRequest) -> Iterator[dict[FetchWaiter, None]]:
+    """Where a fetch waits for news."""
+    replica = request.reader.is_replica
+    for target in request.targets:
+        if target.partition is not None:
+            yield target.partition.replica_waiters if replica else target.partition.fetch_waiters
 
 
 class ParkedFetch:
@@ -144,14 +169,8 @@ class ParkedFetch:
         self._park()
 
     def _park(self) -> None:
-        for waiters in self._places():
+        for waiters in _places(self._request):
             waiters[self] = None
-
-    def _places(self) -> Iterator[dict[FetchWaiter, None]]:
-        replica = self._request.reader.is_replica
-        for target in self._request.targets:
-            if target.partition is not None:
-                yield target.partition.replica_waiters if replica else target.partition.fetch_waiters
 
     def wake(self) -> None:
         # Several partitions may move in one turn of the loop; look once, after all of them.
@@ -163,15 +182,15 @@ class ParkedFetch:
         self._scheduled = False
         if self._done:
             return
-        results, enough = _attempt(self._request)
-        if enough:
-            self._finish(results)
+        attempt = _attempt(self._request)
+        if attempt.is_enough:
+            self._finish(attempt.results)
         else:
             self._park()
 
     def _time_up(self) -> None:
         if not self._done:
-            self._finish(_attempt(self._request)[0])
+            self._finish(_attempt(self._request).results)
 
     def _finish(self, results: list[Got]) -> None:
         self.cancel()
@@ -180,14 +199,63 @@ class ParkedFetch:
     def cancel(self) -> None:
         self._done = True
         self._timer.cancel()
-        for waiters in self._places():
+        for waiters in _places(self._request):
             waiters.pop(self, None)
 
 
 def fetch(request: FetchRequest, respond: Callable[[list[Got]], None]) -> ParkedFetch | None:
     """Answer through `respond`, now or later; the parked fetch is returned so that a lost client can cancel it."""
-    results, enough = _attempt(request)
-    if enough or request.max_wait_ms <= 0 or not request.targets:
-        respond(results)
+    attempt = _attempt(request)
+    if attempt.is_enough or request.max_wait_ms <= 0 or not request.targets:
+        respond(attempt.results)
         return None
     return ParkedFetch(request, respond)
+
+
+class WideFetch:
+    """As a ParkedFetch, for so many partitions that a look at all of them is cut into slices (A3)."""
+
+    __slots__ = ("_cancelled", "_pace", "_request", "_woken")
+
+    def __init__(self, request: FetchRequest, pace: Pace) -> None:
+        self._request = request
+        self._pace = pace
+        self._woken = asyncio.Event()
+        self._cancelled = False
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        self._cancelled = True
+        self._woken.set()
+
+    async def results(self, parked: Callable[[], None]) -> list[Got] | None:
+        """What there is once it is enough or time is up; None when cancelled. `parked` is told before each wait."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max(self._request.max_wait_ms, 0) / 1000
+        try:
+            while not self._cancelled:
+                self._woken.clear()
+                # Before the look: what moves while others have their turn must not be missed.
+                for waiters in _places(self._request):
+                    waiters[self] = None
+                attempt = _Attempt(self._request)
+                async for target in self._pace.over(self._request.targets):
+                    attempt.read(target)
+                if attempt.is_enough or loop.time() >= deadline:
+                    return attempt.results
+                parked()
+                await self._wait_until(deadline)
+            return None
+        finally:
+            for waiters in _places(self._request):
+                waiters.pop(self, None)
+
+    async def _wait_until(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._woken.wait()
+        except TimeoutError:
+            pass

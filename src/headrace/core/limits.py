@@ -9,6 +9,28 @@ GIB = 1024 * MIB
 MAX_FRAME_BYTES = 100 * MIB
 """Largest request frame; Kafka's socket.request.max.bytes (X8)."""
 
+MAX_REQUEST_BYTES = 4 * MIB
+"""Largest frame of any API but Produce (A3)."""
+
+MAX_REQUEST_ENTRIES = 10_000
+"""Array elements and tagged fields of one request, nested ones included, unless its handler says MOST_ENTRIES (A3)."""
+
+MAX_REQUEST_PARTITIONS = 5_000
+"""Partitions in one Produce or Fetch (A3)."""
+
+WIDE_REQUEST_PARTITIONS = 500
+"""A Produce or Fetch of more partitions is worked on in slices; a smaller one in one go, which costs less (A3)."""
+
+MAX_OFFSETS_AT_ONCE = 2_000
+"""Offsets that a group's shard decides about in one go; a request with more is put to it in several commands (A3)."""
+
+MAX_NAMES_DESCRIBED = 2_000
+"""Groups in one description and topics in one deletion: each entry costs more than a look into a table (A3)."""
+
+SLICE_ENTRIES = 200
+SLICE_MS = 5
+"""Work on a long list gives others their turn after this many entries, or this much time (A3)."""
+
 MAX_INFLIGHT_REQUEST_BYTES = 256 * MIB
 """All request bytes held at once; above it sockets are not read (X9)."""
 

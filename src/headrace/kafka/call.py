@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.broker.pacing import Pace
 from headrace.kafka.session import Session
 
 if TYPE_CHECKING:
@@ -18,3 +19,7 @@ class Call(NamedTuple):
     client_host: str
     connection_id: int
     session: Session
+
+    def pace(self) -> Pace:
+        """For work on lists: `async for entry in pace.over(entries)`, one pace for all lists of a request (A3)."""
+        return Pace(self.broker.runtime.clock)

@@ -152,6 +152,15 @@ class Connection(asyncio.BufferedProtocol):
             if size <= 0 or size > limit:
                 self.fail(f"frame of {size} bytes; the limit is {limit}")
                 break
+            if size > limits.MAX_REQUEST_BYTES:
+                if received - position < 6:
+                    break
+                if view[position + 4] or view[position + 5]:
+                    # A3: record data is appended as it is, and everything else has to be decoded.
+                    self.fail(
+                        f"frame of {size} bytes; the limit of all but Produce is {limits.MAX_REQUEST_BYTES}"
+                    )
+                    break
             end = position + 4 + size
             if received < end:
                 break

@@ -1,11 +1,16 @@
 """Door: from a frame to the handler that declared its API. The table is built from `handlers/`, nothing is listed here.
 
 A handler module has KEY, VERSIONS and either `handle(call)` (may be a coroutine function) or, on the hot path,
-`handle_frame(...)`, which decodes and answers by itself.
+`handle_frame(...)`, which decodes and answers by itself. It may say how many entries a request may have (MOST_ENTRIES).
+
+A3: what a request may cost is bounded before it is decoded, and the work on it is cut into slices. A request with too many
+entries is answered with INVALID_REQUEST where the API has a place for an error of the whole request; elsewhere the
+connection is closed, with a line in the log. A handler without a coroutine is for requests without lists.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import logging
@@ -14,15 +19,18 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.core.errors import ErrorKind
+from headrace.core.limits import MAX_REQUEST_ENTRIES
+from headrace.core.ports import Buffer
 from headrace.kafka import handlers as handler_package
 from headrace.kafka.call import Call
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.handlers import k18_api_versions
 from headrace.kafka.throttle import TimedRequest
 from headrace.wire.api import API, ApiKey
-from headrace.wire.codec import decode, encode
+from headrace.wire.codec import decode, encode, encode_sliced
 from headrace.wire.framing import RequestHeader, decode_request_header, encode_response
-from headrace.wire.primitives import ProtocolError
+from headrace.wire.primitives import ProtocolError, TooManyEntries
+from headrace.wire.schema import STRUCTS
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -42,6 +50,7 @@ class Entry(NamedTuple):
     """Below max_version where later ones are between brokers; -1: never on offer to clients."""
     handle: Callable[[Call], Any] | None
     handle_frame: FrameHandler | None
+    most_entries: int
 
 
 def _load() -> dict[int, Entry]:
@@ -57,6 +66,7 @@ def _load() -> dict[int, Entry]:
             getattr(module, "HIGHEST_ADVERTISED", high),
             getattr(module, "handle", None),
             getattr(module, "handle_frame", None),
+            getattr(module, "MOST_ENTRIES", MAX_REQUEST_ENTRIES),
         )
     return dict(sorted(table.items()))
 
@@ -96,8 +106,17 @@ class Dispatcher:
                 return False
             if entry.handle_frame is not None:
                 return entry.handle_frame(self._broker, connection, header, frame, position)
-            request = decode(API[header.api_key].request, header.api_version, frame, position, exact=False)
+            request = decode(
+                API[header.api_key].request,
+                header.api_version,
+                frame,
+                position,
+                exact=False,
+                most=entry.most_entries,
+            )
             return self._call(entry, connection, header, request)
+        except TooManyEntries:
+            self._refuse(connection, header)
         except ProtocolError as problem:
             connection.fail(f"malformed request: {problem}")
         except Exception:
@@ -130,7 +149,11 @@ class Dispatcher:
         self, connection: Connection, slot: Slot, header: RequestHeader, result: Awaitable[Any]
     ) -> None:
         try:
-            self._answer(slot, header, await result)
+            response = await result
+            body: list[Buffer] = []
+            for _ in encode_sliced(response, header.api_version, body):
+                await asyncio.sleep(0)
+            self._send(slot, header, b"".join(body))
         except Exception:
             log.exception("a request handler failed; closing the connection")
             connection.close()
@@ -138,8 +161,27 @@ class Dispatcher:
             connection.request_done()
 
     def _answer(self, slot: Slot, header: RequestHeader, response: Any) -> None:
+        self._send(slot, header, encode(response, header.api_version))
+
+    def _send(self, slot: Slot, header: RequestHeader, body: bytes) -> None:
         key, version, correlation_id, _ = header
-        slot.send((encode_response(key, version, correlation_id, encode(response, version)),))
+        slot.send((encode_response(key, version, correlation_id, body),))
+
+    def _refuse(self, connection: Connection, header: RequestHeader) -> None:
+        """A3: too many entries. Nothing of the request was carried out."""
+        api = API[header.api_key]
+        reason = (
+            f"{api.name} with more than {TABLE[header.api_key].most_entries} entries; ask in several requests"
+        )
+        specs = {spec.name: spec for spec in STRUCTS.get(api.response, ())}
+        if "error_code" not in specs or not specs["error_code"].carried_by(header.api_version):
+            connection.fail(reason)
+            return
+        response = api.response(error_code=ErrorKind.INVALID_REQUEST.kafka_code)
+        if "error_message" in specs:
+            response.error_message = reason
+        connection.server.warn(f"refusing {connection.host}: {reason}")
+        self._answer(connection.open_slot(), header, response)
 
     def _unsupported(self, connection: Connection, header: RequestHeader) -> None:
         """KIP-511: only ApiVersions may be asked in a version we do not know, and it is answered in version 0."""

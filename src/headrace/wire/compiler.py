@@ -4,7 +4,8 @@ The source is one flat function: nested structs become nested loops, neighbourin
 and the length byte of a compact type rides along in the call before it. That is what a person would write by hand,
 and it is several times faster than walking the schema for each message.
 
-Invariant (X10): before a list is grown, its count times the smallest size of an element is compared with the bytes left.
+Invariants: before a list is grown, its count times the smallest size of an element is compared with the bytes left (X10), and
+its count is taken from `left`, the entries that the whole message may still have (A3). Unknown tagged fields count too.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.core.ports import Buffer
-from headrace.wire.primitives import fail, read_tag_count, read_uvarint, skip_tags, uvarint
+from headrace.wire.primitives import fail, read_tag_count, read_uvarint, skip_counted_tags, too_many, uvarint
 from headrace.wire.schema import MESSAGES, STRUCTS, FieldSpec, Kind
 
-Decoder = Callable[[Buffer, int], tuple[Any, int]]
+Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 Encoder = Callable[[Any, Callable[[Buffer], None]], None]
+SlicedEncoder = Callable[[Any, Callable[[Buffer], None]], Iterator[None]]
 
 _VARIABLE = (Kind.STRING, Kind.BYTES, Kind.RECORDS)
 _NUMBERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
@@ -130,14 +132,14 @@ class _Decoding(_Source):
         super().__init__(cls, version)
         self.run: list[tuple[str, str]] = []
         self.as_view = has_records(cls)
-        self.constants |= {"new": object.__new__, "read_uvarint": read_uvarint, "skip_tags": skip_tags}
-        self.constants["read_tag_count"] = read_tag_count
+        self.constants |= {"new": object.__new__, "read_uvarint": read_uvarint, "too_many": too_many}
+        self.constants |= {"read_tag_count": read_tag_count, "skip_tags": skip_counted_tags}
 
     def function(self) -> Decoder:
         self.line("end = len(buf)")
         self.struct(self.cls, "m")
         self.line("return m, pos")
-        decoder: Decoder = self.compiled("def decode(buf, pos):")
+        decoder: Decoder = self.compiled("def decode(buf, pos, left):")
         return decoder
 
     def fixed(self, target: str, code: str) -> None:
@@ -187,10 +189,11 @@ class _Decoding(_Source):
         self.flush()
         with self.block(f"if {count}:"):
             if not known:
-                self.line("pos = skip_tags(buf, pos - 1)")
+                self.line("pos, left = skip_tags(buf, pos - 1, left)")
                 return
             tag, stop = self.name("tag"), self.name("stop")
             self.line(f"{count}, pos = read_tag_count(buf, pos - 1)")
+            self.spend(count)
             with self.block(f"for {count} in range({count}):"):
                 self.line(f"{tag}, pos = read_uvarint(buf, pos)")
                 self.line(f"{stop}, pos = read_uvarint(buf, pos)")
@@ -205,6 +208,11 @@ class _Decoding(_Source):
                     self.line(f"pos = {stop}")
                 with self.block(f"if pos != {stop}:"):
                     self.line("fail('a tagged field has another length than it says')")
+
+    def spend(self, count: str) -> None:
+        self.line(f"left -= {count}")
+        with self.block("if left < 0:"):
+            self.line("too_many()")
 
     def field(self, spec: FieldSpec, place: str) -> None:
         nullable = self.version >= spec.nullable
@@ -267,6 +275,7 @@ class _Decoding(_Source):
                 f"fail(f'{spec.name}: {{{count}}} elements are claimed, {{end - pos}} bytes are there')"
             )
         with self.block("else:"):
+            self.spend(count)
             if kind in _NUMBERS:
                 few = self.constant(_UNPACK[kind], "few")
                 many = self.constant(_UNPACK_MANY[kind], "many")
@@ -290,18 +299,23 @@ class _Decoding(_Source):
 
 
 class _Encoding(_Source):
-    def __init__(self, cls: type[Any], version: int) -> None:
+    def __init__(self, cls: type[Any], version: int, slice_entries: int = 0) -> None:
         super().__init__(cls, version)
         self.run: list[tuple[str, str]] = []
         self.write = "write"
+        self.slice_entries = slice_entries
+        """Not 0: the function is a generator that pauses after this many elements."""
 
-    def function(self) -> Encoder:
+    def function(self) -> Any:
+        if self.slice_entries:
+            self.line("done = 0")
+            with self.block("if done:"):
+                self.line("yield")
         self.struct(self.cls, "m")
         self.flush()
         if not self.lines:
             self.line("pass")
-        encoder: Encoder = self.compiled("def encode(m, write):")
-        return encoder
+        return self.compiled("def encode(m, write):")
 
     def fixed(self, expression: str, code: str) -> None:
         self.run.append((expression, code))
@@ -444,6 +458,10 @@ class _Encoding(_Source):
             else:
                 self.fixed(item, kind.value)
             self.flush()
+            if self.slice_entries:
+                self.line("done += 1")
+                with self.block(f"if done >= {self.slice_entries}:"):
+                    self.line("done = 0; yield")
 
 
 def compile_decoder(cls: type[Any], version: int) -> Decoder:
@@ -451,4 +469,11 @@ def compile_decoder(cls: type[Any], version: int) -> Decoder:
 
 
 def compile_encoder(cls: type[Any], version: int) -> Encoder:
-    return _Encoding(cls, version).function()
+    encoder: Encoder = _Encoding(cls, version).function()
+    return encoder
+
+
+def compile_sliced_encoder(cls: type[Any], version: int, slice_entries: int) -> SlicedEncoder:
+    """As `compile_encoder`, but a generator that pauses after each `slice_entries` array elements."""
+    encoder: SlicedEncoder = _Encoding(cls, version, slice_entries).function()
+    return encoder

@@ -16,12 +16,14 @@ from headrace.core.ids import ZERO_UUID
 from headrace.core.ports import Buffer
 from headrace.wire.primitives import (
     MALFORMED,
+    UNLIMITED,
     ProtocolError,
     Reader,
     Writer,
     fail,
     read_uvarint,
-    skip_tags,
+    skip_counted_tags,
+    too_many,
 )
 from headrace.wire.schema import HAND_WRITTEN, MESSAGES, MessageSpec
 
@@ -102,20 +104,21 @@ _PLAIN_TAIL = [
 _UNTAGGED = (ZERO_UUID, UNKNOWN_HIGH_WATERMARK)
 
 
-def decode_fetch_request(view: Buffer, pos: int, version: int) -> FetchRequest:
+def decode_fetch_request(view: Buffer, pos: int, version: int, most: int = UNLIMITED) -> FetchRequest:
+    """TooManyEntries: more than `most` partitions, forgotten ones and topics without any included (A3)."""
     if not FIRST <= version <= LAST:
         raise ProtocolError(f"Fetch v{version} is not served")
     if type(view) is not memoryview:
         view = memoryview(view)
     try:
         if version >= FLEXIBLE:
-            return _decode_flexible(view, pos, version)
-        return _decode_classic(view, pos, version)
+            return _decode_flexible(view, pos, version, most)
+        return _decode_classic(view, pos, version, most)
     except MALFORMED as error:
         raise ProtocolError(f"Fetch v{version}: {error}") from None
 
 
-def _decode_flexible(view: memoryview, pos: int, version: int) -> FetchRequest:
+def _decode_flexible(view: memoryview, pos: int, version: int, left: int) -> FetchRequest:
     end = len(view)
     replica_id = -1
     if version >= 15:
@@ -129,6 +132,8 @@ def _decode_flexible(view: memoryview, pos: int, version: int) -> FetchRequest:
     by_id = version >= TOPIC_IDS
     if count < 1 or (count - 1) * (18 if by_id else 3) > end - pos:
         fail(f"{count - 1} topics are claimed, {end - pos} bytes are there")
+    if count - 1 > left:
+        too_many()
     topics: list[FetchTopic] = []
     for _ in range(count - 1):
         if by_id:
@@ -151,38 +156,42 @@ def _decode_flexible(view: memoryview, pos: int, version: int) -> FetchRequest:
             count, pos = read_uvarint(view, pos - 1)
         if count < 1 or (count - 1) * 33 > end - pos:
             fail(f"{count - 1} partitions are claimed, {end - pos} bytes are there")
+        left -= count - 1 or 1
+        if left < 0:
+            too_many()
         partitions: list[FetchPartition] = []
         for _ in range(count - 1):
             values = _partition_v12(view, pos)
             pos += 33
             partitions.append(_new(FetchPartition, values[:6] + _UNTAGGED))
             if values[6]:
-                partitions[-1], pos = _tagged_partition(partitions[-1], view, pos - 1, version)
+                reader = Reader(view, pos - 1, left=left)
+                partitions[-1] = _tagged_partition(partitions[-1], reader, version)
+                pos, left = reader.pos, reader.left
         topics.append(_new(FetchTopic, (name, topic_id, partitions)))
-        pos = skip_tags(view, pos) if view[pos] else pos + 1
+        pos, left = skip_counted_tags(view, pos, left) if view[pos] else (pos + 1, left)
     head = (max_wait, min_bytes, max_bytes, isolation, session, epoch, topics)
-    return _finish(view, pos, version, replica_id, head)
+    return _finish(view, pos, version, replica_id, head, left)
 
 
-def _finish(view: memoryview, pos: int, version: int, replica_id: int, head: tuple[Any, ...]) -> FetchRequest:
+def _finish(
+    view: memoryview, pos: int, version: int, replica_id: int, head: tuple[Any, ...], left: int
+) -> FetchRequest:
     if view[pos:] == _PLAIN_TAIL[version]:
         request: FetchRequest = _new(FetchRequest, (replica_id, -1, *head, (), "", None, ""))
         return request
-    reader = Reader(view, pos, flexible=version >= FLEXIBLE)
+    reader = Reader(view, pos, flexible=version >= FLEXIBLE, left=left)
     return _decode_tail(reader, version, replica_id, head)
 
 
-def _tagged_partition(
-    partition: FetchPartition, view: memoryview, pos: int, version: int
-) -> tuple[FetchPartition, int]:
+def _tagged_partition(partition: FetchPartition, reader: Reader, version: int) -> FetchPartition:
     changed: dict[str, Any] = {}
     known = {
         0: lambda inner: changed.update(replica_directory_id=inner.uuid()),
         1: lambda inner: changed.update(high_watermark=inner.int64()),
     }
-    reader = Reader(view, pos)
     reader.tags({tag: known[tag] for tag in range(min(max(version - 16, 0), 2))})
-    return partition._replace(**changed), reader.pos
+    return partition._replace(**changed)
 
 
 def _decode_tail(reader: Reader, version: int, replica_id: int, head: tuple[Any, ...]) -> FetchRequest:
@@ -218,7 +227,7 @@ def _read_forgotten(reader: Reader, version: int) -> ForgottenTopic:
     return forgotten
 
 
-def _decode_classic(view: memoryview, pos: int, version: int) -> FetchRequest:
+def _decode_classic(view: memoryview, pos: int, version: int, left: int) -> FetchRequest:
     session, epoch = 0, -1
     if version >= 7:
         replica_id, max_wait, min_bytes, max_bytes, isolation, session, epoch = _head_v7(view, pos)
@@ -232,6 +241,8 @@ def _decode_classic(view: memoryview, pos: int, version: int) -> FetchRequest:
     pos += 4
     if count < 0 or count * 6 > end - pos:
         fail(f"{count} topics are claimed, {end - pos} bytes are there")
+    if count > left:
+        too_many()
     topics: list[FetchTopic] = []
     for _ in range(count):
         (length,) = _int16(view, pos)
@@ -244,6 +255,9 @@ def _decode_classic(view: memoryview, pos: int, version: int) -> FetchRequest:
         pos = stop + 4
         if count < 0 or count * size > end - pos:
             fail(f"{count} partitions are claimed, {end - pos} bytes are there")
+        left -= count or 1
+        if left < 0:
+            too_many()
         partitions: list[FetchPartition] = []
         for _ in range(count):
             leader_epoch = start = -1
@@ -258,7 +272,7 @@ def _decode_classic(view: memoryview, pos: int, version: int) -> FetchRequest:
             partitions.append(_new(FetchPartition, row))
         topics.append(_new(FetchTopic, (name, ZERO_UUID, partitions)))
     head = (max_wait, min_bytes, max_bytes, isolation, session, epoch, topics)
-    return _finish(view, pos, version, replica_id, head)
+    return _finish(view, pos, version, replica_id, head, left)
 
 
 def encode_fetch_request(request: FetchRequest, version: int) -> bytes:

@@ -1,7 +1,8 @@
 """Codec: Kafka's primitive types, read and written one by one with every length checked.
 
 Invariants: ProtocolError is the only exception a decoder lets out; a claimed length or count is compared with the
-bytes that are really there before anything is allocated for it (X10); the number of tagged fields is bounded.
+bytes that are really there before anything is allocated for it (X10); the number of tagged fields is bounded, and so is the
+number of entries of a message from a client, nested ones included, before they are decoded (A3).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
+UNLIMITED = 1 << 31
+"""Entries of a message from somebody we asked: what it may hold is bounded by its bytes alone."""
 _ONE_BYTE = [bytes((value,)) for value in range(128)]
 
 
@@ -30,8 +33,19 @@ class ProtocolError(ValueError):
     """These bytes are not the message they claim to be, or this value can't be said in this version."""
 
 
+class TooManyEntries(ProtocolError):
+    """Well-formed as far as it was read, but with more entries than its reader allows (A3)."""
+
+    def __init__(self) -> None:
+        super().__init__("too many entries")
+
+
 def fail(reason: str) -> Any:
     raise ProtocolError(reason)
+
+
+def too_many() -> Any:
+    raise TooManyEntries
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
@@ -71,7 +85,15 @@ def read_tag_count(buf: Buffer, pos: int) -> tuple[int, int]:
 
 def skip_tags(buf: Buffer, pos: int) -> int:
     """The position after a section of tagged fields none of which we know."""
+    return skip_counted_tags(buf, pos, MAX_TAGGED_FIELDS)[0]
+
+
+def skip_counted_tags(buf: Buffer, pos: int, left: int) -> tuple[int, int]:
+    """As `skip_tags`, for a message that may have `left` more entries and tags; also how many are left then."""
     count, pos = read_tag_count(buf, pos)
+    left -= count
+    if left < 0:
+        too_many()
     end = len(buf)
     for _ in range(count):
         _tag, pos = read_uvarint(buf, pos)
@@ -79,19 +101,22 @@ def skip_tags(buf: Buffer, pos: int) -> int:
         pos += size
         if pos > end:
             raise ProtocolError("a tagged field is longer than the message")
-    return pos
+    return pos, left
 
 
 class Reader:
-    """Reads primitives in order. A read that does not fit raises ProtocolError and leaves nothing allocated."""
+    """Reads primitives in order. A read that does not fit raises ProtocolError and leaves nothing allocated.
 
-    __slots__ = ("buf", "end", "flexible", "pos")
+    `left`: how many more array elements and tagged fields the message may have (A3)."""
 
-    def __init__(self, buf: Buffer, pos: int = 0, *, flexible: bool = True) -> None:
+    __slots__ = ("buf", "end", "flexible", "left", "pos")
+
+    def __init__(self, buf: Buffer, pos: int = 0, *, flexible: bool = True, left: int = UNLIMITED) -> None:
         self.buf = memoryview(buf)
         self.pos = pos
         self.end = len(self.buf)
         self.flexible = flexible
+        self.left = left
 
     def _fixed(self, shape: Struct) -> int:
         pos = self.pos
@@ -155,6 +180,9 @@ class Reader:
         count = self.uvarint() - 1 if self.flexible else self.int32()
         if count < -1 or count * smallest > self.end - self.pos:
             raise ProtocolError(f"{count} elements are claimed, {self.end - self.pos} bytes are there")
+        self.left -= max(count, 0)
+        if self.left < 0:
+            too_many()
         return count
 
     def array(self, smallest: int, element: Callable[[Reader], T]) -> list[T]:
@@ -169,18 +197,22 @@ class Reader:
             return
         try:
             if not known:
-                self.pos = skip_tags(self.buf, self.pos)
+                self.pos, self.left = skip_counted_tags(self.buf, self.pos, self.left)
                 return
             count, self.pos = read_tag_count(self.buf, self.pos)
         except IndexError:
             raise ProtocolError("the message ends inside its tagged fields") from None
+        self.left -= count
+        if self.left < 0:
+            too_many()
         for _ in range(count):
             tag = self.uvarint()
             body = self.slice(self.uvarint())
             if tag in known:
-                inner = Reader(body)
+                inner = Reader(body, left=self.left)
                 known[tag](inner)
                 inner.finish()
+                self.left = inner.left
 
     def finish(self) -> None:
         if self.pos != self.end:

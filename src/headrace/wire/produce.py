@@ -24,12 +24,14 @@ from headrace.wire.leader_hint import (
 )
 from headrace.wire.primitives import (
     MALFORMED,
+    UNLIMITED,
     ProtocolError,
     Reader,
     Writer,
     fail,
     read_uvarint,
-    skip_tags,
+    skip_counted_tags,
+    too_many,
     uvarint,
 )
 from headrace.wire.schema import HAND_WRITTEN, MESSAGES, MessageSpec
@@ -102,15 +104,16 @@ _NO_TAGS_AT_THE_END = b"\x00\x00\x00"
 _int32 = Struct(">i").unpack_from
 
 
-def decode_produce_request(view: Buffer, pos: int, version: int) -> ProduceRequest:
+def decode_produce_request(view: Buffer, pos: int, version: int, most: int = UNLIMITED) -> ProduceRequest:
+    """TooManyEntries: more than `most` partitions, or topics without any (A3)."""
     if not FIRST <= version <= LAST:
         raise ProtocolError(f"Produce v{version} is not served")
     if type(view) is not memoryview:
         view = memoryview(view)
     try:
         if version >= FLEXIBLE:
-            return _decode_flexible(view, pos, version >= TOPIC_IDS)
-        return _decode_classic(view, pos)
+            return _decode_flexible(view, pos, version >= TOPIC_IDS, most)
+        return _decode_classic(view, pos, most)
     except MALFORMED as error:
         raise ProtocolError(f"Produce v{version}: {error}") from None
 
@@ -138,7 +141,7 @@ def _decode_one_batch(view: memoryview, pos: int) -> ProduceRequest | None:
     return request
 
 
-def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
+def _decode_flexible(view: memoryview, pos: int, by_id: bool, left: int) -> ProduceRequest:
     if not by_id:
         usual = _decode_one_batch(view, pos)
         if usual is not None:
@@ -157,6 +160,8 @@ def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
         count, pos = read_uvarint(view, pos - 1)
     if count < 1 or (count - 1) * (18 if by_id else 3) > end - pos:
         fail(f"{count - 1} topics are claimed, {end - pos} bytes are there")
+    if count - 1 > left:
+        too_many()
     topics: list[ProduceTopic] = []
     for _ in range(count - 1):
         if by_id:
@@ -179,6 +184,9 @@ def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
             count, pos = read_uvarint(view, pos - 1)
         if count < 1 or (count - 1) * 6 > end - pos:
             fail(f"{count - 1} partitions are claimed, {end - pos} bytes are there")
+        left -= count - 1 or 1
+        if left < 0:
+            too_many()
         partitions: list[ProducePartition] = []
         for _ in range(count - 1):
             index, size = _index_size(view, pos)
@@ -193,10 +201,10 @@ def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
                 pos = stop
             else:
                 partitions.append(_new(ProducePartition, (index, None)))
-            pos = skip_tags(view, pos) if view[pos] else pos + 1
+            pos, left = skip_counted_tags(view, pos, left) if view[pos] else (pos + 1, left)
         topics.append(_new(ProduceTopic, (name, topic_id, partitions)))
-        pos = skip_tags(view, pos) if view[pos] else pos + 1
-    pos = skip_tags(view, pos) if view[pos] else pos + 1
+        pos, left = skip_counted_tags(view, pos, left) if view[pos] else (pos + 1, left)
+    pos = skip_counted_tags(view, pos, left)[0] if view[pos] else pos + 1
     if pos != end:
         fail(f"{end - pos} bytes are left over")
     request: ProduceRequest = _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
@@ -214,7 +222,7 @@ def _long_size(view: memoryview, pos: int, first: int) -> tuple[int, int]:
     return read_uvarint(view, pos - 1)
 
 
-def _decode_classic(view: memoryview, pos: int) -> ProduceRequest:
+def _decode_classic(view: memoryview, pos: int, left: int) -> ProduceRequest:
     end = len(view)
     transactional_id: str | None = None
     size, acks, timeout_ms, count = _no_id_acks_timeout_count32(view, pos)
@@ -227,6 +235,8 @@ def _decode_classic(view: memoryview, pos: int) -> ProduceRequest:
         pos = reader.pos + 10
     if count < 0 or count * 6 > end - pos:
         fail(f"{count} topics are claimed, {end - pos} bytes are there")
+    if count > left:
+        too_many()
     topics: list[ProduceTopic] = []
     for _ in range(count):
         (size,) = _int16(view, pos)
@@ -239,6 +249,9 @@ def _decode_classic(view: memoryview, pos: int) -> ProduceRequest:
         pos = stop + 4
         if count < 0 or count * 8 > end - pos:
             fail(f"{count} partitions are claimed, {end - pos} bytes are there")
+        left -= count or 1
+        if left < 0:
+            too_many()
         partitions: list[ProducePartition] = []
         for _ in range(count):
             index, size = _index_size32(view, pos)

@@ -210,7 +210,7 @@ def test_a_claim_costs_nothing_until_bytes_come(pair: Pair, server: KafkaServer)
     connection, _ = pair
     feed(connection, struct.pack(">i", limits.MAX_FRAME_BYTES))
     assert server.stats()["held_bytes"] <= 16 * limits.KIB
-    feed(connection, b"x" * 100_000, 16_384)
+    feed(connection, b"\x00" * 100_000, 16_384)
     assert server.stats()["held_bytes"] <= 256 * limits.KIB
 
 
@@ -249,7 +249,7 @@ def test_buffers_of_all_connections_have_one_budget(
 def test_an_empty_large_buffer_is_given_back(pair: Pair, server: KafkaServer, desk: Desk) -> None:
     connection, _ = pair
     desk.answer = lambda connection, frame: False
-    feed(connection, framed(b"x" * (6 * limits.MIB)))
+    feed(connection, framed(bytes(6 * limits.MIB)))
     assert server.stats()["held_bytes"] == 16 * limits.KIB
     connection.connection_lost(None)
     assert server.stats()["held_bytes"] == 0

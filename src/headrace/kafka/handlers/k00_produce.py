@@ -12,9 +12,11 @@ from typing import Any
 
 from headrace.broker.batch_opening import GLANCED_BYTES, Glance, Opened, is_small
 from headrace.broker.broker import Broker
+from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.produce import Taken, take
 from headrace.core.errors import ErrorKind
+from headrace.core.limits import MAX_REQUEST_PARTITIONS, SLICE_ENTRIES, WIDE_REQUEST_PARTITIONS
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_produce
@@ -30,6 +32,7 @@ from headrace.transactions.versions import error_for_version
 from headrace.wire.framing import RequestHeader, encode_response
 from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch
 from headrace.wire.produce import (
+    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
@@ -52,6 +55,7 @@ _UNCONFIRMED = "the transaction coordinator did not confirm it"
 
 KEY = 0
 VERSIONS = (3, 12)
+MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 LOWEST_ADVERTISED = 0
 
 
@@ -59,14 +63,14 @@ def handle_frame(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
 ) -> bool:
     """True: the request is being prepared (for the transaction coordinator, for a thread), and the connection waits."""
-    request = decode_produce_request(frame, position, header.api_version)
+    request = decode_produce_request(frame, position, header.api_version, MOST_ENTRIES)
     unverified: list[Unverified] = []
     if request.transactional_id is not None and request.acks == -1:
         if spoken_over(broker, request, header.api_version, connection.id):
             connection.close()
             return False
         unverified = unverified_partitions(broker, request, header.api_version, connection.id)
-    opened = _glance(broker, request, len(frame))
+    opened = None if _is_wide(request) else _glance(broker, request, len(frame))
     if unverified or opened is None:
         # It may take a while, and the connection's buffer will be used again.
         kept = memoryview(bytearray(frame))
@@ -76,6 +80,14 @@ def handle_frame(
         return True
     _append_and_answer(broker, connection, None, header, request, {}, opened)
     return False
+
+
+def _is_wide(request: ProduceRequest) -> bool:
+    """A3: so many partitions that they are appended in slices."""
+    topics = request.topics
+    if len(topics) == 1:
+        return len(topics[0].partitions) > WIDE_REQUEST_PARTITIONS
+    return sum(len(topic.partitions) for topic in topics) > WIDE_REQUEST_PARTITIONS
 
 
 def _glance(broker: Broker, request: ProduceRequest, size: int) -> _OpenedBatches | None:
@@ -113,9 +125,42 @@ async def _prepare_and_answer(
             # R47: the client gave this request up while the coordinator was asked, and may have moved on.
             connection.close()
             return
-    # R25: from here to the last append nothing is awaited, so a marker can't come in between.
-    _append_and_answer(broker, connection, slot, header, request, verdicts, opened)
+    if _is_wide(request):
+        await _append_wide(broker, connection, slot, header, request, verdicts, opened)
+    else:
+        # R25: from here to the last append nothing is awaited, so a marker can't come in between.
+        _append_and_answer(broker, connection, slot, header, request, verdicts, opened)
     connection.request_done()
+
+
+async def _append_wide(
+    broker: Broker,
+    connection: Connection,
+    slot: Slot | None,
+    header: RequestHeader,
+    request: ProduceRequest,
+    verdicts: Verdicts,
+    opened: _OpenedBatches,
+) -> None:
+    """A3: in slices. What may have changed while others had their turn is asked again: the partition holds a batch of a
+    transaction against its ticket (R45), and here is seen whether the client has moved on (R47)."""
+    throttle_ms = throttle_produce(broker, connection, header, request) if broker.quotas.active else 0
+    topics: list[ProduceTopicResponse] = []
+    uncommitted: list[_Uncommitted] = []
+    pace = Pace(broker.runtime.clock)
+    for name, topic_id, partitions in request.topics:
+        rows: list[ProducePartitionResponse] = []
+        topics.append(ProduceTopicResponse(name, topic_id, rows))
+        for first in range(0, len(partitions), SLICE_ENTRIES):
+            entries = partitions[first : first + SLICE_ENTRIES]
+            _append(broker, header, request.acks, name, entries, verdicts, opened, rows, uncommitted)
+            await pace.step(len(entries))
+            if request.transactional_id is not None and spoken_over(
+                broker, request, header.api_version, connection.id
+            ):
+                connection.close()
+                return
+    _answer(broker, connection, slot, header, request, topics, uncommitted, throttle_ms)
 
 
 async def _open_batches(broker: Broker, request: ProduceRequest) -> _OpenedBatches:
@@ -144,23 +189,50 @@ def _append_and_answer(
 ) -> None:
     """`slot`: the place of the answer, where the request had to wait and has one already."""
     throttle_ms = throttle_produce(broker, connection, header, request) if broker.quotas.active else 0
-    acks = request.acks
     topics: list[ProduceTopicResponse] = []
     uncommitted: list[_Uncommitted] = []
     for name, topic_id, partitions in request.topics:
         rows: list[ProducePartitionResponse] = []
         topics.append(_new(ProduceTopicResponse, (name, topic_id, rows)))
-        for index, records in partitions:
-            verdict = verdicts.get((name, index), NOT_ASKED) if verdicts else NOT_ASKED
-            if verdict.error is ErrorKind.NONE:
-                ready = opened.get(id(records)) if opened else None
-                taken, partition = _take(broker, name, index, records, acks, header, verdict.ticket, ready)
-            else:
-                taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
-            rows.append(_row(broker, name, index, taken, partition))
-            if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
-                uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
-    if acks == 0:
+        _append(broker, header, request.acks, name, partitions, verdicts, opened, rows, uncommitted)
+    _answer(broker, connection, slot, header, request, topics, uncommitted, throttle_ms)
+
+
+def _append(
+    broker: Broker,
+    header: RequestHeader,
+    acks: int,
+    name: str,
+    partitions: list[ProducePartition],
+    verdicts: Verdicts,
+    opened: _OpenedBatches,
+    rows: list[ProducePartitionResponse],
+    uncommitted: list[_Uncommitted],
+) -> None:
+    """Batches of one topic; what became of them is added to `rows`, and what has to be waited for to `uncommitted`."""
+    for index, records in partitions:
+        verdict = verdicts.get((name, index), NOT_ASKED) if verdicts else NOT_ASKED
+        if verdict.error is ErrorKind.NONE:
+            ready = opened.get(id(records)) if opened else None
+            taken, partition = _take(broker, name, index, records, acks, header, verdict.ticket, ready)
+        else:
+            taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
+        rows.append(_row(broker, name, index, taken, partition))
+        if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
+            uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
+
+
+def _answer(
+    broker: Broker,
+    connection: Connection,
+    slot: Slot | None,
+    header: RequestHeader,
+    request: ProduceRequest,
+    topics: list[ProduceTopicResponse],
+    uncommitted: list[_Uncommitted],
+    throttle_ms: int,
+) -> None:
+    if request.acks == 0:
         if any(row.error_code for topic in topics for row in topic.partitions):
             connection.close()
         return

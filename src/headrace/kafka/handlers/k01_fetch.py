@@ -7,13 +7,16 @@ Not served: v18.
 
 from __future__ import annotations
 
+import asyncio
+
 from headrace.broker.broker import Broker
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, fetch
+from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, WideFetch, fetch
 from headrace.broker.fetch_sessions import FetchSessions, Key, Opened, Wanted
+from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.views.fetching import ViewFetch, fetch_views
 from headrace.core.errors import ErrorKind
-from headrace.core.limits import MAX_FETCH_BYTES
+from headrace.core.limits import MAX_FETCH_BYTES, MAX_REQUEST_PARTITIONS, WIDE_REQUEST_PARTITIONS
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_fetch
@@ -29,10 +32,15 @@ from headrace.wire.fetch_response import (
     encode_fetch_response,
 )
 from headrace.wire.framing import RequestHeader, encode_response_frame
+from headrace.wire.leader_hint import LeaderIdAndEpoch
+from headrace.wire.primitives import TooManyEntries
 
 KEY = 1
 VERSIONS = (4, 17)
+MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 
+SESSIONS = 7
+"""Since then there is a place for an error of the whole request."""
 BY_ID = 13
 
 
@@ -40,7 +48,16 @@ def handle_frame(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
 ) -> bool:
     version = header.api_version
-    request = wire.decode_fetch_request(frame, position, version)
+    try:
+        request = wire.decode_fetch_request(frame, position, version, MOST_ENTRIES)
+    except TooManyEntries:
+        if version < SESSIONS:
+            raise
+        # A3: the connection has done no harm, and a client that is told can do something about it.
+        connection.server.warn(f"refusing {connection.host}: Fetch of more than {MOST_ENTRIES} partitions")
+        refusal = FetchResponse([], ErrorKind.INVALID_REQUEST.kafka_code, 0)
+        _send(connection.open_slot(), header, refusal)
+        return False
     slot = connection.open_slot()
     if request.replica_id >= 0:
         refused = broker.introductions.replica_refusal(
@@ -65,20 +82,26 @@ def handle_frame(
     reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id)
     if reader.is_replica:
         broker.replica_connected(connection.id, reader.replica_id)
+    if len(opened.wanted) > WIDE_REQUEST_PARTITIONS:
+        work = _fetch_wide(broker, connection, slot, header, opened, request, reader)
+        broker.runtime.spawn(work, "a wide fetch")
+        return True
     targets = [_target(broker, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
-    if request.where and not reader.is_replica:
-        targets = [_filtered(broker, target, request.where) for target in targets]
-    asked = FetchRequest(
-        targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
-    )
+    asked = _asked(broker, targets, request, reader)
     counted = broker.quotas.active and not reader.is_replica
+
+    def answer(results: list[Got]) -> None:
+        answer = _Answer(broker, opened)
+        for wanted, got in zip(opened.wanted, results, strict=True):
+            answer.add(wanted, got)
+        throttle_ms = throttle_fetch(broker, connection, header, results) if counted else 0
+        answer.send(slot, header, throttle_ms)
+
     parked: ParkedFetch | ViewFetch | None
-    if (request.where or broker.image.has_views) and any(target.lens is not None for target in targets):
-        parked = fetch_views(
-            broker.views, asked, lambda results: _answer(broker, slot, header, opened, results, counted)
-        )
+    if _reads_views(broker, asked, request):
+        parked = fetch_views(broker.views, asked, answer)
     else:
-        parked = fetch(asked, lambda results: _answer(broker, slot, header, opened, results, counted))
+        parked = fetch(asked, answer)
     if parked is not None:
         connection.park(slot, parked.cancel)
     return False
@@ -96,6 +119,62 @@ def _refuse(slot: Slot, header: RequestHeader, request: wire.FetchRequest, kind:
         for topic in request.topics
     ]
     _send(slot, header, FetchResponse(topics, code, 0))
+
+
+async def _fetch_wide(
+    broker: Broker,
+    connection: Connection,
+    slot: Slot,
+    header: RequestHeader,
+    opened: Opened,
+    request: wire.FetchRequest,
+    reader: Reader,
+) -> None:
+    """A3: as above, in slices. The connection waits until all partitions were looked at once."""
+    pace = Pace(broker.runtime.clock)
+    by_id = header.api_version >= BY_ID
+    targets = [
+        _target(broker, wanted, by_id, reader, request.replica_epoch)
+        async for wanted in pace.over(opened.wanted)
+    ]
+    asked = _asked(broker, targets, request, reader)
+    results: list[Got] | None
+    if _reads_views(broker, asked, request):
+        done: asyncio.Future[list[Got]] = asyncio.get_running_loop().create_future()
+        views = fetch_views(broker.views, asked, done.set_result)
+        if views is not None:
+            connection.park(slot, views.cancel)
+        connection.request_done()
+        results = await done
+    else:
+        fetching = WideFetch(asked, pace)
+        connection.park(slot, fetching.cancel)
+        results = await fetching.results(connection.request_done)
+        connection.request_done()
+    if results is None or not connection.is_open:
+        return
+    answer = _Answer(broker, opened)
+    async for wanted, got in pace.over(zip(opened.wanted, results, strict=True)):
+        answer.add(wanted, got)
+    counted = broker.quotas.active and not reader.is_replica
+    throttle_ms = throttle_fetch(broker, connection, header, results) if counted else 0
+    answer.send(slot, header, throttle_ms)
+
+
+def _asked(
+    broker: Broker, targets: list[FetchTarget], request: wire.FetchRequest, reader: Reader
+) -> FetchRequest:
+    if request.where and not reader.is_replica:
+        targets = [_filtered(broker, target, request.where) for target in targets]
+    return FetchRequest(
+        targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
+    )
+
+
+def _reads_views(broker: Broker, asked: FetchRequest, request: wire.FetchRequest) -> bool:
+    return bool(request.where or broker.image.has_views) and any(
+        target.lens is not None for target in asked.targets
+    )
 
 
 def _wanted(broker: Broker, request: wire.FetchRequest, by_id: bool) -> list[Wanted]:
@@ -189,22 +268,32 @@ def _go_there(partition: Partition, near: int) -> Got:
     )
 
 
-def _answer(
-    broker: Broker, slot: Slot, header: RequestHeader, opened: Opened, results: list[Got], counted: bool
-) -> None:
-    topics: dict[str | bytes, FetchTopicResponse] = {}
-    hints = []
-    with_data: list[Key] = []
-    for wanted, got in zip(opened.wanted, results, strict=True):
+class _Answer:
+    """A response under construction, partition by partition."""
+
+    def __init__(self, broker: Broker, opened: Opened) -> None:
+        self._broker = broker
+        self._opened = opened
+        self._topics: dict[str | bytes, FetchTopicResponse] = {}
+        self._hints: list[LeaderIdAndEpoch] = []
+        self._with_data: list[Key] = []
+
+    def add(self, wanted: Wanted, got: Got) -> None:
+        broker = self._broker
         if got.data:
-            with_data.append(wanted.key)
+            self._with_data.append(wanted.key)
         if got.error is not ErrorKind.NONE:
             broker.failed_fetches += 1
-        elif opened.incremental and not got.data and got.preferred_replica < 0 and not wanted.has_news(got):
-            continue
+        elif (
+            self._opened.incremental
+            and not got.data
+            and got.preferred_replica < 0
+            and not wanted.has_news(got)
+        ):
+            return
         wanted.told(got)
         hint = hint_for(broker, wanted.topic, wanted.partition, got.error)
-        hints.append(hint)
+        self._hints.append(hint)
         row = FetchPartitionResponse(
             wanted.partition,
             got.error.kafka_code,
@@ -218,15 +307,18 @@ def _answer(
             hint,
         )
         topic_key = wanted.key[0]
-        topic = topics.get(topic_key)
+        topic = self._topics.get(topic_key)
         if topic is None:
-            topic = topics[topic_key] = FetchTopicResponse(wanted.topic, wanted.topic_id, [])
+            topic = self._topics[topic_key] = FetchTopicResponse(wanted.topic, wanted.topic_id, [])
         topic.partitions.append(row)
-    if opened.session is not None:
-        FetchSessions.answered(opened.session, with_data)
-    endpoints = endpoints_for(broker, hints)
-    throttle_ms = throttle_fetch(broker, slot.connection, header, results) if counted else 0
-    _send(slot, header, FetchResponse(list(topics.values()), 0, opened.session_id, throttle_ms, endpoints))
+
+    def send(self, slot: Slot, header: RequestHeader, throttle_ms: int) -> None:
+        opened = self._opened
+        if opened.session is not None:
+            FetchSessions.answered(opened.session, self._with_data)
+        endpoints = endpoints_for(self._broker, self._hints)
+        topics = list(self._topics.values())
+        _send(slot, header, FetchResponse(topics, 0, opened.session_id, throttle_ms, endpoints))
 
 
 def _send(slot: Slot, header: RequestHeader, response: FetchResponse) -> None:

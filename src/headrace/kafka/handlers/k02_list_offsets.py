@@ -29,17 +29,19 @@ async def handle(call: Call) -> ListOffsetsResponse:
     refused = call.broker.introductions.replica_refusal(call.session.principal, request.replica_id)
     if refused is not None:
         return _refusal(request, refused)
+    pace = call.pace()
     for topic in request.topics:
-        for entry in topic.partitions:
+        async for entry in pace.over(topic.partitions):
             partition, _ = call.broker.find_readable(topic.name, entry.partition_index)
             if partition is not None:
                 await partition.settle_own_writes()
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                topic.name, [_find(call, topic.name, entry) for entry in topic.partitions]
+                topic.name,
+                [_find(call, topic.name, entry) async for entry in pace.over(topic.partitions)],
             )
-            for topic in request.topics
+            async for topic in pace.over(request.topics)
         ]
     )
 

@@ -28,11 +28,21 @@ async def handle(call: Call) -> MetadataResponse:
     await call.broker.leaders_settled()
     image = call.broker.image
     every = request.topics is None or (call.version == 0 and not request.topics)
+    pace = call.pace()
     if every:
-        topics = [_row(call, topic) for topic in image.topics.values()]
+        topics = []
+        async for topic in pace.over(list(image.topics.values())):
+            topics.append(_row(call, topic))
+            await pace.step(len(topic.partitions))
     else:
         may_create = request.allow_auto_topic_creation or call.version < 4
-        topics = [await _named(call, entry, may_create) for entry in request.topics or ()]
+        topics = []
+        # Each topic once, as in Kafka: the answer must not grow with how often a name is repeated (A3).
+        wanted = {(entry.name, entry.topic_id): entry for entry in request.topics or ()}
+        async for entry in pace.over(wanted.values()):
+            row = await _named(call, entry, may_create)
+            topics.append(row)
+            await pace.step(len(row.partitions))
     controller = image.controller
     return MetadataResponse(
         brokers=[

@@ -6,7 +6,10 @@ Not served: v10 (topic ids).
 
 from __future__ import annotations
 
+import asyncio
+
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_OFFSETS_AT_ONCE
 from headrace.groups.commands import CommitOffsets, CommitResult, OffsetToCommit
 from headrace.kafka.call import Call
 from headrace.wire.messages.offset_commit import (
@@ -24,8 +27,9 @@ async def handle(call: Call) -> OffsetCommitResponse:
     request: OffsetCommitRequest = call.request
     errors: dict[tuple[str, int], ErrorKind] = {}
     offsets: list[OffsetToCommit] = []
-    for topic in request.topics:
-        for entry in topic.partitions:
+    pace = call.pace()
+    async for topic in pace.over(request.topics):
+        async for entry in pace.over(topic.partitions):
             if not call.broker.image.has_partition(topic.name, entry.partition_index):
                 errors[topic.name, entry.partition_index] = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -39,11 +43,8 @@ async def handle(call: Call) -> OffsetCommitResponse:
                 )
             )
     if offsets or not request.topics:
-        result = await _commit(call, request, tuple(offsets))
-        for offset in offsets:
-            errors[offset.topic, offset.partition] = result.error
-        for outcome in result.partitions:
-            errors[outcome.topic, outcome.partition] = outcome.error
+        async for offset, error in pace.over(await _commit_all(call, request, offsets)):
+            errors[offset.topic, offset.partition] = error
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -52,12 +53,31 @@ async def handle(call: Call) -> OffsetCommitResponse:
                     OffsetCommitResponsePartition(
                         entry.partition_index, errors[topic.name, entry.partition_index].kafka_code
                     )
-                    for entry in topic.partitions
+                    async for entry in pace.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in pace.over(request.topics)
         ]
     )
+
+
+async def _commit_all(
+    call: Call, request: OffsetCommitRequest, offsets: list[OffsetToCommit]
+) -> list[tuple[OffsetToCommit, ErrorKind]]:
+    """In commands of a bounded size, each of them decided in a turn of its own and all of them waiting for one sync (A3)."""
+    chunks = [
+        tuple(offsets[first : first + MAX_OFFSETS_AT_ONCE])
+        for first in range(0, len(offsets), MAX_OFFSETS_AT_ONCE)
+    ] or [()]
+    waiting = []
+    for chunk in chunks:
+        waiting.append(asyncio.ensure_future(_commit(call, request, chunk)))
+        await asyncio.sleep(0)
+    found: list[tuple[OffsetToCommit, ErrorKind]] = []
+    for chunk, result in zip(chunks, await asyncio.gather(*waiting), strict=True):
+        outcomes = {(outcome.topic, outcome.partition): outcome.error for outcome in result.partitions}
+        found += ((offset, outcomes.get((offset.topic, offset.partition), result.error)) for offset in chunk)
+    return found
 
 
 async def _commit(

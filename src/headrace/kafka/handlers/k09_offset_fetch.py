@@ -30,9 +30,11 @@ Topics = tuple[tuple[str, tuple[int, ...]], ...] | None
 
 async def handle(call: Call) -> OffsetFetchResponse:
     request: OffsetFetchRequest = call.request
+    pace = call.pace()
     if call.version >= 8:
         groups = []
-        for group in request.groups:
+        # Each group once: the answer must not grow with how often it is repeated (A3).
+        async for group in pace.over({group.group_id: group for group in request.groups}.values()):
             wanted = _topics(group.topics)
             result = await _fetch(call, group.group_id, wanted, group.member_id, group.member_epoch)
             groups.append(
@@ -49,10 +51,10 @@ async def handle(call: Call) -> OffsetFetchResponse:
                                     entry.metadata,
                                     entry.error.kafka_code,
                                 )
-                                for entry in entries
+                                async for entry in pace.over(entries)
                             ],
                         )
-                        for name, entries in _by_topic(result).items()
+                        async for name, entries in pace.over(_by_topic(result).items())
                     ],
                     result.error.kafka_code,
                 )
@@ -81,10 +83,10 @@ async def handle(call: Call) -> OffsetFetchResponse:
                         entry.metadata,
                         entry.error.kafka_code,
                     )
-                    for entry in entries
+                    async for entry in pace.over(entries)
                 ],
             )
-            for name, entries in _by_topic(result).items()
+            async for name, entries in pace.over(_by_topic(result).items())
         ],
     )
 

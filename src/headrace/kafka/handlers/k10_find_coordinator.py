@@ -20,7 +20,7 @@ VERSIONS = (0, 6)
 async def handle(call: Call) -> FindCoordinatorResponse:
     request: FindCoordinatorRequest = call.request
     keys = request.coordinator_keys if call.version >= 4 else [request.key]
-    found = [await _find(call, key, request.key_type) for key in keys]
+    found = [await _find(call, key, request.key_type) async for key in call.pace().over(keys)]
     if call.version >= 4:
         return FindCoordinatorResponse(coordinators=found)
     one = found[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups import commands
 from headrace.kafka.call import Call
 from headrace.wire.messages.describe_groups import (
@@ -18,7 +19,18 @@ VERSIONS = (0, 6)
 
 async def handle(call: Call) -> DescribeGroupsResponse:
     request: DescribeGroupsRequest = call.request
-    return DescribeGroupsResponse(groups=[await _describe(call, group_id) for group_id in request.groups])
+    wanted = dict.fromkeys(request.groups)
+    if len(wanted) > MAX_NAMES_DESCRIBED:
+        # A3. Named, so that whoever reads the answer knows what to do.
+        message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
+        return DescribeGroupsResponse(
+            groups=[
+                DescribedGroup(ErrorKind.INVALID_REQUEST.kafka_code, message, group_id) for group_id in wanted
+            ]
+        )
+    return DescribeGroupsResponse(
+        groups=[await _describe(call, group_id) async for group_id in call.pace().over(wanted)]
+    )
 
 
 async def _describe(call: Call, group_id: str) -> DescribedGroup:

@@ -18,10 +18,11 @@ async def handle(call: Call) -> ListGroupsResponse:
         answers = await call.broker.groups.ask_all(lambda waiter: commands.ListGroups(waiter, states, types))
     except HeadraceError as problem:
         return ListGroupsResponse(error_code=problem.kind.kafka_code)
+    pace = call.pace()
     return ListGroupsResponse(
         groups=[
             ListedGroup(group.group_id, group.protocol_type, group.state, group.group_type)
             for answer in answers
-            for group in answer
+            async for group in pace.over(answer)
         ]
     )

@@ -24,13 +24,13 @@ async def handle(call: Call) -> CreateTopicsResponse:
     request: CreateTopicsRequest = call.request
     seen = Counter(topic.name for topic in request.topics)
     results = []
-    for name in dict.fromkeys(topic.name for topic in request.topics):
+    wanted = {topic.name: topic for topic in request.topics}
+    async for name, topic in call.pace().over(wanted.items()):
         if seen[name] > 1:
             results.append(
                 _failed(name, ErrorKind.INVALID_REQUEST, "the topic is named twice in one request")
             )
             continue
-        topic = next(entry for entry in request.topics if entry.name == name)
         results.append(await _create(call, topic, request.validate_only))
     return CreateTopicsResponse(topics=results)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID
+from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.kafka.call import Call
 from headrace.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -17,12 +18,21 @@ VERSIONS = (1, 6)
 
 async def handle(call: Call) -> DeleteTopicsResponse:
     request: DeleteTopicsRequest = call.request
+    wanted: list[tuple[str | None, bytes]]
     if call.version < 6:
+        wanted = [(name, ZERO_UUID) for name in dict.fromkeys(request.topic_names)]
+    else:
+        wanted = list(dict.fromkeys((entry.name, entry.topic_id) for entry in request.topics))
+    if len(wanted) > MAX_NAMES_DESCRIBED:
+        message = f"more than {MAX_NAMES_DESCRIBED} topics in one request; ask in several"
         return DeleteTopicsResponse(
-            responses=[await _delete(call, name, ZERO_UUID) for name in request.topic_names]
+            responses=[
+                DeletableTopicResult(name, topic_id, ErrorKind.INVALID_REQUEST, message)
+                for name, topic_id in wanted
+            ]
         )
     return DeleteTopicsResponse(
-        responses=[await _delete(call, entry.name, entry.topic_id) for entry in request.topics]
+        responses=[await _delete(call, name, topic_id) async for name, topic_id in call.pace().over(wanted)]
     )
 
 

@@ -23,7 +23,7 @@ VERSIONS = (0, 2)
 async def handle(call: Call) -> DeleteRecordsResponse:
     request: DeleteRecordsRequest = call.request
     topics = []
-    for topic in request.topics:
+    async for topic in call.pace().over(request.topics):
         rows = await asyncio.gather(
             *(
                 _delete(call, topic.name, entry.partition_index, entry.offset, request.timeout_ms)

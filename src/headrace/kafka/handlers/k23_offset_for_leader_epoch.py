@@ -16,15 +16,17 @@ KEY = 23
 VERSIONS = (2, 4)
 
 
-def handle(call: Call) -> OffsetForLeaderEpochResponse:
+async def handle(call: Call) -> OffsetForLeaderEpochResponse:
     request: OffsetForLeaderEpochRequest = call.request
     refused = call.broker.introductions.replica_refusal(call.session.principal, request.replica_id)
+    pace = call.pace()
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_find(call, topic.topic, entry, refused) for entry in topic.partitions]
+                topic.topic,
+                [_find(call, topic.topic, entry, refused) async for entry in pace.over(topic.partitions)],
             )
-            for topic in request.topics
+            async for topic in pace.over(request.topics)
         ]
     )
 

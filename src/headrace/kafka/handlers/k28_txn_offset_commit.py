@@ -13,7 +13,8 @@ import asyncio
 from headrace.broker.groups import OFFSETS_TOPIC
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.groups.commands import CommitResult, OffsetToCommit, TxnCommitOffsets
+from headrace.core.limits import MAX_OFFSETS_AT_ONCE
+from headrace.groups.commands import CommitResult, OffsetToCommit, PartitionOutcome, TxnCommitOffsets
 from headrace.kafka.call import Call
 from headrace.transactions.versions import error_for_version
 from headrace.wire.messages.txn_offset_commit import (
@@ -34,8 +35,9 @@ async def handle(call: Call) -> TxnOffsetCommitResponse:
     request: TxnOffsetCommitRequest = call.request
     errors: dict[tuple[str, int], ErrorKind] = {}
     offsets: list[OffsetToCommit] = []
-    for topic in request.topics:
-        for entry in topic.partitions:
+    pace = call.pace()
+    async for topic in pace.over(request.topics):
+        async for entry in pace.over(topic.partitions):
             place = (topic.name, entry.partition_index)
             if call.broker.image.partition(*place) is None:
                 errors[place] = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
@@ -65,10 +67,10 @@ async def handle(call: Call) -> TxnOffsetCommitResponse:
                             KEY, call.version, errors[topic.name, entry.partition_index]
                         ).kafka_code,
                     )
-                    for entry in topic.partitions
+                    async for entry in pace.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in pace.over(request.topics)
         ]
     )
 
@@ -101,14 +103,34 @@ async def _commit(
         if not partition.verifications.holds(pid, epoch, ticket):
             return CommitResult(ErrorKind.INVALID_TXN_STATE)
         partition.verifications.hearings.spoke(pid)
-    # R25, R45: nothing is awaited between the check above and the append inside `ask`.
-    result: CommitResult = await groups.ask(
+    outcomes: list[PartitionOutcome] = []
+    for first in range(0, len(offsets), MAX_OFFSETS_AT_ONCE):
+        if first:
+            # A3: in commands of a bounded size. While one was waited for, the transaction may have ended or the client left.
+            if not call.broker.is_connected(call.connection_id) or _is_from_the_past(
+                call, request, partition.tp
+            ):
+                return _hang_up(call)
+            if not partition.log.producers.has_open_transaction(pid, epoch):
+                return CommitResult(ErrorKind.INVALID_TXN_STATE)
+        # R25, R45: nothing is awaited between the check above and the append inside `ask`.
+        result = await _ask(call, request, offsets[first : first + MAX_OFFSETS_AT_ONCE])
+        if result.error is not ErrorKind.NONE:
+            return result
+        outcomes += result.partitions
+    return CommitResult(ErrorKind.NONE, tuple(outcomes))
+
+
+async def _ask(
+    call: Call, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
+) -> CommitResult:
+    result: CommitResult = await call.broker.groups.ask(
         request.group_id,
         lambda waiter: TxnCommitOffsets(
             waiter,
             request.group_id,
-            pid,
-            epoch,
+            request.producer_id,
+            request.producer_epoch,
             offsets,
             request.member_id,
             request.generation_id,

@@ -20,9 +20,14 @@ KEY = 32
 VERSIONS = (1, 4)
 
 
-def handle(call: Call) -> DescribeConfigsResponse:
+async def handle(call: Call) -> DescribeConfigsResponse:
     request: DescribeConfigsRequest = call.request
-    return DescribeConfigsResponse(results=[_describe(call, resource) for resource in request.resources])
+    # Each resource once, as clients ask: the answer must not grow with how often a name is repeated (A3).
+    resources = {(entry.resource_type, entry.resource_name): entry for entry in request.resources}
+    pace = call.pace()
+    return DescribeConfigsResponse(
+        results=[_describe(call, resource) async for resource in pace.over(resources.values())]
+    )
 
 
 def _describe(call: Call, resource: DescribeConfigsResource) -> DescribeConfigsResult:

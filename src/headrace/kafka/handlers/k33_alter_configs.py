@@ -20,7 +20,10 @@ VERSIONS = (0, 2)
 async def handle(call: Call) -> AlterConfigsResponse:
     request: AlterConfigsRequest = call.request
     return AlterConfigsResponse(
-        responses=[await _alter(call, resource, request.validate_only) for resource in request.resources]
+        responses=[
+            await _alter(call, resource, request.validate_only)
+            async for resource in call.pace().over(request.resources)
+        ]
     )
 
 

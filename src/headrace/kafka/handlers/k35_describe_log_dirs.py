@@ -16,13 +16,13 @@ KEY = 35
 VERSIONS = (1, 4)
 
 
-def handle(call: Call) -> DescribeLogDirsResponse:
+async def handle(call: Call) -> DescribeLogDirsResponse:
     request: DescribeLogDirsRequest = call.request
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for (name, index), partition in call.broker.partitions.items():
+    async for (name, index), partition in call.pace().over(list(call.broker.partitions.items())):
         if wanted is None or (name, index) in wanted:
             lag = max(0, partition.high_watermark - partition.log.end_offset)
             row = DescribeLogDirsPartition(index, partition.log.size_bytes, lag, False)

@@ -18,7 +18,10 @@ VERSIONS = (0, 3)
 async def handle(call: Call) -> CreatePartitionsResponse:
     request: CreatePartitionsRequest = call.request
     return CreatePartitionsResponse(
-        results=[await _grow(call, topic, request.validate_only) for topic in request.topics]
+        results=[
+            await _grow(call, topic, request.validate_only)
+            async for topic in call.pace().over(request.topics)
+        ]
     )
 
 

@@ -17,7 +17,10 @@ VERSIONS = (0, 2)
 
 async def handle(call: Call) -> DeleteGroupsResponse:
     request: DeleteGroupsRequest = call.request
-    return DeleteGroupsResponse(results=[await _delete(call, group_id) for group_id in request.groups_names])
+    pace = call.pace()
+    return DeleteGroupsResponse(
+        results=[await _delete(call, group_id) async for group_id in pace.over(request.groups_names)]
+    )
 
 
 async def _delete(call: Call, group_id: str) -> DeletableGroupResult:

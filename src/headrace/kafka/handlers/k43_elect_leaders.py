@@ -23,9 +23,10 @@ async def handle(call: Call) -> ElectLeadersResponse:
     except ValueError:
         return ElectLeadersResponse(error_code=ErrorKind.INVALID_REQUEST)
     results = []
-    for topic, numbers, named in _asked(call, request):
+    pace = call.pace()
+    async for topic, numbers, named in pace.over(_asked(call, request)):
         rows = []
-        for number in numbers:
+        async for number in pace.over(numbers):
             row = await _elect(call, topic, number, election)
             # Who asks for everything wants to hear only of what was, or could not be, done.
             if named or row.error_code != ErrorKind.ELECTION_NOT_NEEDED:

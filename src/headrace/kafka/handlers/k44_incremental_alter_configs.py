@@ -20,7 +20,10 @@ VERSIONS = (0, 1)
 async def handle(call: Call) -> IncrementalAlterConfigsResponse:
     request: IncrementalAlterConfigsRequest = call.request
     return IncrementalAlterConfigsResponse(
-        responses=[await _alter(call, resource, request.validate_only) for resource in request.resources]
+        responses=[
+            await _alter(call, resource, request.validate_only)
+            async for resource in call.pace().over(request.resources)
+        ]
     )
 
 

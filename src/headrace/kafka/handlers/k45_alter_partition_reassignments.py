@@ -21,12 +21,14 @@ VERSIONS = (0, 0)
 
 async def handle(call: Call) -> AlterPartitionReassignmentsResponse:
     request: AlterPartitionReassignmentsRequest = call.request
+    pace = call.pace()
     return AlterPartitionReassignmentsResponse(
         responses=[
             ReassignableTopicResponse(
-                topic.name, [await _alter(call, topic.name, entry) for entry in topic.partitions]
+                topic.name,
+                [await _alter(call, topic.name, entry) async for entry in pace.over(topic.partitions)],
             )
-            for topic in request.topics
+            async for topic in pace.over(request.topics)
         ]
     )
 

@@ -14,13 +14,13 @@ KEY = 46
 VERSIONS = (0, 0)
 
 
-def handle(call: Call) -> ListPartitionReassignmentsResponse:
+async def handle(call: Call) -> ListPartitionReassignmentsResponse:
     request: ListPartitionReassignmentsRequest = call.request
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
     topics: dict[str, OngoingTopicReassignment] = {}
-    for name, number, state in call.broker.partition_admin.moves():
+    async for name, number, state in call.pace().over(list(call.broker.partition_admin.moves())):
         if wanted is None or (name, number) in wanted:
             topic = topics.setdefault(name, OngoingTopicReassignment(name, []))
             topic.partitions.append(

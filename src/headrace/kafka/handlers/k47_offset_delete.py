@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_OFFSETS_AT_ONCE
 from headrace.groups.commands import DeleteOffsets, DeleteOffsetsResult
 from headrace.kafka.call import Call
 from headrace.wire.messages.offset_delete import (
@@ -21,15 +22,13 @@ async def handle(call: Call) -> OffsetDeleteResponse:
     partitions = tuple(
         (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
     )
-    try:
-        result: DeleteOffsetsResult = await call.broker.groups.ask(
-            request.group_id, lambda waiter: DeleteOffsets(waiter, request.group_id, partitions)
-        )
-    except HeadraceError as problem:
-        result = DeleteOffsetsResult(problem.kind)
-    if result.error is not ErrorKind.NONE:
-        return OffsetDeleteResponse(error_code=result.error.kafka_code)
-    errors = {(outcome.topic, outcome.partition): outcome.error for outcome in result.partitions}
+    errors: dict[tuple[str, int], ErrorKind] = {}
+    for first in range(0, max(len(partitions), 1), MAX_OFFSETS_AT_ONCE):
+        # A3: in commands of a bounded size. Deleting twice is deleting once, so who hears an error can repeat all of it.
+        result = await _delete(call, request.group_id, partitions[first : first + MAX_OFFSETS_AT_ONCE])
+        if result.error is not ErrorKind.NONE:
+            return OffsetDeleteResponse(error_code=result.error.kafka_code)
+        errors |= {(outcome.topic, outcome.partition): outcome.error for outcome in result.partitions}
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(
@@ -45,3 +44,13 @@ async def handle(call: Call) -> OffsetDeleteResponse:
             for topic in request.topics
         ]
     )
+
+
+async def _delete(call: Call, group_id: str, partitions: tuple[tuple[str, int], ...]) -> DeleteOffsetsResult:
+    try:
+        result: DeleteOffsetsResult = await call.broker.groups.ask(
+            group_id, lambda waiter: DeleteOffsets(waiter, group_id, partitions)
+        )
+    except HeadraceError as problem:
+        return DeleteOffsetsResult(problem.kind)
+    return result

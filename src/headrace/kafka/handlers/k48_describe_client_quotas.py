@@ -20,7 +20,7 @@ VERSIONS = (0, 1)
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 
-def handle(call: Call) -> DescribeClientQuotasResponse:
+async def handle(call: Call) -> DescribeClientQuotasResponse:
     request: DescribeClientQuotasRequest = call.request
     problem = _problem(request.components)
     if problem is not None:
@@ -30,7 +30,7 @@ def handle(call: Call) -> DescribeClientQuotasResponse:
             [EntityData(kind, name) for kind, name in entity],
             [ValueData(key, value) for key, value in sorted(values.items())],
         )
-        for entity, values in call.broker.quota_admin.quotas.values().items()
+        async for entity, values in call.pace().over(list(call.broker.quota_admin.quotas.values().items()))
         if _fits(entity, request)
     ]
     return DescribeClientQuotasResponse(0, 0, None, entries)

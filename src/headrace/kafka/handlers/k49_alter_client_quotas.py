@@ -22,7 +22,7 @@ VERSIONS = (0, 1)
 async def handle(call: Call) -> AlterClientQuotasResponse:
     request: AlterClientQuotasRequest = call.request
     rows = []
-    for entry in request.entries:
+    async for entry in call.pace().over(request.entries):
         try:
             await _alter(call, entry, request.validate_only)
             rows.append(AlterClientQuotasResponseEntryData(0, None, entry.entity))

@@ -23,7 +23,7 @@ VERSIONS = (0, 2)
 METADATA_TOPIC = "__cluster_metadata"
 
 
-def handle(call: Call) -> DescribeQuorumResponse:
+async def handle(call: Call) -> DescribeQuorumResponse:
     request: DescribeQuorumRequest = call.request
     image = call.broker.image
     if any(

@@ -16,14 +16,20 @@ KEY = 61
 VERSIONS = (0, 0)
 
 
-def handle(call: Call) -> DescribeProducersResponse:
+async def handle(call: Call) -> DescribeProducersResponse:
     request: DescribeProducersRequest = call.request
+    pace = call.pace()
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                topic.name, [_describe(call, topic.name, number) for number in topic.partition_indexes]
+                topic.name,
+                [
+                    _describe(call, topic.name, number)
+                    # Each partition once: the answer must not grow with how often it is repeated (A3).
+                    async for number in pace.over(dict.fromkeys(topic.partition_indexes))
+                ],
             )
-            for topic in request.topics
+            async for topic in pace.over(request.topics)
         ]
     )
 

@@ -18,8 +18,9 @@ VERSIONS = (0, 0)
 
 async def handle(call: Call) -> DescribeTransactionsResponse:
     request: DescribeTransactionsRequest = call.request
+    wanted = dict.fromkeys(request.transactional_ids)
     return DescribeTransactionsResponse(
-        transaction_states=[await _describe(call, entry) for entry in request.transactional_ids]
+        transaction_states=[await _describe(call, entry) async for entry in call.pace().over(wanted)]
     )
 
 

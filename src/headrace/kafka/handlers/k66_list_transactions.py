@@ -28,12 +28,13 @@ async def handle(call: Call) -> ListTransactionsResponse:
         )
     except HeadraceError as problem:
         return ListTransactionsResponse(error_code=problem.kind.kafka_code)
+    pace = call.pace()
     unknown = sorted({state for answer in answers for state in answer.unknown_states})
     return ListTransactionsResponse(
         unknown_state_filters=unknown,
         transaction_states=[
             TransactionState(entry.transactional_id, entry.producer_id, entry.state)
             for answer in answers
-            for entry in answer.transactions
+            async for entry in pace.over(answer.transactions)
         ],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups.consumer import commands
 from headrace.kafka.call import Call
 from headrace.wire.messages.consumer_group_describe import (
@@ -22,7 +23,18 @@ CLASSIC, CONSUMER = 0, 1
 
 async def handle(call: Call) -> ConsumerGroupDescribeResponse:
     request: ConsumerGroupDescribeRequest = call.request
-    return ConsumerGroupDescribeResponse(groups=[await _describe(call, group) for group in request.group_ids])
+    wanted = dict.fromkeys(request.group_ids)
+    if len(wanted) > MAX_NAMES_DESCRIBED:
+        message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
+        code = ErrorKind.INVALID_REQUEST.kafka_code
+        return ConsumerGroupDescribeResponse(
+            groups=[
+                DescribedGroup(error_code=code, error_message=message, group_id=group) for group in wanted
+            ]
+        )
+    return ConsumerGroupDescribeResponse(
+        groups=[await _describe(call, group) async for group in call.pace().over(wanted)]
+    )
 
 
 async def _describe(call: Call, group_id: str) -> DescribedGroup:

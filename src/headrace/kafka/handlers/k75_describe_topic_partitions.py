@@ -19,7 +19,7 @@ VERSIONS = (0, 0)
 MAX_PARTITIONS = 2000
 
 
-def handle(call: Call) -> DescribeTopicPartitionsResponse:
+async def handle(call: Call) -> DescribeTopicPartitionsResponse:
     request: DescribeTopicPartitionsRequest = call.request
     image = call.broker.image
     names = sorted({topic.name for topic in request.topics} or set(image.topics))
@@ -29,7 +29,7 @@ def handle(call: Call) -> DescribeTopicPartitionsResponse:
         first = max(0, request.cursor.partition_index)
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    async for name in call.pace().over(names):
         start = first if request.cursor is not None and name == request.cursor.topic_name else 0
         topic = image.topic(name)
         if left <= 0:

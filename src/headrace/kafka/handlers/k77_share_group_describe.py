@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups.share import commands
 from headrace.kafka.call import Call
 from headrace.wire.messages.share_group_describe import (
@@ -20,7 +21,18 @@ VERSIONS = (1, 1)
 
 async def handle(call: Call) -> ShareGroupDescribeResponse:
     request: ShareGroupDescribeRequest = call.request
-    return ShareGroupDescribeResponse(groups=[await _describe(call, group) for group in request.group_ids])
+    wanted = dict.fromkeys(request.group_ids)
+    if len(wanted) > MAX_NAMES_DESCRIBED:
+        message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
+        code = ErrorKind.INVALID_REQUEST.kafka_code
+        return ShareGroupDescribeResponse(
+            groups=[
+                DescribedGroup(error_code=code, error_message=message, group_id=group) for group in wanted
+            ]
+        )
+    return ShareGroupDescribeResponse(
+        groups=[await _describe(call, group) async for group in call.pace().over(wanted)]
+    )
 
 
 async def _describe(call: Call, group_id: str) -> DescribedGroup:

@@ -57,7 +57,8 @@ async def handle(call: Call) -> ShareFetchResponse:
     if turn.is_new:
         groups.leave((group, member))
     rows: dict[Key, PartitionData] = {}
-    for key, part in acks.items():
+    pace = call.pace()
+    async for key, part in pace.over(acks.items()):
         await _acknowledge(call, group, member, key, part, rows)
     if turn.session is None or request.share_session_epoch == FINAL:
         groups.leave((group, member))
@@ -118,7 +119,7 @@ async def _acquire_now(
     bytes_left = min(request.max_bytes, MAX_FETCH_BYTES)
     gave: list[Key] = []
     is_wrong = False
-    for key in list(session.partitions):
+    async for key in call.pace().over(list(session.partitions)):
         if records_left <= 0 or bytes_left <= 0:
             break
         row = rows.get(key) or PartitionData(partition_index=key[1], records=b"")

@@ -34,8 +34,12 @@ async def handle(call: Call) -> ShareAcknowledgeResponse:
         return ShareAcknowledgeResponse(error_code=turn.kafka_code)
     topics: list[ShareAcknowledgeTopicResponse] = []
     leaders: set[int] = set()
-    for topic in request.topics:
-        rows = [await _one(call, group, member, topic.topic_id, part) for part in topic.partitions]
+    pace = call.pace()
+    async for topic in pace.over(request.topics):
+        rows = [
+            await _one(call, group, member, topic.topic_id, part)
+            async for part in pace.over(topic.partitions)
+        ]
         leaders.update(row.current_leader.leader_id for row in rows)
         topics.append(ShareAcknowledgeTopicResponse(topic.topic_id, rows))
     if request.share_session_epoch == FINAL:

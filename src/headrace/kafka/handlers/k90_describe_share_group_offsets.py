@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.broker.pacing import Pace
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.kafka.call import Call
@@ -20,11 +21,14 @@ VERSIONS = (0, 1)
 
 async def handle(call: Call) -> DescribeShareGroupOffsetsResponse:
     request: DescribeShareGroupOffsetsRequest = call.request
-    return DescribeShareGroupOffsetsResponse(groups=[await _group(call, group) for group in request.groups])
+    pace = call.pace()
+    return DescribeShareGroupOffsetsResponse(
+        groups=[await _group(call, group, pace) async for group in pace.over(request.groups)]
+    )
 
 
 async def _group(
-    call: Call, asked: DescribeShareGroupOffsetsRequestGroup
+    call: Call, asked: DescribeShareGroupOffsetsRequestGroup, pace: Pace
 ) -> DescribeShareGroupOffsetsResponseGroup:
     offsets = call.broker.share_offsets
     try:
@@ -40,7 +44,10 @@ async def _group(
         wanted = [(name, list(range(len(topic.partitions)))) for name, topic in known if topic is not None]
     rows = []
     for name, numbers in wanted:
-        found = [await _partition(call, asked.group_id, TopicPartition(name, number)) for number in numbers]
+        found = [
+            await _partition(call, asked.group_id, TopicPartition(name, number))
+            async for number in pace.over(numbers)
+        ]
         if asked.topics is None:
             found = [row for row in found if row.start_offset >= 0]
         topic = image.topic(name)

@@ -26,9 +26,13 @@ async def handle(call: Call) -> AlterShareGroupOffsetsResponse:
             error_code=problem.kind.kafka_code, error_message=problem.detail
         )
     rows = []
-    for topic in request.topics:
+    pace = call.pace()
+    async for topic in pace.over(request.topics):
         known = call.broker.image.topic(topic.topic_name)
-        done = [await _set(call, request.group_id, topic.topic_name, row) for row in topic.partitions]
+        done = [
+            await _set(call, request.group_id, topic.topic_name, row)
+            async for row in pace.over(topic.partitions)
+        ]
         rows.append(
             AlterShareGroupOffsetsResponseTopic(topic.topic_name, known.id if known else ZERO_UUID, done)
         )

@@ -23,7 +23,10 @@ async def handle(call: Call) -> DeleteShareGroupOffsetsResponse:
         return DeleteShareGroupOffsetsResponse(
             error_code=problem.kind.kafka_code, error_message=problem.detail
         )
-    rows = [await _forget(call, request.group_id, topic.topic_name) for topic in request.topics]
+    rows = [
+        await _forget(call, request.group_id, topic.topic_name)
+        async for topic in call.pace().over(request.topics)
+    ]
     return DeleteShareGroupOffsetsResponse(responses=rows)
 
 
