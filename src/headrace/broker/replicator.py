@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from headrace.broker.introductions import Introductions
 from headrace.broker.partition import Partition
@@ -19,12 +20,14 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import Supervised
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
-from headrace.core.limits import MIB
+from headrace.core.limits import MAX_REQUEST_PARTITIONS, MIB
 from headrace.replication.follower import FetchPlan
 from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from headrace.wire.fetch_response import FetchPartitionResponse, decode_fetch_response
 from headrace.wire.primitives import ProtocolError
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +98,7 @@ class Replicator:
                     if connection is None:
                         connection = await self._connect(leader)
                         self.on_doubt(leader, False)
-                    await self._round(connection, list(partitions))
+                    await self._round(connection, take_turn(partitions))
                 except PeerLost as problem:
                     log.info("replicating from broker %d: %s", leader, problem.detail)
                     if connection is not None:
@@ -196,6 +199,16 @@ def _kind(code: int) -> ErrorKind:
         return ErrorKind(code)
     except ValueError:
         return ErrorKind.UNKNOWN_SERVER_ERROR
+
+
+def take_turn(partitions: dict[T, None], most: int = MAX_REQUEST_PARTITIONS) -> list[T]:
+    """Whom to ask for in the next fetch: all, or as many as one may name (A3), who then go to the end of the line."""
+    turn = list(islice(partitions, most))
+    if len(turn) < len(partitions):
+        for partition in turn:
+            del partitions[partition]
+            partitions[partition] = None
+    return turn
 
 
 async def _synced(partitions: list[Partition]) -> None:
