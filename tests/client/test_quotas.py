@@ -140,6 +140,17 @@ def test_a_greedy_consumer_gets_its_rate(broker: BrokerProcess) -> None:
         assert time.monotonic() - started > 2.2
 
 
+def test_a_client_that_calls_itself_a_broker_has_a_quota_too(broker: BrokerProcess) -> None:
+    """F8, A1: who is a broker is proven, not said."""
+    with RawClient(broker.kafka_port, client_id="broker-1") as raw, RawClient(broker.kafka_port) as admin:
+        admin.create_topic("t")
+        assert alter(admin, {"client_id": None}, producer_byte_rate=RATE) == 0
+        answers = [
+            raw.call(ApiKey.PRODUCE, 9, produce_request("t", batch(50_000), acks=-1)) for _ in range(8)
+        ]
+        assert any(answer.throttle_time_ms > 0 for answer in answers)
+
+
 def test_request_time_is_a_quota_too(broker: BrokerProcess) -> None:
     """F44: what is counted is answers, not seconds: two thousand of them are a minute's worth of a thousandth of our time."""
     asked, many = ApiVersionsRequest("raw", "1"), 2_000

@@ -35,19 +35,13 @@ def throttle_fetch(broker: Broker, connection: Connection, header: RequestHeader
 
 
 def _charge(broker: Broker, connection: Connection, key: str, client_id: str, amount: float) -> int:
-    if _is_peer(broker, client_id):
-        return 0
+    if connection.session.principal.is_broker:
+        return 0  # the cluster's own work; a client id proves nothing
     now_ms = broker.runtime.clock.now_ms()
     throttle_ms = broker.quotas.take(key, ANONYMOUS, client_id, amount, now_ms)
     if throttle_ms:
         connection.mute(throttle_ms)
     return throttle_ms
-
-
-def _is_peer(broker: Broker, client_id: str) -> bool:
-    """Brokers do the cluster's work among themselves; a quota for everybody is not meant for them."""
-    name, _, number = client_id.partition("-")
-    return name == "broker" and number.isdecimal() and broker.image.broker(int(number)) is not None
 
 
 class TimedRequest:
