@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from raw_client import RawClient, produce_request
 from webhook_endpoint import ALLOW, Api, Server, until
 
 from headrace.core.errors import ErrorKind
-from headrace.records.batch import scan
+from headrace.records.batch import scan, seal
 from headrace.records.build import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.testing.broker_process import BrokerProcess
@@ -56,7 +57,7 @@ def read_by_confluent(broker: BrokerProcess, topic: str, count: int) -> list[str
     while len(found) < count and time.monotonic() < deadline:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
-            found.append(message.value().decode())
+            found.append((message.value() or b"").decode("utf-8", "replace"))
     consumer.close()
     return found
 
@@ -68,7 +69,8 @@ def read_by_aiokafka(broker: BrokerProcess, topic: str, count: int) -> list[str]
         consumer.assign([aiokafka.TopicPartition(topic, 0)])
         try:
             async with asyncio.timeout(60):
-                return [(await consumer.getone()).value.decode() for _ in range(count)]
+                read = [await consumer.getone() for _ in range(count)]
+                return [(record.value or b"").decode("utf-8", "replace") for record in read]
         finally:
             await consumer.stop()
 
@@ -105,6 +107,35 @@ def test_f9_a_partition_that_was_sent_poison_is_read_by_real_clients(
         wanted.append(str(number))
     assert read_by_confluent(broker, topic, len(wanted)) == wanted
     assert read_by_aiokafka(broker, topic, len(wanted)) == wanted
+
+
+def test_f9_what_is_accepted_is_read_by_real_clients(
+    broker: BrokerProcess, raw: RawClient, topic: str
+) -> None:
+    """Spoiled batches with a right checksum: whatever is acknowledged, nobody stands still in front of it."""
+    raw.create_topic(topic)
+    dice = random.Random(9)
+    accepted = 0
+    for number in range(1500):
+        batch = bytearray(
+            build_batch(
+                [
+                    Record(dice.choice((None, b"key")), b"v" * dice.randrange(80))
+                    for _ in range(dice.choice((1, 2, 40)))
+                ],
+                wall_ms=int(time.time() * 1000),
+                codec=dice.choice((0, 0, 0, 0, 1, 2, 3, 4)),
+            )
+        )
+        for _ in range(dice.choice((1, 1, 2))):
+            batch[dice.randrange(61, len(batch))] ^= 1 << dice.randrange(8)
+        seal(batch, 0, len(batch))
+        accepted += raw.produce(topic, batch, acks=-1 if number % 10 == 0 else 1).error_code == 0
+    assert 0 < accepted < 1500
+    assert raw.produce(topic, good("the end"), acks=-1).error_code == 0
+    end = raw.fetch(topic, 0).high_watermark
+    assert read_by_confluent(broker, topic, end)[-1] == "the end"
+    assert read_by_aiokafka(broker, topic, end)[-1] == "the end"
 
 
 def test_f9_a_poisoned_partition_of_a_request_does_not_hurt_the_others(raw: RawClient, topic: str) -> None:

@@ -9,7 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from aiokafka.record.memory_records import MemoryRecords
 
+from headrace.broker.batch_opening import open_batch
+from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.log.config import LogConfig
@@ -18,9 +21,8 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.results import Accept, Appended
 from headrace.records.batch import HEADER_BYTES, CorruptBatch, scan
 from headrace.records.batch import seal as seal_batch
-from headrace.records.compression import Codec
-from headrace.records.read import read_records
-from headrace.records.rebuild import recompress
+from headrace.records.opened import OpenBatch
+from headrace.records.read import plain_body, read_records
 from headrace.records.validate import keyless_record_indexes, validate_produced
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -29,6 +31,8 @@ from frames import MUTATIONS, Frames
 BATCHES = int(os.environ.get("HEADRACE_FUZZ_FRAMES", "20000"))
 SEED = int(os.environ.get("HEADRACE_FUZZ_SEED", "1"))
 MAX_BYTES = 1 << 20
+SAMPLED = 0.1
+CONFIG = TopicConfig()
 REFUSALS = {
     ErrorKind.CORRUPT_MESSAGE, ErrorKind.INVALID_RECORD, ErrorKind.MESSAGE_TOO_LARGE, ErrorKind.INVALID_TIMESTAMP,
     ErrorKind.UNSUPPORTED_COMPRESSION_TYPE, ErrorKind.RECORD_LIST_TOO_LARGE,
@@ -64,8 +68,8 @@ def open_every_way(batch: bytearray) -> None:
     for position, header in scan(batch):
         for opening in (
             lambda: list(read_records(batch, position, max_bytes=MAX_BYTES)),  # noqa: B023
-            lambda: keyless_record_indexes(batch, position, header, max_bytes=MAX_BYTES),  # noqa: B023
-            lambda: recompress(batch, header, Codec.LZ4, max_bytes=MAX_BYTES),  # noqa: B023
+            lambda: keyless_record_indexes(plain_body(batch, position, header, max_bytes=MAX_BYTES), header),  # noqa: B023
+            lambda: OpenBatch(batch, position, max_bytes=MAX_BYTES).find(header.base_offset),  # noqa: B023
         ):
             try:
                 opening()
@@ -76,7 +80,7 @@ def open_every_way(batch: bytearray) -> None:
 def test_batches() -> None:
     frames, dice = Frames(SEED), random.Random(SEED)
     log = new_log()
-    appended = 0
+    appended = sampled = 0
     for number in range(BATCHES):
         batch = spoiled(frames, dice)
         started = time.thread_time()
@@ -91,7 +95,22 @@ def test_batches() -> None:
         )  # fmt: skip
         if isinstance(header, Rejected):
             assert header.kind in REFUSALS, header
+        elif open_batch(memoryview(batch), CONFIG).flaw is not None:
+            pass
         elif isinstance(log.check_producer(header), Accept):
+            # F9: what is stored can be read, by us and by others.
+            found = read_records(batch)
+            assert [record.offset for record in found] == list(range(header.record_count)), batch.hex()
+            if dice.random() < SAMPLED:
+                sampled += 1
+                try:
+                    assert read_by_aiokafka(batch) == [record.value for record in found], batch.hex()
+                except (
+                    UnicodeDecodeError
+                ):  # Kafka takes any bytes for the name of a header, aiokafka does not
+                    assert any(
+                        max(name, default="") >= "\udc80" for record in found for name, _ in record.headers
+                    )
             result = log.append(memoryview(batch), header, 0, wall_ms)
             assert isinstance(result, Appended)
             appended += 1
@@ -100,3 +119,9 @@ def test_batches() -> None:
         if number % 20_000 == 19_999:
             log = new_log()
     assert appended > BATCHES // 100, "the fuzz reaches the log"
+    assert sampled, "a real client's reader was asked"
+
+
+def read_by_aiokafka(batch: bytearray) -> list[bytes | None]:
+    (found,) = iter(MemoryRecords(bytes(batch)).next_batch, None)
+    return [record.value for record in found]

@@ -3,8 +3,9 @@
 Invariant: `decompress` never holds an output buffer larger than `max_bytes`, whatever the input claims, and raises
 nothing but CorruptBatch.
 
-How the cap holds. cramjam's `decompress_into` writes into a buffer of ours and fails when it is full, so the size of
-that buffer *is* the cap; cramjam's growing decompressors are never used. What remains is choosing the buffer: each
+How the cap holds. gzip is inflated by zlib, which is told the most it may return. The others by cramjam: its
+`decompress_into` writes into a buffer of ours and fails when it is full, so the size of that buffer *is* the cap; cramjam's
+growing decompressors are never used. What remains is choosing the buffer: each
 format is walked from the outside (frame and block headers, never the data), which gives the size it claims and the
 most it could possibly yield. The first attempt believes the claim, the second takes the bound, both under the cap.
 The walk also refuses zstd windows above the cap: the decoder allocates the window before it sees any data.
@@ -16,6 +17,7 @@ Frames we write: snappy in xerial framing and lz4 with independent blocks, becau
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -87,7 +89,7 @@ def inflate(codec: int, data: Buffer, max_bytes: int) -> memoryview:
         raise CorruptBatch(f"there is no codec {codec}")
     try:
         return walk_and_inflate(view, max_bytes)
-    except DecompressionError as error:
+    except (DecompressionError, zlib.error) as error:
         raise CorruptBatch(
             f"damaged {Codec(codec).name.lower()} data, or more than {max_bytes} bytes: {error}"
         ) from None
@@ -115,13 +117,33 @@ def _inflate_within(
 
 # ---- gzip (RFC 1952)
 
-_GZIP_MAX_RATIO = 1032  # deflate: 258 bytes from two bits
+_GZIP_FORMAT = 31  # for zlib: a gzip header, and the window of 32 KiB
+_GZIP_READ_BYTES = 16 * KIB
+_GZIP_WRITE_BYTES = 256 * KIB
 
 
 def _inflate_gzip(data: memoryview, cap: int) -> memoryview:
-    # The last member's length modulo 2^32 closes the stream: right for the one-member streams that clients write.
-    claimed = int.from_bytes(data[-4:], "little") if len(data) >= 18 else 0
-    return _inflate_within(gzip.decompress_into, data, Extent(claimed, len(data) * _GZIP_MAX_RATIO), cap)
+    """By zlib, as clients do: cramjam takes streams with references to before their beginning, which zlib refuses."""
+    output = bytearray()
+    member = zlib.decompressobj(_GZIP_FORMAT)
+    position = 0
+    piece: memoryview | bytes = b""
+    while True:
+        if not piece:
+            piece = data[position : position + _GZIP_READ_BYTES]
+            position += len(piece)
+        more = member.decompress(piece, _GZIP_WRITE_BYTES)
+        if not more and not piece:
+            raise CorruptBatch("gzip data is cut short")
+        output += more
+        if len(output) > cap:
+            raise CorruptBatch(f"gzip data of more than {cap} bytes")
+        piece = member.unconsumed_tail
+        if member.eof:  # members may follow each other
+            position -= len(member.unused_data)
+            if position == len(data):
+                return memoryview(output)
+            member, piece = zlib.decompressobj(_GZIP_FORMAT), b""
 
 
 # ---- snappy: raw blocks, alone or in xerial's framing (snappy-java)
@@ -160,9 +182,10 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
     position = 0
     while position < len(data):
         if data[position : position + 8] == _XERIAL_MAGIC:  # streams may follow each other
+            if data[position : position + len(_XERIAL_HEADER)] != _XERIAL_HEADER:
+                # Readers that know the one version there is take anything else for a block without framing.
+                raise CorruptBatch("a snappy header that is cut short, or of a version that nobody writes")
             position += len(_XERIAL_HEADER)
-            if position > len(data):
-                raise CorruptBatch("a snappy header is cut short")
             continue
         length = int.from_bytes(data[position : position + 4], "big")
         position += 4

@@ -59,6 +59,10 @@ def find_flaw(body: Buffer, count: int) -> Flaw | None:
             span = read_span(plain, at)
             if span.offset_delta != index:
                 return Flaw(index, f"offset delta {span.offset_delta} where {index} was expected")
+            attributes = plain[read_varint(plain, at)[1]]
+            if attributes > 0x7F:
+                # Unused, and zero with every client; some (aiokafka, kafka-python) read them as a varint.
+                return Flaw(index, f"attributes {attributes:#x}")
             if span.end - span.headers_start > 1:
                 read_headers(plain, span.headers_start, span.end)
         except CorruptBatch as problem:
@@ -127,6 +131,8 @@ def _shape(body: bytes, at: int, index: int) -> _Shape:
     if span.offset_delta != index:
         raise CorruptBatch("an offset delta out of order")
     time = behind + 1
+    if first[behind] > 0x7F:
+        raise CorruptBatch("attributes")
     _, delta = read_varlong(first, time)
     _, key = read_varint(first, delta)
     value = span.key_start + max(span.key_length, 0)
@@ -175,7 +181,8 @@ def _run(body: bytes, at: int, index: int, count: int, shape: _Shape) -> int:
             if run < _RUN_AT_LEAST:
                 return 0
     width = shape.delta - shape.time
-    if width > _MOST_TIME_BYTES:
+    attributes = _column(body, at + shape.length_bytes, advance, run)
+    if width > _MOST_TIME_BYTES or not attributes.isascii():
         return 0
     for number in range(width):
         column = _column(body, at + shape.time + number, advance, run)
@@ -288,6 +295,8 @@ def _alike(heads: bytes, lengths: list[int], index: int, prelude: int, shape: _S
     times = [heads[place - skipped :: prelude] for place in range(shape.time, shape.delta)]
     if not times[-1].isascii() or (len(times) == 2 and times[0].translate(None, _HIGH)):
         return False
+    if not heads[::prelude].isascii():  # attributes
+        return False
     width = shape.key - shape.delta
     for number in range(width):
         place = shape.delta + number - skipped
@@ -341,6 +350,7 @@ def _hop(body: bytes, at: int, index: int, upto: int) -> int:
             length += body[at] - 1 << 7
             at += 1
         end = at + (length >> 1)
+        attributes = body[at]
         if body[at + 1] < 0x80:
             at += 2
         elif body[at + 2] < 0x80:
@@ -378,7 +388,7 @@ def _hop(body: bytes, at: int, index: int, upto: int) -> int:
         if headers:
             at = _hop_headers(body, at, headers)
         # A second byte that says there is a third one makes a number of two too large.
-        if offset != delta << 1 or length & 1 or at != end or length >= _THREE_BYTES:
+        if offset != delta << 1 or length & 1 or at != end or length >= _THREE_BYTES or attributes > 0x7F:
             raise _UNUSUAL
         if key >= _THREE_BYTES or value >= _THREE_BYTES:
             raise _UNUSUAL
