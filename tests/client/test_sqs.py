@@ -9,8 +9,10 @@ import subprocess
 import threading
 import time
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 from xml.etree import ElementTree
@@ -223,6 +225,33 @@ def test_fifo_drops_duplicates(sqs: Sqs, fifo: str) -> None:
     ]
     assert ids[0] == ids[1]
     assert [m["Body"] for m in receive(sqs, fifo)] == ["one"]
+
+
+def test_f2_the_same_body_in_three_groups_is_three_messages(sqs: Sqs, name: str) -> None:
+    """F2: DeduplicationScope=messageGroup; the same body again in a group is the first one."""
+    scope = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true", **scope}
+    url = sqs.create_queue(QueueName=f"{name}.fifo", Attributes=attributes)["QueueUrl"]
+    ids = [sqs.send_message(QueueUrl=url, MessageBody="same", MessageGroupId=g)["MessageId"] for g in "abca"]
+    assert len(set(ids)) == 3 and ids[0] == ids[3]
+    entries = [{"Id": g, "MessageBody": "same", "MessageGroupId": g} for g in "bd"]
+    sent = sqs.send_message_batch(QueueUrl=url, Entries=entries)["Successful"]
+    assert {row["Id"]: row["MessageId"] == ids[1] for row in sent} == {"b": True, "d": False}
+    assert Counter(m["Attributes"]["MessageGroupId"] for m in receive(sqs, url)) == Counter("abcd")
+    sqs.set_queue_attributes(
+        QueueUrl=url, Attributes={"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"}
+    )
+    ids = [sqs.send_message(QueueUrl=url, MessageBody="new", MessageGroupId=g)["MessageId"] for g in "xy"]
+    assert ids[0] == ids[1]
+
+
+def test_f3_a_purge_forgets_deduplication_ids(sqs: Sqs, fifo: str) -> None:
+    """F3: the next send with an id from before was dropped with a 200."""
+    first = sqs.send_message(QueueUrl=fifo, MessageBody="1", MessageGroupId="g", MessageDeduplicationId="id")
+    sqs.purge_queue(QueueUrl=fifo)
+    again = sqs.send_message(QueueUrl=fifo, MessageBody="2", MessageGroupId="g", MessageDeduplicationId="id")
+    assert again["MessageId"] != first["MessageId"]
+    assert [m["Body"] for m in receive(sqs, fifo)] == ["2"]
 
 
 def test_fifo_wants_its_parameters(sqs: Sqs, fifo: str, queue: str) -> None:
@@ -456,6 +485,14 @@ def test_the_query_protocol(broker: BrokerProcess, queue: str, sqs: Sqs) -> None
     handle = got.findtext(".//s:ReceiptHandle", None, space)
     assert handle is not None
     ask(queue, Action="DeleteMessage", ReceiptHandle=handle)
+    # F32: older SDKs fail where a result is missing, and AWS sends none for an action that answers nothing.
+    empty = ask(queue, Action="ReceiveMessage")
+    assert [child.tag.rpartition("}")[2] for child in empty] == ["ReceiveMessageResult", "ResponseMetadata"]
+    gone = ask(queue, Action="DeleteMessage", ReceiptHandle=handle)
+    assert [child.tag.rpartition("}")[2] for child in gone] == ["ResponseMetadata"]
+    with pytest.raises(HTTPError) as refused_form:
+        ask(queue, Action="DeleteMessageBatch", **{"DeleteMessageBatchRequestEntry.²": "x"})
+    assert refused_form.value.code == 400
     listed = ask(broker.url, Action="ListQueues", QueueNamePrefix=queue.rsplit("/", 1)[1])
     assert [found.text for found in listed.iterfind(".//s:QueueUrl", space)] == [queue]
 

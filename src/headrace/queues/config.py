@@ -46,6 +46,8 @@ class QueueConfig:
     fifo: bool = False
     """Order per message group, one outstanding batch per group (R59)."""
     dedup_window_ms: int = 0
+    dedup_per_group: bool = False
+    """The same id in two message groups is two messages (SQS: DeduplicationScope=messageGroup)."""
     priorities: bool = False
     fair: bool = False
     """The group of a message is its tenant, and tenants take turns."""
@@ -64,6 +66,10 @@ class QueueConfig:
             self.fifo or self.priorities or self.fair or self.delays or self.ttl
             or self.filtered or self.dedup_window_ms > 0
         )  # fmt: skip
+
+    def dedup_key(self, group: bytes, dedup_id: bytes) -> bytes:
+        """What makes two messages one within the window; empty: nothing does."""
+        return b"%b\0%b" % (group, dedup_id) if dedup_id and self.dedup_per_group else dedup_id
 
     @property
     def shape(self) -> tuple[bool, ...]:

@@ -7,7 +7,7 @@ from headrace.core.plan import Plan, Rejected
 from headrace.queues.board import Board
 from headrace.queues.commands import Close, Open, Purge, ReadAhead, Seek, Source, answer, no_such_source
 from headrace.queues.draft import Draft
-from headrace.queues.facts import Positioned, Purged, SourceRemoved
+from headrace.queues.facts import Deduplicated, Positioned, Purged, SourceRemoved
 from headrace.queues.intake import index_plain
 from headrace.queues.state import Partition
 
@@ -21,7 +21,11 @@ def decide_purge(board: Board, command: Purge, now_ms: int) -> Plan:
         detail = f"purged less than {command.min_interval_ms} ms ago"
         return Plan(replies=answer(command.waiter, Rejected(ErrorKind.PURGE_QUEUE_IN_PROGRESS, detail)))
     draft = Draft(partition, now_ms + board.wall_offset_ms)
-    draft.purge(partition.end_offset if command.upto is None else command.upto)
+    upto = partition.end_offset if command.upto is None else command.upto
+    draft.purge(upto)
+    # Whoever sends an id again after a purge means a new message: what it would repeat is gone.
+    if pages := partition.dedup.pages_below(upto):
+        draft.do(Deduplicated(partition.source, partition.dedup.next_page, (), pages))
     draft.read_ahead()
     return draft.plan(command.waiter, None)
 

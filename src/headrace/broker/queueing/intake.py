@@ -255,7 +255,7 @@ def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> 
         group = names.header(headers, names.TENANT) or names.header(headers, names.GROUP) or b""
     dedup_id = b""
     if config.dedup_window_ms and not _had_a_life(headers):
-        dedup_id = names.header(headers, names.DEDUP_ID) or b""
+        dedup_id = config.dedup_key(group, names.header(headers, names.DEDUP_ID) or b"")
     priority = DEFAULT_PRIORITY
     if config.priorities:
         given = number(names.header(headers, names.PRIORITY))

@@ -110,7 +110,9 @@ class Placing:
                 if spec.moving_from
                 else self.choose_partition(topic, group)
             )
-            ask = AskSend(queue=spec.name, topic=topic, partition=number, messages=messages)
+            key = partial(spec.queue_config.dedup_key, group.encode())
+            keyed = tuple(one._replace(dedup_id=key(one.dedup_id)) for one in messages)
+            ask = AskSend(queue=spec.name, topic=topic, partition=number, messages=keyed)
             is_late = clock.now_ms() >= deadline_ms
             try:
                 sent = await self._send_via(ask)

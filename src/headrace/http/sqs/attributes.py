@@ -77,7 +77,7 @@ def checked(call: Call, given: Mapping[str, Any], *, is_fifo: bool) -> dict[str,
 
 def _check_number(call: Call, name: str, value: str) -> None:
     low, high = _RANGES[name]
-    if not value.isdigit() or len(value) > 15:
+    if not (value.isascii() and value.isdigit()) or len(value) > 15:
         raise _invalid(name)
     # Longer delays are welcome here; AWS has no such thing, so a strict server refuses them.
     open_ended = name == "DelaySeconds" and not call.settings.strict
@@ -120,6 +120,7 @@ def engine_config(call: Call, attributes: Mapping[str, str], *, is_fifo: bool) -
         changes["dead_letter"], changes["max_deliveries"] = redrive_policy(call, attributes["RedrivePolicy"])
     if is_fifo:
         changes["dedup_window_ms"] = DEDUP_WINDOW_MS
+        changes["dedup_per_group"] = attributes.get("DeduplicationScope") == "messageGroup"
     return replace(config, **changes)
 
 

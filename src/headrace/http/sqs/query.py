@@ -35,6 +35,10 @@ _MAPS = {
     "MessageAttribute": ("MessageAttributes", "Name", "Value"),
     "MessageSystemAttribute": ("MessageSystemAttributes", "Name", "Value"),
 }
+_WITHOUT_RESULT = {
+    "AddPermission", "ChangeMessageVisibility", "DeleteMessage", "DeleteQueue", "PurgeQueue", "RemovePermission",
+    "SetQueueAttributes", "TagQueue", "UntagQueue",
+}  # fmt: skip
 _ITEM_NAMES = {"QueueUrls": "QueueUrl", "queueUrls": "QueueUrl", "Messages": "Message",
                "Failed": "BatchResultErrorEntry", "Results": "ListMessageMoveTasksResultEntry"}  # fmt: skip
 _MAP_NAMES = {"Attributes": ("Attribute", "Name"), "MessageAttributes": ("MessageAttribute", "Name"),
@@ -99,7 +103,7 @@ def _as_map(numbered: dict[str, Any], key: str, content: str) -> dict[str, Any]:
 
 
 def _in_order(numbered: dict[str, Any]) -> list[Any]:
-    if not all(number.isdigit() and len(number) <= 6 for number in numbered):
+    if not all(number.isascii() and number.isdigit() and len(number) <= 6 for number in numbered):
         raise _malformed("The entries of a list are numbered from 1.")
     return [numbered[number] for number in sorted(numbered, key=int)]
 
@@ -113,7 +117,8 @@ def _malformed(detail: str) -> HeadraceError:
 
 def encode_answer(action: str, answer: dict[str, Any], request_id: str) -> bytes:
     result = "".join(_element(action, name, value) for name, value in answer.items())
-    inside = f"<{action}Result>{result}</{action}Result>" if answer else ""
+    # SDKs of the time look for the element even where nothing is in it, and find none where AWS sends none.
+    inside = "" if action in _WITHOUT_RESULT else f"<{action}Result>{result}</{action}Result>"
     text = (
         f'<?xml version="1.0"?><{action}Response xmlns="{NAMESPACE}">{inside}'
         f"<ResponseMetadata><RequestId>{escape(request_id)}</RequestId></ResponseMetadata></{action}Response>"
