@@ -113,7 +113,7 @@ class Broker:
         self.quota_admin = QuotaAdmin(metadata)
         self.quotas = self.quota_admin.quotas
         self.peers = Peers(self.image, self.introductions)
-        self.groups = Groups(runtime, options.groups, lambda: self._partition_count(OFFSETS_TOPIC))
+        self.groups = Groups(runtime, options.groups, metadata, lambda: self._partition_count(OFFSETS_TOPIC))
         self.newest_connection_id = 0
         """Connection ids rise with every connection this broker accepts (R47)."""
         self.connection_fencing = options.connection_fencing
@@ -154,11 +154,13 @@ class Broker:
         self.replicas.on_open.append(self._opened)
         self.replicas.on_lead.append(self._leads)
         self.replicas.on_resign.append(self._resigned)
-        self.replicas.on_topic_deleted.append(self.groups.topic_deleted)
 
     def _heard(self, deltas: list[Delta]) -> None:
         if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("queues/") for delta in deltas):
             self.queues.load_specs()
+        for delta in deltas:
+            if isinstance(delta, TopicDeleted):
+                self.groups.topic_deleted(delta.name, delta.topic_id)
         changed = {delta.topic.name for delta in deltas if isinstance(delta, TopicConfigChanged)}
         if changed:
             self.queues.shards.specs_changed(changed)

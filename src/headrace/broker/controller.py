@@ -145,7 +145,8 @@ class Controller:
         if now_ms >= self._tidy_at_ms:
             self._tidy_at_ms = now_ms + LEFTOVERS_MS
             wall_ms = self._runtime.clock.wall_ms()
-            await self._metadata.commit_all(leftovers(self._image, wall_ms=wall_ms, controller_epoch=epoch))
+            old = leftovers(self._image, wall_ms=wall_ms, controller_epoch=epoch)
+            await self._metadata.commit_all(batched(old))
 
 
 def _needs_controller(delta: PartitionChanged) -> bool:

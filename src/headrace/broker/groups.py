@@ -6,10 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from headrace.broker.load import Load
+from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
-from headrace.groups.commands import FetchOffsets, TopicDeleted, TxnMarker, WallClock
+from headrace.coordinator.port import CoordinatorError
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.groups.commands import (
+    AdoptOffsets,
+    FetchedOffset,
+    FetchOffsets,
+    FetchOffsetsResult,
+    TopicDeleted,
+    TxnMarker,
+    WallClock,
+)
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
@@ -27,9 +38,15 @@ class GroupOverview(NamedTuple):
 
 class Groups(ShardSet):
     def __init__(
-        self, runtime: Runtime, config: GroupConfig, partition_count: Callable[[], int | None]
+        self,
+        runtime: Runtime,
+        config: GroupConfig,
+        metadata: Metadata,
+        partition_count: Callable[[], int | None],
     ) -> None:
         super().__init__(runtime, partition_count, self._new_machine, _no_effects)
+        self._metadata = metadata
+        self._image = metadata.image
         self._clock = runtime.clock
         self._config = config
         self._topics: Mapping[str, TopicInfo] = {}
@@ -53,6 +70,7 @@ class Groups(ShardSet):
                     (topic, number, value.offset)
                     for topic, numbers in table.offsets.committed.get(group_id, {}).items()
                     for number, value in numbers.items()
+                    if self._may_be_for(topic, value.topic_id)
                 ]
                 found.append(GroupOverview(group_id, 0 if group is None else len(group.members), offsets))
         return found
@@ -64,9 +82,70 @@ class Groups(ShardSet):
 
     def loaded(self, load: Load) -> None:
         load.tell(TopicsChanged(0, self._topics))
+        self._catch_up(load)
 
-    def topic_deleted(self, topic: str) -> None:
-        self.tell_all(TopicDeleted(0, topic))
+    # -- topics that were deleted --------------------------------------------------------------------------------------
+    #
+    # An offset is kept with the id of its topic. Whoever asks is not given one of another topic, whatever was heard of the
+    # deletion; and what nobody can ask for any more is dropped when the deletion is heard of, or by the next to load.
+
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        self.tell_all(TopicDeleted(0, topic, topic_id))
+
+    def _catch_up(self, load: Load) -> None:
+        """What was deleted while nobody listened, and offsets from before they had ids."""
+        assert isinstance(load.machine, GroupShard)
+        adopted: dict[str, bytes] = {}
+        for name, topic_id in sorted(load.machine.table.offsets.topics()):
+            topic = self._image.topic(name)
+            if topic_id and self._image.was_deleted(topic_id.hex()):
+                load.tell(TopicDeleted(0, name, topic_id))
+            elif not topic_id and topic is not None:
+                adopted[name] = topic.id
+        if adopted:
+            load.tell(AdoptOffsets(0, adopted))
+
+    async def fetch_offsets(
+        self, group_id: str, make_command: Callable[[int], FetchOffsets]
+    ) -> FetchOffsetsResult:
+        result: FetchOffsetsResult = await self.ask(group_id, make_command)
+        if all(self._may_be_for(entry.topic, entry.topic_id) for entry in result.partitions):
+            return result
+        if any(self._is_strange(entry) for entry in result.partitions):
+            await self._reread()  # or it is we who have not heard of the topic that it was committed for
+            for name, topic_id in {
+                (entry.topic, entry.topic_id) for entry in result.partitions if self._is_strange(entry)
+            }:
+                self.shard_of(group_id).tell(TopicDeleted(0, name, topic_id))
+        asked_for_all = make_command(0).topics is None
+        shown = [
+            entry if self._may_be_for(entry.topic, entry.topic_id) else FetchedOffset(*entry[:2])
+            for entry in result.partitions
+        ]
+        if asked_for_all:
+            shown = [entry for entry in shown if entry.offset >= 0 or entry.error is not ErrorKind.NONE]
+        return FetchOffsetsResult(result.error, tuple(shown))
+
+    def _may_be_for(self, topic: str, topic_id: bytes) -> bool:
+        """Whether an offset can be a place in the topic that has the name now."""
+        if not topic_id:
+            return True
+        known = self._image.topic(topic)
+        return known.id == topic_id if known is not None else not self._image.was_deleted(topic_id.hex())
+
+    def _is_strange(self, entry: FetchedOffset) -> bool:
+        """Of a topic that is not the one we know, and of which we do not know that it was deleted."""
+        if self._may_be_for(entry.topic, entry.topic_id):
+            return False
+        return not self._image.was_deleted(entry.topic_id.hex())
+
+    async def _reread(self) -> None:
+        try:
+            await self._metadata.load()
+        except CoordinatorError as problem:
+            raise HeadraceError(
+                ErrorKind.COORDINATOR_NOT_AVAILABLE, f"the coordinator does not answer: {problem}"
+            ) from problem
 
     def tell_wall_clock(self) -> None:
         self.tell_loaded(WallClock(0, self._clock.wall_ms()))

@@ -105,7 +105,6 @@ class Replicas:
         self.on_open: list[Callable[[Partition], None]] = []
         self.on_lead: list[Callable[[Partition], None]] = []
         self.on_resign: list[Callable[[Partition], None]] = []
-        self.on_topic_deleted: list[Callable[[str], None]] = []
         self.broker_epoch = 0
         """Of our current registration; a leadership older than it belongs to an earlier life (R4, R29)."""
         self.offline: dict[TopicPartition, str] = {}
@@ -470,11 +469,10 @@ class Replicas:
 
     async def _delete_topic(self, deleted: TopicDeleted) -> None:
         for number in range(deleted.partition_count):
+            self.offline.pop(TopicPartition(deleted.name, number), None)
             partition = self.partitions.get((deleted.name, number))
             if partition is not None and partition.topic_id == deleted.topic_id:
                 await self._drop(partition, deleted.name)
-        for callback in self.on_topic_deleted:
-            callback(deleted.name)
         directory = f"{self._log_dir}/{directory_name(deleted.name, deleted.topic_id)}"
         for fs in (self._memory, self._runtime.fs):
             if fs.exists(directory):
@@ -489,14 +487,19 @@ class Replicas:
     # -- start-up ----------------------------------------------------------------------------------------------
 
     def quarantine_unknown(self) -> list[str]:
-        """Directories that belong to no topic we know, moved aside (S12). Leftovers of a deletion are finished."""
+        """Directories that belong to no topic we know, moved aside (S12). Deletions are finished: those that we began, and
+        those of topics of which the metadata says in so many words that they were deleted while we were away."""
         fs = self._runtime.fs
         known = {directory_name(topic.name, topic.id) for topic in self._image.topics.values()}
         moved = []
         for name in fs.list_dir(self._log_dir):
             if name.endswith(DOOMED):
                 fs.remove_tree(f"{self._log_dir}/{name}")
-            elif "@" in name and name not in known:
+            elif name in known:
+                _finish_removals(fs, f"{self._log_dir}/{name}")
+            elif self._image.was_deleted(name.rpartition("@")[2]):
+                _remove(fs, f"{self._log_dir}/{name}")
+            elif "@" in name:
                 home = self._quarantine
                 fs.make_dirs(home)
                 fs.rename(f"{self._log_dir}/{name}", f"{home}/{name}")
@@ -511,8 +514,17 @@ def _put_aside(fs: FileSystem, directory: str, home: str, name: str) -> None:
 
 
 def _remove(fs: FileSystem, directory: str) -> None:
-    # Renamed first, so that a crash half-way can't leave something that looks like a topic (S20).
-    if fs.exists(directory + DOOMED):  # an earlier removal was cut short
-        fs.remove_tree(directory + DOOMED)
-    fs.rename(directory, directory + DOOMED)
-    fs.remove_tree(directory + DOOMED)
+    # Renamed first, so that a crash half-way can't leave something that looks like a topic (S20). What an earlier removal
+    # of the same replica left behind would be in the way.
+    doomed = directory + DOOMED
+    if fs.exists(doomed):
+        fs.remove_tree(doomed)
+    fs.rename(directory, doomed)
+    fs.remove_tree(doomed)
+
+
+def _finish_removals(fs: FileSystem, topic_directory: str) -> None:
+    """Replicas that were being removed from this topic when the broker stopped."""
+    for name in fs.list_dir(topic_directory):
+        if name.endswith(DOOMED) and name.removesuffix(DOOMED).isdigit():
+            fs.remove_tree(f"{topic_directory}/{name}")

@@ -4,16 +4,20 @@ transaction, so two brokers that try the same thing at once can't both succeed (
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from headrace.broker.metadata import Metadata
+from headrace.broker.queueing import names
 from headrace.broker.runtime import Runtime
-from headrace.cluster.changes import Change
+from headrace.cluster import keys
+from headrace.cluster.changes import Change, absent
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.image import Topic
 from headrace.cluster.topics import (
     CreateTopic,
+    adopt_journal,
     alter_broker_configs,
     alter_topic_configs,
     create_partitions,
@@ -23,6 +27,8 @@ from headrace.cluster.topics import (
 )
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -45,6 +51,10 @@ class TopicAdmin:
         self._metadata = metadata
         self._image = metadata.image
         self._local_ready = local_ready
+        self.complete: Callable[[str], Awaitable[None]] = _complete
+        """What a new topic needs besides itself before its maker is answered: a journal, when queues wait for it."""
+        self.owned_keys: Callable[[str], list[str]] = lambda topic: []
+        """What is deleted with a topic, in the same transaction; told by the queues, which know whose topics are whose."""
 
     async def create(self, wanted: CreateTopic, *, validate_only: bool = False) -> Created:
         topic_id = self._runtime.random_bytes(16)
@@ -64,6 +74,7 @@ class TopicAdmin:
             if validate_only:
                 return created
             if await self._metadata.commit_all(decided.changes):
+                await self.complete(wanted.name)
                 await self._local_ready(wanted.name)
                 return created
         raise _contended()
@@ -89,13 +100,44 @@ class TopicAdmin:
         return self._topic(wanted.name)
 
     async def delete(self, name: str) -> bytes:
+        """With its journal and the queue that it is, in one transaction."""
+        meant = self._topic(name).id
         for _ in range(ATTEMPTS):
             topic = self._topic(name)
-            changes = _accepted(delete_topic(self._image, topic, self._controller_epoch()))
+            if topic.id != meant:  # another one has done it, and made a new one
+                return meant
+            is_plain = topic.view is None and names.data_topic(name) is None
+            changes = _accepted(
+                delete_topic(
+                    self._image,
+                    topic,
+                    self._controller_epoch(),
+                    wall_ms=self._runtime.clock.wall_ms(),
+                    journal=names.journal_topic(name) if is_plain else "",
+                    owned=self.owned_keys(name),
+                )
+            )
             if (await self._metadata.commit(changes[0])).succeeded:
                 await self._metadata.commit_all(changes[1:])
                 return topic.id
         raise _contended()
+
+    async def delete_left_over(self, journal: str, data: str) -> None:
+        """A journal without a topic, or of one that was here before. Not when the topic is there after all (S12)."""
+        topic = self._image.topic(journal)
+        if topic is None:
+            return
+        first, *others = _accepted(
+            delete_topic(self._image, topic, self._controller_epoch(), wall_ms=self._runtime.clock.wall_ms())
+        )
+        if self._image.topic(data) is None:
+            first = first._replace(compares=(*first.compares, absent(keys.topic(data))))
+        if (await self._metadata.commit(first)).succeeded:
+            log.info("%s is deleted: the topic that it was for is gone", journal)
+            await self._metadata.commit_all(others)
+
+    async def adopt_journal(self, journal: Topic, data: Topic) -> None:
+        await self._metadata.commit(adopt_journal(self._image, journal, data, self._controller_epoch()))
 
     async def grow(
         self,
@@ -177,6 +219,10 @@ def _accepted(decided: T | Rejected) -> T:
     if isinstance(decided, Rejected):
         raise HeadraceError(decided.kind, decided.detail)
     return decided
+
+
+async def _complete(topic: str) -> None:
+    """Most topics need nothing else."""
 
 
 def _contended() -> HeadraceError:

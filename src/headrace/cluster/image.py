@@ -302,6 +302,10 @@ class ClusterImage:
         prefix = f"{space}/"
         return {key[len(prefix) :]: value for key, value in self._opaque.items() if key.startswith(prefix)}
 
+    def was_deleted(self, topic_id_hex: str) -> bool:
+        """Whether the metadata says so: a topic that is merely not known is not proof enough to remove anything (S12)."""
+        return f"deleted/{topic_id_hex}" in self._opaque
+
     def group_configs(self, group: str) -> dict[str, str]:
         """What was set for one group; unreadable values count as nothing."""
         raw = self._opaque.get(f"groups/{group}")

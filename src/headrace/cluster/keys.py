@@ -49,6 +49,7 @@ OPAQUE_SPACES = (
     "secrets",
     "groups",
     "webhooks",
+    "deleted",
 )
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")

@@ -104,6 +104,9 @@ class TopicState(msgspec.Struct, frozen=True):
     created_ms: WallMs
     creating: bool = False
     """True while a large topic's partitions are still being written; nobody but the creator looks at it."""
+    journal_of: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
+    """Of a queue journal: the id of the topic whose queues it keeps. Empty for any other topic, and for a journal from
+    before there were ids in it: that one belongs to the topic that is there, until the keeper has said so."""
 
     def __post_init__(self) -> None:
         if not any(bytes.fromhex(self.id)):
@@ -114,6 +117,14 @@ class TopicState(msgspec.Struct, frozen=True):
     @property
     def topic_id(self) -> bytes:
         return bytes.fromhex(self.id)
+
+
+class DeletedTopic(msgspec.Struct, frozen=True):
+    """Under `deleted/<topic id>`, written by the deletion: a broker that was away then may remove what it finds of the topic.
+    Without it a directory that nobody claims is kept (S12)."""
+
+    name: ShortText
+    deleted_ms: WallMs
 
 
 class PartitionState(msgspec.Struct, frozen=True):

@@ -34,7 +34,16 @@ from headrace.cluster.configs import (
 )
 from headrace.cluster.image import ClusterImage, Topic
 from headrace.cluster.placement import Candidate, place
-from headrace.cluster.state import MAX_REPLICAS, BrokerConfigs, PartitionState, TopicState, encode
+from headrace.cluster.state import (
+    MAX_REPLICAS,
+    BrokerConfigs,
+    DeletedTopic,
+    InvalidState,
+    PartitionState,
+    TopicState,
+    decode,
+    encode,
+)
 from headrace.cluster.views import MAX_VIEWS_PER_TOPIC, ViewSpec, alteration_problem, wanted_view
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import topic_name_problem
@@ -45,6 +54,10 @@ DEFAULT = -1
 """In a request: as the broker's configs say."""
 
 STALE_CREATION_MS = 60_000
+DELETED = "deleted"
+KEEP_DELETED_MS = 30 * 24 * 60 * 60 * 1000
+MAX_DELETED = 10_000
+"""Of deleted topics, so much is remembered: a broker that was away for longer keeps what it has of them aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,8 @@ class CreateTopic:
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """partition -> replicas, instead of the two numbers."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
+    journal_of: bytes = b""
+    """The id of the topic that this one is the journal of; it is not made when that topic is gone."""
 
 
 class CreatedTopic(NamedTuple):
@@ -96,8 +111,16 @@ def create_topic(
         if isinstance(new, Rejected):
             return new
         partitions.append(new)
-    state = TopicState(topic_id.hex(), len(partitions), configs, wall_ms)
-    changes = _creation(image, request.name, state, partitions, controller_epoch)
+    state = TopicState(topic_id.hex(), len(partitions), configs, wall_ms, journal_of=request.journal_of.hex())
+    guards = [controller_is(controller_epoch)]
+    if request.journal_of:
+        data = image.topic_by_id(request.journal_of)
+        if data is None:
+            return Rejected(
+                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"the topic that {request.name} was for is deleted"
+            )
+        guards.append(_as_read(image, keys.topic(data.name)))
+    changes = _creation(image, request.name, state, partitions, tuple(guards))
     return CreatedTopic(state, tuple(partitions), tuple(changes))
 
 
@@ -133,7 +156,7 @@ def _create_view(
         (
             controller_is(controller_epoch),
             absent(key),
-            Compare(source_key, "mod", image.mod_revision(source_key)),
+            _as_read(image, source_key),
         ),
         # The source's key is touched, so that a deletion decided before this one fails its compare.
         (Put(key, encode(state)), Put(source_key, encode(source.state))),
@@ -240,6 +263,11 @@ def _new_partition(image: ClusterImage, replicas: tuple[int, ...]) -> PartitionS
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
+def _as_read(image: ClusterImage, key: str) -> Compare:
+    """Nobody has changed the key since; it still does not exist when it was not there."""
+    return Compare(key, "mod", image.mod_revision(key))
+
+
 def _members(image: ClusterImage, broker_ids: set[int]) -> list[Compare]:
     """R14, R29: whoever starts in an ISR is still in the life it was chosen in and not fenced."""
     compares: list[Compare] = []
@@ -263,8 +291,8 @@ def _chunks(
     members: set[int] = set()
     for number, partition in partitions.items():
         grown = members.union(partition.isr)
-        # One operation and two compares are left for the topic's own key.
-        if ops and (len(ops) >= MAX_OPS_PER_TRANSACTION - 1 or 2 * len(grown) > MAX_OPS_PER_TRANSACTION - 2):
+        # One operation and some compares are left for the topic's own key and what guards it.
+        if ops and (len(ops) >= MAX_OPS_PER_TRANSACTION - 1 or 2 * len(grown) > MAX_OPS_PER_TRANSACTION - 4):
             changes.append(Change((*guards, *_members(image, members)), tuple(ops), why))
             ops, grown = [], set(partition.isr)
         members = grown
@@ -277,26 +305,35 @@ def _creation(
     name: str,
     state: TopicState,
     partitions: Sequence[PartitionState],
-    controller_epoch: int,
+    guards: tuple[Compare, ...],
 ) -> list[Change]:
-    key, controller = keys.topic(name), controller_is(controller_epoch)
+    key, controller = keys.topic(name), guards[0]
     numbered = dict(enumerate(partitions))
     why = f"topic {name} is created"
-    chunks = _chunks(image, state.topic_id, numbered, (controller,), why)
+    chunks = _chunks(image, state.topic_id, numbered, guards, why)
     if len(chunks) == 1:
         only = chunks[0]
         return [Change((absent(key), *only.compares), (Put(key, encode(state)), *only.ops), why)]
     hidden = encode(msgspec.structs.replace(state, creating=True))
     still_ours = Compare(key, "value", hidden)
     return [
-        Change((controller, absent(key)), (Put(key, hidden),), why),
+        Change((*guards, absent(key)), (Put(key, hidden),), why),
         *_chunks(image, state.topic_id, numbered, (controller, still_ours), why),
         Change((controller, still_ours), (Put(key, encode(state)),), why),
     ]
 
 
-def delete_topic(image: ClusterImage, topic: Topic, controller_epoch: int) -> list[Change] | Rejected:
-    """The first change deletes the topic; the others clear away its partitions and may fail without harm."""
+def delete_topic(
+    image: ClusterImage,
+    topic: Topic,
+    controller_epoch: int,
+    *,
+    wall_ms: int = 0,
+    journal: str = "",
+    owned: Sequence[str] = (),
+) -> list[Change] | Rejected:
+    """The first change deletes the topic, its journal and the keys that belong to nothing else; it is refused when one of
+    them came or changed meanwhile. The other changes clear away partitions and may fail without harm."""
     views = image.views_of(topic.name)
     if views:
         return Rejected(
@@ -304,11 +341,32 @@ def delete_topic(image: ClusterImage, topic: Topic, controller_epoch: int) -> li
         )
     key, controller = keys.topic(topic.name), controller_is(controller_epoch)
     why = f"topic {topic.name} is deleted"
-    doomed = [keys.partition(topic.id, number) for number in range(topic.state.partitions)]
-    first = doomed[: MAX_OPS_PER_TRANSACTION - 1]
-    ops: tuple[Op, ...] = (Delete(key), *(Delete(partition) for partition in first))
-    changes = [Change((controller, Compare(key, "mod", image.mod_revision(key))), ops, why)]
+    gone = [key, *owned]
+    states = {topic.name: topic.state}
+    if journal:
+        gone.append(keys.topic(journal))
+        held = image.topic(journal)
+        if held is not None:
+            states[journal] = held.state
+    ops: list[Op] = [Delete(one) for one in gone if image.mod_revision(one)]
+    doomed: list[str] = []
+    for name, state in states.items():
+        ops.append(Put(keys.opaque(DELETED, state.id), encode(DeletedTopic(name, wall_ms))))
+        doomed += (keys.partition(state.topic_id, number) for number in range(state.partitions))
+    first = doomed[: MAX_OPS_PER_TRANSACTION - len(ops)]
+    ops += (Delete(partition) for partition in first)
+    changes = [Change((controller, *(_as_read(image, one) for one in gone)), tuple(ops), why)]
     return changes + _deletions(doomed[len(first) :], (controller, absent(key)), why)
+
+
+def adopt_journal(image: ClusterImage, journal: Topic, data: Topic, controller_epoch: int) -> Change:
+    """A journal from before there were ids in it belongs to the topic that is there now, and to no later one."""
+    key = keys.topic(journal.name)
+    return Change(
+        (controller_is(controller_epoch), _as_read(image, key), _as_read(image, keys.topic(data.name))),
+        (Put(key, encode(msgspec.structs.replace(journal.state, journal_of=data.state.id))),),
+        f"{journal.name} belongs to {data.name} {data.state.id}",
+    )
 
 
 def _deletions(doomed: Sequence[str], compares: tuple[Compare, ...], why: str) -> list[Change]:
@@ -467,4 +525,21 @@ def leftovers(image: ClusterImage, *, wall_ms: int, controller_epoch: int) -> li
     for key in image.orphan_partitions():
         compares = (controller, Compare(key, "mod", image.mod_revision(key)))
         changes.append(Change(compares, (Delete(key),), f"{key} belongs to no topic"))
-    return changes
+    return changes + _forgotten_deletions(image, wall_ms, controller)
+
+
+def _forgotten_deletions(image: ClusterImage, wall_ms: int, controller: Compare) -> list[Change]:
+    """What is known of deleted topics, once nobody can be expected to come back with data of them."""
+    known: list[tuple[int, str]] = []
+    for topic_id, raw in image.opaque(DELETED).items():
+        try:
+            known.append((decode(DeletedTopic, raw).deleted_ms, topic_id))
+        except InvalidState:
+            continue  # X27: of a newer version, or damaged; left alone
+    known.sort()
+    excess = max(0, len(known) - MAX_DELETED)
+    return [
+        Change((controller,), (Delete(keys.opaque(DELETED, topic_id)),), "a deleted topic is forgotten")
+        for number, (deleted_ms, topic_id) in enumerate(known)
+        if number < excess or wall_ms - deleted_ms > KEEP_DELETED_MS
+    ]

@@ -7,6 +7,7 @@ sync may be answered in a much later plan, but every waiter is answered exactly 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int = -1
     metadata: str | None = ""
+    topic_id: bytes = b""
+    """Of the topic that has the name now; empty: not known."""
 
 
 class MemberIdentity(NamedTuple):
@@ -168,10 +171,20 @@ class DeleteGroups:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone, and with it every offset committed for it: a topic of the same name starts anew."""
+    """A topic is gone, and with it every offset committed for it: a topic of the same name starts anew. What was committed
+    for a topic of that name with another id stays."""
 
     waiter: int
     topic: str
+    topic_id: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptOffsets:
+    """Offsets from before ids were kept belong to the topics that are there now, and to no later ones."""
+
+    waiter: int
+    topic_ids: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +258,8 @@ class FetchedOffset(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     error: ErrorKind = ErrorKind.NONE
+    topic_id: bytes = b""
+    """What it was committed for. Whoever asks must not take it for the place in another topic of that name."""
 
 
 class FetchOffsetsResult(NamedTuple):

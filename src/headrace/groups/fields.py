@@ -101,6 +101,9 @@ class Reader:
         self._position = end
         return piece
 
+    def left(self) -> int:
+        return len(self._data) - self._position
+
     def nullable(self) -> str | None:
         length = self.number(INT16)
         return None if length == -1 else _text(self.raw(length))

@@ -5,6 +5,9 @@ A key begins with an int16 that says what kind it is:
     0, 1  group, topic, partition -> OffsetCommitValue   (written as key 1, value 3; value 1 when it has its own expiry)
     2     group                   -> GroupMetadataValue  (written as value 3)
 
+Behind an OffsetCommitValue lie the 16 bytes of the id of the topic that it is for. Kafka's readers, ours of before
+included, stop where their version ends.
+
 Unknown kinds and versions are skipped, never fatal: a newer broker may have written them.
 """
 
@@ -25,6 +28,7 @@ GROUP_KEY = 2
 
 _OFFSET_V3 = Struct(">hqi")
 _OFFSET_V1 = Struct(">hq")
+_TOPIC_ID_BYTES = 16
 
 
 class OffsetRecord(NamedTuple):
@@ -51,8 +55,9 @@ def _offset_value(value: CommittedOffset) -> bytes:
     metadata, committed = string(value.metadata), INT64.pack(value.commit_wall_ms)
     if value.expire_wall_ms >= 0:
         # Only version 1 has a place for it; it has none for the leader epoch, as in Kafka.
-        return _OFFSET_V1.pack(1, value.offset) + metadata + committed + INT64.pack(value.expire_wall_ms)
-    return _OFFSET_V3.pack(3, value.offset, value.leader_epoch) + metadata + committed
+        head = _OFFSET_V1.pack(1, value.offset)
+        return head + metadata + committed + INT64.pack(value.expire_wall_ms) + value.topic_id
+    return _OFFSET_V3.pack(3, value.offset, value.leader_epoch) + metadata + committed + value.topic_id
 
 
 def group_record(group_id: str, snapshot: GroupSnapshot | None) -> JournalRecord:
@@ -122,7 +127,8 @@ def _decode_offset(reader: Reader) -> CommittedOffset | None:
     metadata = reader.string()
     commit_wall_ms = reader.number(INT64)
     expire_wall_ms = reader.number(INT64) if version == 1 else -1
-    return CommittedOffset(offset, leader_epoch, metadata, commit_wall_ms, expire_wall_ms)
+    topic_id = reader.raw(_TOPIC_ID_BYTES) if reader.left() == _TOPIC_ID_BYTES else b""
+    return CommittedOffset(offset, leader_epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id=topic_id)
 
 
 def _decode_group(reader: Reader) -> GroupSnapshot | None:

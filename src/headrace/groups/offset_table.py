@@ -18,6 +18,8 @@ class CommittedOffset(NamedTuple):
     """Only when the client asked for a retention of its own."""
     order: int = 0
     """Place in the journal. A marker must not bring back an offset older than what was committed since."""
+    topic_id: bytes = b""
+    """Of the topic that it is a place in: a topic made again under the name is another. Empty: from before ids were kept."""
 
 
 _Pending = dict[str, dict[tuple[str, int], CommittedOffset]]
@@ -92,16 +94,37 @@ class OffsetTable:
         committed = {(topic, partition) for topic, partition, _ in self.of_group(group_id)}
         return tuple(sorted(committed | self._unstable.get(group_id, {}).keys()))
 
-    def keys_of_topic(self, topic: str) -> dict[str, tuple[tuple[str, int], ...]]:
-        found: dict[str, set[tuple[str, int]]] = {}
-        for group_id, topics in self.committed.items():
-            if topic in topics:
-                found.setdefault(group_id, set()).update((topic, partition) for partition in topics[topic])
-        for group_id, unstable in self._unstable.items():
-            keys = {key for key in unstable if key[0] == topic}
-            if keys:
-                found.setdefault(group_id, set()).update(keys)
-        return {group_id: tuple(sorted(keys)) for group_id, keys in found.items()}
+    def keys_of_topic(self, topic: str, topic_id: bytes) -> dict[str, tuple[tuple[str, int], ...]]:
+        """What was committed for one life of a topic. A key that something newer waits for, or has, is left alone: it can
+        only be dropped as a whole."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for group_id in self.group_ids():
+            keys = {(topic, partition) for partition in self.committed.get(group_id, {}).get(topic, ())}
+            keys |= {key for key in self._unstable.get(group_id, {}) if key[0] == topic}
+            doomed = [key for key in sorted(keys) if self._ids_at(group_id, key) <= {b"", topic_id}]
+            if doomed:
+                found[group_id] = doomed
+        return {group_id: tuple(keys) for group_id, keys in found.items()}
+
+    def _ids_at(self, group_id: str, key: tuple[str, int]) -> set[bytes]:
+        present = self.get(group_id, *key)
+        ids = set() if present is None else {present.topic_id}
+        for pid in self._unstable.get(group_id, {}).get(key, ()):
+            ids.add(self.pending[pid][group_id][key].topic_id)
+        return ids
+
+    def topics(self) -> set[tuple[str, bytes]]:
+        """Name and id of every topic that something is kept for."""
+        found = {
+            (topic, value.topic_id)
+            for topics in self.committed.values()
+            for topic, partitions in topics.items()
+            for value in partitions.values()
+        }
+        for groups in self.pending.values():
+            for entries in groups.values():
+                found.update((topic, value.topic_id) for (topic, _), value in entries.items())
+        return found
 
     def group_ids(self) -> set[str]:
         return self.committed.keys() | self._unstable.keys()

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Fact, Plan, Reply
 from headrace.groups.commands import (
+    AdoptOffsets,
     CommitOffsets,
     CommitResult,
     DeleteOffsets,
@@ -82,14 +83,14 @@ def screen(
     """Each partition stands for itself: too much metadata spoils one offset, not the commit."""
     entries: list[OffsetEntry] = []
     outcomes: list[PartitionOutcome] = []
-    for topic, partition, offset, leader_epoch, metadata in offsets:
+    for topic, partition, offset, leader_epoch, metadata, topic_id in offsets:
         text = metadata or ""
         # len() first: a text is never shorter in bytes than in characters.
         limit = min(config.max_offset_metadata_bytes, MAX_STRING_BYTES)
         if len(text) > limit or len(text.encode()) > limit:
             outcomes.append(PartitionOutcome(topic, partition, ErrorKind.OFFSET_METADATA_TOO_LARGE))
             continue
-        value = CommittedOffset(offset, leader_epoch, text, wall_ms, expire_wall_ms)
+        value = CommittedOffset(offset, leader_epoch, text, wall_ms, expire_wall_ms, topic_id=topic_id)
         entries.append(OffsetEntry(topic, partition, value))
         outcomes.append(PartitionOutcome(topic, partition, ErrorKind.NONE))
     return tuple(entries), tuple(outcomes)
@@ -124,7 +125,9 @@ def _fetched(topic: str, partition: int, value: CommittedOffset | None, unstable
         return FetchedOffset(topic, partition, error=ErrorKind.UNSTABLE_OFFSET_COMMIT)
     if value is None:
         return FetchedOffset(topic, partition)
-    return FetchedOffset(topic, partition, value.offset, value.leader_epoch, value.metadata)
+    return FetchedOffset(
+        topic, partition, value.offset, value.leader_epoch, value.metadata, topic_id=value.topic_id
+    )
 
 
 def delete(table: OffsetTable, command: DeleteOffsets, subscribed: frozenset[str] | None) -> Plan:
@@ -145,10 +148,25 @@ def delete(table: OffsetTable, command: DeleteOffsets, subscribed: frozenset[str
 
 
 def topic_deleted(table: OffsetTable, command: TopicDeleted) -> Plan:
-    facts = tuple(
-        OffsetsDropped(group_id, keys) for group_id, keys in table.keys_of_topic(command.topic).items()
-    )
+    doomed = table.keys_of_topic(command.topic, command.topic_id)
+    facts = tuple(OffsetsDropped(group_id, keys) for group_id, keys in doomed.items())
     return Plan(facts, (Reply(command.waiter, ErrorKind.NONE),))
+
+
+def adopt(table: OffsetTable, command: AdoptOffsets) -> Plan:
+    facts: list[Fact] = []
+    for group_id in sorted(table.committed):
+        entries = tuple(
+            OffsetEntry(topic, partition, value._replace(topic_id=command.topic_ids[topic]))
+            for topic, partition, value in table.of_group(group_id)
+            # Written again it would be newer than what a transaction is about to commit.
+            if not value.topic_id
+            and topic in command.topic_ids
+            and not table.is_unstable(group_id, topic, partition)
+        )
+        if entries:
+            facts.append(OffsetsCommitted(group_id, entries))
+    return Plan(tuple(facts), (Reply(command.waiter, ErrorKind.NONE),))
 
 
 # --- retention -----------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from headrace.groups import (
     txn_offsets,
 )
 from headrace.groups.commands import (
+    AdoptOffsets,
     CommitOffsets,
     DeleteGroups,
     DeleteOffsets,
@@ -259,6 +260,10 @@ def _topic_deleted(table: GroupTable, command: TopicDeleted, now_ms: int) -> Pla
     return offsets.topic_deleted(table.offsets, command)
 
 
+def _adopt(table: GroupTable, command: AdoptOffsets, now_ms: int) -> Plan:
+    return offsets.adopt(table.offsets, command)
+
+
 def _describe(table: GroupTable, command: DescribeGroups, now_ms: int) -> Plan:
     return describe.describe(table, command)
 
@@ -299,6 +304,7 @@ _VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
     FetchOffsets: _fetch,
     DeleteOffsets: _delete_offsets,
     TopicDeleted: _topic_deleted,
+    AdoptOffsets: _adopt,
     DescribeGroups: _describe,
     ListGroups: _list,
     DeleteGroups: _delete_groups,

@@ -36,6 +36,7 @@ from headrace.queues import (
 )
 from headrace.queues.board import Board
 from headrace.queues.commands import Counts, MoveToDeadLetter, Source, Wanted
+from headrace.queues.config import QueueConfig
 from headrace.queues.invariants import check_board
 from headrace.queues.journal import encode_fact
 from headrace.queues.replay import Replay, restart_clocks
@@ -155,6 +156,10 @@ class QueueShard:
 
     def sources(self) -> list[Source]:
         return list(self._board.partitions)
+
+    def config(self, queue: str) -> QueueConfig | None:
+        held = self._board.queues.get(queue)
+        return None if held is None else held.config
 
     def done_offset(self, source: Source) -> int | None:
         """Everything before this is done, so the log may drop it as far as this queue is concerned

@@ -22,7 +22,7 @@ class World:
         clock = SimpleNamespace(now_ms=lambda: 0, wall_ms=lambda: 0)
         runtime: Any = SimpleNamespace(clock=clock, spawn=lambda coroutine, name: None)
         self.shards = QueueShards(runtime, lambda *tp: self.data, lambda topic: [], lambda queue: None)
-        self.journal: Any = SimpleNamespace(tp=JOURNAL, is_leader=True, leader_epoch=3)
+        self.journal: Any = SimpleNamespace(tp=JOURNAL, is_leader=True, leader_epoch=3, topic_id=bytes(16))
         monkeypatch.setattr(hosting, "Shard", self.make_shard)
         monkeypatch.setattr(
             hosting, "QueueShard", lambda lease_epoch, wall_offset_ms: self.epochs.append(lease_epoch)
@@ -55,4 +55,21 @@ def test_no_two_loads_have_the_same_lease_epoch(monkeypatch: pytest.MonkeyPatch)
     for epoch in (3, 3, 4):
         world.journal.leader_epoch = epoch
         world.shards.lead(world.journal)
-    assert world.epochs == sorted(set(world.epochs))
+    # F1: the journal of a topic that was made again counts from the beginning.
+    world.journal.leader_epoch, world.journal.topic_id = 3, bytes(range(16))
+    world.shards.lead(world.journal)
+    assert len(world.epochs) == len(set(world.epochs)) == 4
+    assert all(0 <= epoch < 1 << 42 for epoch in world.epochs), (
+        "a receipt has 64 bits, 20 of them the engine's"
+    )
+
+
+def test_a_journal_of_another_topic_is_not_hosted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F1: it knows the places of a topic that was deleted."""
+    world = World(monkeypatch)
+    world.shards.belongs = lambda journal, data: False
+    world.shards.lead(world.journal)
+    assert not world.shards.hosted
+    world.shards.belongs = lambda journal, data: True
+    world.shards.data_opened(world.data, world.journal)
+    assert DATA in world.shards.hosted

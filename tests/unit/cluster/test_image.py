@@ -103,6 +103,7 @@ def test_resync_finds_what_the_watch_lost(world: ClusterWorld) -> None:
     deltas = other.resync(world.store.snapshot(), world.store.revision)
     assert sorted(names(deltas)) == [
         "BrokerDown",
+        "OpaqueChanged",
         "PartitionChanged",
         "PartitionChanged",
         "TopicCreated",

@@ -14,9 +14,11 @@ from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.state import PartitionState, decode
 from headrace.cluster.topics import (
+    KEEP_DELETED_MS,
     CreatedTopic,
     CreateTopic,
     GrownTopic,
+    adopt_journal,
     alter_broker_configs,
     alter_topic_configs,
     create_partitions,
@@ -165,10 +167,49 @@ def test_delete(world: ClusterWorld) -> None:
     topic = world.image.topic("t")
     assert topic is not None
     deltas = world.do(*delete_topic(world.image, topic, world.controller_epoch))
-    assert len(deltas) == 1
+    assert [type(delta).__name__ for delta in deltas] == ["TopicDeleted", "OpaqueChanged"]
     assert not [key for key in world.store.held if key.startswith(("topics/", "partitions/"))]
     again = world.create("t")
     assert again.id != topic.id
+
+
+def test_a_journal_goes_with_its_topic(world: ClusterWorld) -> None:
+    """F1: in one transaction, which is refused when a journal, or the queue, came meanwhile."""
+    data = world.create("t", *[(1, 2)] * 2)
+    early = delete_topic(world.image, data, world.controller_epoch, journal="j", owned=["queues/t"])
+    wanted = CreateTopic("j", assignments={0: (1,), 1: (1,)}, journal_of=data.id)
+    late = created(world.decide_topic(wanted))
+    world.do(*late.changes)
+    journal = world.image.topic("j")
+    assert journal is not None and journal.state.journal_of == data.state.id
+    assert isinstance(early, list) and not world.attempt(early[0]), "there was no journal then"
+    world.do(
+        *delete_topic(world.image, data, world.controller_epoch, wall_ms=5, journal="j", owned=["queues/t"])
+    )
+    assert not [key for key in world.store.held if key.startswith(("topics/", "partitions/"))]
+    assert world.image.was_deleted(data.state.id) and world.image.was_deleted(journal.state.id)
+    assert not world.attempt(late.changes[0]), "nor is one made for a topic that is gone"
+    again = world.create("t")
+    gone = world.decide_topic(wanted)
+    assert isinstance(gone, Rejected) and gone.kind is ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
+    assert again.id != data.id
+
+
+def test_what_is_known_of_deleted_topics_is_bounded(world: ClusterWorld) -> None:
+    for number in range(3):
+        topic = world.create(f"t{number}")
+        world.do(*delete_topic(world.image, topic, world.controller_epoch, wall_ms=number))
+    tidy = leftovers(world.image, wall_ms=KEEP_DELETED_MS + 2, controller_epoch=world.controller_epoch)
+    world.do(*tidy)
+    assert [key for key in world.store.held if key.startswith("deleted/")] == [f"deleted/{topic.id.hex()}"]
+
+
+def test_a_journal_of_an_older_version_is_adopted_once(world: ClusterWorld) -> None:
+    data, journal = world.create("t"), world.create("j")
+    change = adopt_journal(world.image, journal, data, world.controller_epoch)
+    world.do(change)
+    assert journal.state.journal_of == data.state.id
+    assert not world.attempt(change)
 
 
 def test_a_deletion_that_was_cut_short(world: ClusterWorld) -> None:

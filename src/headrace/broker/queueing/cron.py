@@ -39,6 +39,8 @@ class CronSchedule(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     last_ms: int = 0
     """The tick that was sent last."""
+    topic_id: str = ""
+    """Of the topic that it was made for, or went on with: what was missed by another of its name is nothing to it."""
 
 
 class CronSchedules:
@@ -58,11 +60,13 @@ class CronSchedules:
     async def add(self, schedule: CronSchedule) -> CronSchedule:
         """Add, or replace one of the same name. The first tick is the next one from now."""
         next_tick_ms(schedule.cron, 0)
-        if self._image.topic(schedule.topic) is None:
+        topic = self._image.topic(schedule.topic)
+        if topic is None:
             raise HeadraceError(
                 ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{schedule.topic}"'
             )
-        fresh = msgspec.structs.replace(schedule, last_ms=self._broker.runtime.clock.wall_ms())
+        wall_ms = self._broker.runtime.clock.wall_ms()
+        fresh = msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic.id.hex())
         key = keys.opaque("schedules", schedule.name)
         change = Change((), (Put(key, msgspec.json.encode(fresh)),), f"schedule {schedule.name}")
         await self._broker.metadata.commit(change)
@@ -89,17 +93,26 @@ class CronSchedules:
         partition = self._broker.partitions.get((schedule.topic, 0))
         wall_ms = self._broker.runtime.clock.wall_ms()
         due_ms = next_tick_ms(schedule.cron, schedule.last_ms)
-        if partition is None or not partition.is_leader or due_ms > wall_ms:
+        if partition is None or not partition.is_leader:
+            return
+        topic_id = partition.topic_id.hex()
+        if schedule.topic_id not in ("", topic_id):
+            # Made again: it begins with the next tick, and has missed none.
+            await self._ticked(msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic_id))
+            return
+        if due_ms > wall_ms:
             return
         headers = tuple((name, value.encode()) for name, value in schedule.headers.items())
         mark = (SCHEDULE_HEADER, f"{schedule.name}/{due_ms}".encode())
         key = None if schedule.key is None else schedule.key.encode()
         record = Record(key, schedule.value.encode(), (*headers, mark), wall_ms)
         await self._send(schedule.topic, record)
-        place = keys.opaque("schedules", schedule.name)
-        fresh = msgspec.structs.replace(schedule, last_ms=wall_ms)
+        await self._ticked(msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic_id))
+
+    async def _ticked(self, fresh: CronSchedule) -> None:
+        place = keys.opaque("schedules", fresh.name)
         compare = Compare(place, "mod", self._image.mod_revision(place))
-        change = Change((compare,), (Put(place, msgspec.json.encode(fresh)),), f"tick of {schedule.name}")
+        change = Change((compare,), (Put(place, msgspec.json.encode(fresh)),), f"tick of {fresh.name}")
         await self._broker.metadata.commit(change)
 
     async def _send(self, topic: str, record: Record) -> None:

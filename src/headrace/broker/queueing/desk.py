@@ -6,6 +6,7 @@ Verbs that end in `_here` work on the partitions whose journal this broker leads
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +39,8 @@ from headrace.records.build import Record
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
+log = logging.getLogger(__name__)
+
 MAX_ATTEMPTS = 5
 MAX_REMEMBERED = 10_000
 """Names of queues that were deleted."""
@@ -56,6 +59,9 @@ class QueueDesk:
         self.shards.on_delays = Releases(broker, transfers).watch
         self.shards.on_dead = DeadLetters(broker, transfers).move
         self.shards.settle = transfers.settle
+        self.shards.belongs = self._belongs
+        broker.topics.owned_keys = self._owned_keys
+        broker.topics.complete = self._topic_made
         self.moves = MoveTasks(broker, self, transfers)
         self.anywhere = Anywhere(broker, self)
         self.placing = Placing(broker, self)
@@ -131,27 +137,38 @@ class QueueDesk:
         problem = spec.queue_config.problem()
         if problem is not None:
             raise HeadraceError(ErrorKind.INVALID_CONFIG, problem)
-        for topic in spec.topics:
-            await self._ensure_topic(topic, partitions, topic_configs or {})
-            await self.ensure_journal(topic)
+        key = keys.opaque("queues", spec.name)
+        for _ in range(MAX_ATTEMPTS):
+            for topic in spec.topics:
+                await self._ensure_topic(topic, partitions, topic_configs or {})
+                await self.ensure_journal(topic)
+            spec = self._placed(spec)
+            compares = [Compare(key, "mod", 0)]
+            if spec.kind == "queue":
+                # It is nothing without its topic, which somebody may be deleting right now.
+                own = keys.topic(spec.topics[0])
+                compares.append(Compare(own, "mod", self._image.mod_revision(own)))
+            change = Change(tuple(compares), (Put(key, encode_spec(spec)),), f"queue {spec.name} is created")
+            if (await self._broker.metadata.commit(change)).succeeded:
+                await self._broker.replicas.caught_up()
+                return self.spec(spec.name)
+            if self._image.mod_revision(key):
+                raise HeadraceError(
+                    ErrorKind.QUEUE_ALREADY_EXISTS, f'a queue called "{spec.name}" exists already'
+                )
+        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing the topic of this queue; try again")
+
+    def _placed(self, spec: QueueSpec) -> QueueSpec:
+        """With what depends on the partitions that its topics have now."""
+        topics = [topic for topic in map(self._image.topic, spec.topics) if topic is not None]
         if spec.queue_config.fifo and spec.kind == "queue":
             # Were its topic to get more partitions, its groups must not change places by themselves (R59).
-            topic_now = self._image.topic(spec.topics[0])
-            active = len(topic_now.partitions) if topic_now is not None else 0
+            active = len(topics[0].partitions) if topics else 0
             spec = msgspec.structs.replace(spec, active=active)
         if spec.start == "latest":
-            found = filter(None, map(self._image.topic, spec.topics))
-            spec = msgspec.structs.replace(spec, since={one.id.hex(): len(one.partitions) for one in found})
-        key = keys.opaque("queues", spec.name)
-        change = Change(
-            (Compare(key, "mod", 0),), (Put(key, encode_spec(spec)),), f"queue {spec.name} is created"
-        )
-        if not (await self._broker.metadata.commit(change)).succeeded:
-            raise HeadraceError(
-                ErrorKind.QUEUE_ALREADY_EXISTS, f'a queue called "{spec.name}" exists already'
-            )
-        await self._broker.replicas.caught_up()
-        return self.spec(spec.name)
+            since = {topic.id.hex(): len(topic.partitions) for topic in topics}
+            spec = msgspec.structs.replace(spec, since=since)
+        return spec
 
     async def change(self, name: str, *, attempts: int = MAX_ATTEMPTS, **changes: Any) -> QueueSpec:
         """Replace fields of a spec; compared, so two changes at once can't lose one another (R1)."""
@@ -176,19 +193,21 @@ class QueueDesk:
         return await self.change(seen.name, attempts=1, **changes)
 
     async def delete(self, name: str, *, with_topic: bool = True) -> None:
+        """A queue goes with its topic, in one transaction, unless subscriptions read that too."""
         spec = self.spec(name)
-        key = keys.opaque("queues", name)
-        change = Change((), (Delete(key),), f"queue {name} is deleted")
-        await self._broker.metadata.commit(change)
-        if with_topic and spec.kind == "queue":
-            for topic in spec.topics:
-                if not self._over.get(topic):
-                    await self._delete_topic(names.journal_topic(topic))
-                    await self._delete_topic(topic)
+        own = self._image.topic(name) if spec.kind == "queue" else None
+        if with_topic and own is not None and self._over.get(name) == [name]:
+            await self._broker.topics.delete(name)
+            return
+        ops = (Delete(keys.opaque("queues", name)), Delete(keys.opaque("moves", name)))
+        await self._broker.metadata.commit(Change((), ops, f"queue {name} is deleted"))
 
-    async def _delete_topic(self, topic: str) -> None:
-        if self._image.topic(topic) is not None:
-            await self._broker.topics.delete(topic)
+    def _owned_keys(self, topic: str) -> list[str]:
+        """A topic of a queue's name is the queue; a subscription of that name is something else."""
+        spec = self._specs.get(topic)
+        if spec is not None and spec.kind != "queue":
+            return []
+        return [keys.opaque("queues", topic), keys.opaque("moves", topic)]
 
     async def _ensure_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         if self._image.topic(topic) is None:
@@ -208,6 +227,10 @@ class QueueDesk:
         """A journal partition for every data partition, on the same brokers in the same order."""
         journal = names.journal_topic(topic)
         data = self._image.topic(topic)
+        held = self._image.topic(journal)
+        if held is not None and data is not None and held.state.journal_of not in ("", data.state.id):
+            await self._broker.topics.delete_left_over(journal, topic)
+            held = self._image.topic(journal)
         if data is None:
             raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         if data.view is not None:
@@ -216,17 +239,29 @@ class QueueDesk:
                 f"{topic} is a view; subscribe to {data.view.source} with its filter instead: {data.view.where}",
             )
         replicas = {number: state.target for number, state in enumerate(data.partitions) if state is not None}
-        held = self._image.topic(journal)
         if held is None:
             configs: dict[str, str | None] = {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(16 * 1024 * 1024),
                 "headrace.storage": data.config.storage,
             }
-            await self._broker.topics.ensure(CreateTopic(journal, assignments=replicas, configs=configs))
+            wanted = CreateTopic(journal, assignments=replicas, configs=configs, journal_of=data.id)
+            await self._broker.topics.ensure(wanted)
         elif len(held.partitions) < len(data.partitions):
             new = [replicas[number] for number in range(len(held.partitions), len(data.partitions))]
             await self._broker.topics.grow(journal, len(data.partitions), new)
+
+    async def _topic_made(self, topic: str) -> None:
+        """Subscriptions outlive their topics, and go on with one that is made again."""
+        if self._over.get(topic):
+            try:
+                await self.ensure_journal(topic)
+            except HeadraceError as problem:
+                log.info("the journal of %s is left to the keeper: %s", topic, problem.detail)
+
+    def _belongs(self, journal: Partition, data: Partition) -> bool:
+        known = self._image.topic_by_id(journal.topic_id)
+        return known is not None and known.state.journal_of in ("", data.topic_id.hex())
 
     # -- where things are --------------------------------------------------------------------------------------------
 
@@ -305,10 +340,11 @@ class QueueDesk:
         while True:
             arrival = self.shards.arrival(spec.name)
             local = list(self.local_sources(spec) if sources is None else sources)
-            if not local:
+            if not local and self.sources(spec):
                 self.require_local(spec)
                 raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"no partition of {spec.name} is led here")
-            found = await self._receive_now(spec, local, max_messages, visibility_ms, owner)
+            # Without a topic there is nothing to be had; it may be made again while we wait.
+            found = await self._receive_now(spec, local, max_messages, visibility_ms, owner) if local else []
             left_ms = deadline_ms - clock.now_ms()
             if found or left_ms <= 0:
                 return found

@@ -42,6 +42,7 @@ from headrace.records.filters import Filter, FilterProblem, compile_filter
 log = logging.getLogger(__name__)
 
 LOAD_BITS = 11
+EPOCH_BITS = LOAD_BITS + 31
 
 
 class Ordinary(NamedTuple):
@@ -132,6 +133,8 @@ class QueueShards:
         self.settle: Callable[[Partition], Awaitable[None]] = _nothing_open
         """Ends a transaction that an earlier life of a journal's shard left open in it."""
         self.on_delays: Callable[[Hosted, Load, Source], None] = lambda hosted, load, source: None
+        self.belongs: Callable[[Partition, Partition], bool] = lambda journal, data: True
+        """Whether a journal is that of this very topic and not of one that had its name before."""
         self.on_dead: Callable[[Hosted, Load, MoveToDeadLetter], None] = lambda hosted, load, effect: None
 
     # -- leadership ------------------------------------------------------------------------------------------------
@@ -144,6 +147,9 @@ class QueueShards:
         data = self._find_data(*tp)
         if data is None:
             log.warning("%s: no replica of the data here yet; the queue waits for it", journal.tp)
+            return
+        if not self.belongs(journal, data):
+            log.warning("%s is of a topic that was deleted; the queue waits for its own", journal.tp)
             return
         epoch, loads = self._loads.get(journal.tp, (-1, count()))
         if epoch != journal.leader_epoch:
@@ -184,9 +190,10 @@ class QueueShards:
     def _new_machine(self, journal: Partition, load: int) -> QueueShard:
         clock = self._runtime.clock
         # Leases of this load must differ from those of any load before it, also within one leadership. With the engine's
-        # own 20 bits an epoch fits the 64 bits of a receipt.
+        # own 20 bits an epoch fits the 64 bits of a receipt. A journal made again counts from 0 again, so its id goes in too.
         epoch = (journal.leader_epoch << LOAD_BITS) | (load % (1 << LOAD_BITS))
-        return QueueShard(lease_epoch=epoch, wall_offset_ms=clock.wall_ms() - clock.now_ms())
+        own = int.from_bytes(journal.topic_id[-8:], "big") & ((1 << EPOCH_BITS) - 1)
+        return QueueShard(lease_epoch=epoch ^ own, wall_offset_ms=clock.wall_ms() - clock.now_ms())
 
     # -- which queues there are ------------------------------------------------------------------------------------
 
@@ -206,7 +213,7 @@ class QueueShards:
         for source in machine.sources():
             if is_delays(source.queue):
                 self._keep_open(specs, source)
-            elif not is_share(source.queue) and source.queue not in specs:
+            elif not is_share(source.queue) and not _is_of(machine, source.queue, specs):
                 load.tell(Close(source))
                 load.tell(RemoveQueue(source.queue))
         for spec in specs.values():
@@ -362,6 +369,12 @@ class QueueShards:
     def arrival(self, queue: str) -> asyncio.Event:
         """Set when something may have become available; get it before looking, wait after."""
         return self._arrivals.setdefault(queue, asyncio.Event())
+
+
+def _is_of(machine: QueueShard, queue: str, specs: dict[str, QueueSpec]) -> bool:
+    """Whether what the shard knows of a queue is of the queue that there is, and not of one that had its name before."""
+    spec, held = specs.get(queue), machine.config(queue)
+    return spec is not None and (held is None or held.queue_id in ("", spec.id))
 
 
 async def _nothing_open(journal: Partition) -> None:

@@ -45,6 +45,7 @@ class QueueKeeper:
                 self._elasticities.clear()
 
     async def look(self) -> None:
+        await self._tidy_journals()
         for topic in self._topics_with_journals():
             try:
                 await self._broker.queues.ensure_journal(topic)
@@ -140,8 +141,23 @@ class QueueKeeper:
                         "%s-%d is not led beside its journal: %s", name, source.partition, problem.detail
                     )
 
+    async def _tidy_journals(self) -> None:
+        """A journal goes with its topic. Those of older versions did not, and did not say whose they were."""
+        for journal in list(self._image.topics.values()):
+            topic = names.data_topic(journal.name)
+            if topic is None:
+                continue
+            data = self._image.topic(topic)
+            try:
+                if data is None:
+                    await self._broker.topics.delete_left_over(journal.name, topic)
+                elif not journal.state.journal_of:
+                    await self._broker.topics.adopt_journal(journal, data)
+            except HeadraceError as problem:
+                log.info("%s stays as it is for now: %s", journal.name, problem.detail)
+
     def _topics_with_journals(self) -> list[str]:
-        """Those that have one, and those that need one because messages wait in them."""
+        """Those that have one, and those that need one: queues read them, or messages wait in them."""
         found = [
             topic
             for name in self._image.topics
@@ -150,9 +166,15 @@ class QueueKeeper:
         found += [
             topic.name
             for topic in self._image.topics.values()
-            if topic.config.delay_enabled and topic.name not in found and names.data_topic(topic.name) is None
+            if topic.config.delay_enabled and names.data_topic(topic.name) is None
         ]
-        return found
+        found += (
+            name
+            for spec in self._broker.queues.specs()
+            for name in spec.topics
+            if (known := self._image.topic(name)) is not None and known.view is None
+        )
+        return list(dict.fromkeys(found))
 
     async def _follow(self, topic: str) -> None:
         data, journal = self._image.topic(topic), self._image.topic(names.journal_topic(topic))

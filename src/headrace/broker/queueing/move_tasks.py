@@ -61,6 +61,8 @@ class MoveTask(msgspec.Struct, kw_only=True):
     failure: str = ""
     runner: str = ""
     """The incarnation of the broker that works on it."""
+    queue_id: str = ""
+    """Of the source: tasks of a queue that was deleted are not its successor's."""
 
 
 class _Held(NamedTuple):
@@ -96,9 +98,11 @@ class MoveTasks:
 
     def tasks(self, queue: str) -> list[MoveTask]:
         """The latest first."""
-        running = self._running.get(queue)
+        running, spec = self._running.get(queue), self._desk.find_spec(queue)
         found = []
         for task in self._stored(queue):
+            if spec is not None and task.queue_id not in ("", spec.id):
+                continue
             if running is not None and task.id == running.id:
                 task = running
             elif task.status in ("RUNNING", "CANCELLING") and not self._runner_lives(task):
@@ -126,6 +130,7 @@ class MoveTasks:
                 "at a given time.",
             )
         task.id = self._broker.new_uuid()
+        task.queue_id = spec.id
         task.started_ms = self._broker.runtime.clock.wall_ms()
         standing = await self._desk.anywhere.standing(spec)
         task.to_move = sum(count.visible for _, count in standing.counts)
@@ -177,6 +182,8 @@ class MoveTasks:
         failures = 0
         exhausted: set[int] = set()
         while task.status == "RUNNING" and not (task.limit and task.moved >= task.limit):
+            if self._desk.spec(spec.name).id != spec.id:
+                raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, f"the queue {spec.name} was deleted")
             places = [place for place in self._places(spec) if place not in exhausted]
             if not places:
                 return

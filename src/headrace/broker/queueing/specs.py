@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -56,17 +57,19 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queue_config(self) -> QueueConfig:
-        return _config_of(msgspec.json.encode(self.config))
+        return _config_of(msgspec.json.encode(self.config), self.id)
 
 
 @lru_cache(maxsize=10_000)
-def _config_of(raw: bytes) -> QueueConfig:
+def _config_of(raw: bytes, queue_id: str) -> QueueConfig:
     """Asked for with every batch that a queue is told of; its fields are frozen, so all may share it."""
-    return config_from_json(raw)
+    return replace(config_from_json(raw), queue_id=queue_id)
 
 
 def with_config(spec: QueueSpec, config: QueueConfig) -> QueueSpec:
-    return msgspec.structs.replace(spec, config=msgspec.json.decode(config_to_json(config)))
+    values = msgspec.json.decode(config_to_json(config))
+    del values["queue_id"]  # which the spec has already
+    return msgspec.structs.replace(spec, config=values)
 
 
 def encode_spec(spec: QueueSpec) -> bytes:

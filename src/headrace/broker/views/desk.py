@@ -41,7 +41,8 @@ class Views:
         self._find_partition = find_partition
         self._lenses: dict[tuple[bytes, int], Lens] = {}
         self._passing: OrderedDict[tuple[bytes, int, str], Lens] = OrderedDict()
-        self._tags: dict[tuple[str, int], TagIndex] = {}
+        self._tags: dict[tuple[bytes, int], TagIndex] = {}
+        """By topic id: what was in a topic says nothing about another of its name."""
 
     def lens(self, view: str, number: int) -> tuple[Lens | None, ErrorKind]:
         """A view's partition here, or what a client is told instead."""
@@ -55,7 +56,7 @@ class Views:
         if lens is None or lens.partition is not partition:
             if lens is not None:
                 lens.strip.clear()
-            tags = self._tags.setdefault(partition.tp, TagIndex(self._tag_budget))
+            tags = self._tag_index(partition)
             place = Place(topic.view.source, number)
             lens = Lens(topic.view, partition, place, Strip(self.budget), tags)
             self._lenses[topic.id, number] = lens
@@ -75,7 +76,7 @@ class Views:
         lens = self._passing.get(key)
         if lens is None or lens.partition is not partition:
             spec = ViewSpec(partition.tp.topic, compile_filter(where))
-            tags = self._tags.setdefault(partition.tp, TagIndex(self._tag_budget))
+            tags = self._tag_index(partition)
             lens = Lens(spec, partition, Place(*partition.tp), Strip(self.budget), tags)
             self._passing[key] = lens
             if len(self._passing) > MAX_PASSING:
@@ -90,8 +91,12 @@ class Views:
                     self._lenses.pop(key).strip.clear()
                 for passing in [key for key in self._passing if key[0] == delta.topic_id]:
                     self._passing.pop(passing).strip.clear()
-                for tp in [tp for tp in self._tags if tp[0] == delta.name]:
-                    self._tags.pop(tp).valid_for(None)
+                for place in [place for place in self._tags if place[0] == delta.topic_id]:
+                    self._tags.pop(place).valid_for(None)
+
+    def _tag_index(self, partition: Partition) -> TagIndex:
+        place = (partition.topic_id, partition.tp.partition)
+        return self._tags.setdefault(place, TagIndex(self._tag_budget))
 
     def write_refusal(self, topic: str) -> Rejected | None:
         spec = self._image.view(topic)

@@ -29,7 +29,7 @@ from headrace.records.filters import FilterProblem, compile_filter
 
 _SPEC_FIELDS = ("filter", "default_delay_ms", "tags", "elastic")
 _CREATE_FIELDS = ("name", "topics", "partitions", "start", "fifo")
-_CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} - {"fifo", "filtered"}
+_CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} - {"fifo", "filtered", "queue_id"}
 
 
 class AdminQueueDoor:
@@ -104,7 +104,7 @@ class AdminQueueDoor:
             "default_delay_ms": spec.default_delay_ms,
             "filter": spec.filter,
             "start": spec.start,
-            "config": asdict(config),
+            "config": {name: value for name, value in asdict(config).items() if name != "queue_id"},
             "tags": spec.tags,
             "dead_letter_of": [
                 other.name for other in self._desk.specs() if other.queue_config.dead_letter == spec.name

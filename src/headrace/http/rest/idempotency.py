@@ -34,12 +34,13 @@ _MARK = names.DEDUP_ID.encode()
 
 
 class _Memory:
-    """Of one partition under one leadership."""
+    """Of one partition under one leadership. A topic made again under the same name begins with the same epoch."""
 
-    __slots__ = ("keys", "leader_epoch", "loading")
+    __slots__ = ("keys", "loading", "term")
 
-    def __init__(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
+    def __init__(self, term: tuple[bytes, int]) -> None:
+        self.term = term
+        """Topic id and leader epoch."""
         self.keys: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         """Key -> offset and when it was published."""
         self.loading: asyncio.Future[None] | None = None
@@ -110,9 +111,9 @@ class Once:
         raise Elsewhere(leader.id, str(tp))
 
     async def _memory(self, tp: TopicPartition, partition: Partition) -> _Memory:
-        memory = self._memories.get(tp)
-        if memory is None or memory.leader_epoch != partition.leader_epoch:
-            memory = self._memories[tp] = _Memory(partition.leader_epoch)
+        memory, term = self._memories.get(tp), (partition.topic_id, partition.leader_epoch)
+        if memory is None or memory.term != term:
+            memory = self._memories[tp] = _Memory(term)
             memory.loading = asyncio.ensure_future(self._load(memory, partition))
         if memory.loading is not None:
             try:

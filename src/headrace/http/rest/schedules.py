@@ -102,7 +102,7 @@ class ScheduleDoor:
 
     async def _add(self, request: Request) -> Answer:
         try:
-            schedule = msgspec.convert({**json_object(request), "last_ms": 0}, CronSchedule)
+            schedule = msgspec.convert({**json_object(request), "last_ms": 0, "topic_id": ""}, CronSchedule)
         except msgspec.ValidationError as problem:
             raise invalid(str(problem)) from None
         return answer(_shown(await self._broker.cron.add(schedule)), 201)

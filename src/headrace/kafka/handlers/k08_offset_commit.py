@@ -29,8 +29,9 @@ async def handle(call: Call) -> OffsetCommitResponse:
     offsets: list[OffsetToCommit] = []
     pace = call.pace()
     async for topic in pace.over(request.topics):
+        known = call.broker.image.topic(topic.name)
         async for entry in pace.over(topic.partitions):
-            if not call.broker.image.has_partition(topic.name, entry.partition_index):
+            if known is None or not 0 <= entry.partition_index < len(known.partitions):
                 errors[topic.name, entry.partition_index] = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             offsets.append(
@@ -40,6 +41,7 @@ async def handle(call: Call) -> OffsetCommitResponse:
                     entry.committed_offset,
                     entry.committed_leader_epoch,
                     entry.committed_metadata,
+                    known.id,
                 )
             )
     if offsets or not request.topics:

@@ -108,7 +108,7 @@ async def _fetch(
     call: Call, group_id: str, topics: Topics, member_id: str | None, member_epoch: int
 ) -> FetchOffsetsResult:
     try:
-        result: FetchOffsetsResult = await call.broker.groups.ask(
+        return await call.broker.groups.fetch_offsets(
             group_id,
             lambda waiter: FetchOffsets(
                 waiter, group_id, topics, call.request.require_stable, member_id, member_epoch
@@ -116,4 +116,3 @@ async def _fetch(
         )
     except HeadraceError as problem:
         return FetchOffsetsResult(problem.kind)
-    return result

@@ -37,14 +37,19 @@ async def handle(call: Call) -> TxnOffsetCommitResponse:
     offsets: list[OffsetToCommit] = []
     pace = call.pace()
     async for topic in pace.over(request.topics):
+        known = call.broker.image.topic(topic.name)
         async for entry in pace.over(topic.partitions):
             place = (topic.name, entry.partition_index)
-            if call.broker.image.partition(*place) is None:
+            if known is None or call.broker.image.partition(*place) is None:
                 errors[place] = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             offsets.append(
                 OffsetToCommit(
-                    *place, entry.committed_offset, entry.committed_leader_epoch, entry.committed_metadata
+                    *place,
+                    entry.committed_offset,
+                    entry.committed_leader_epoch,
+                    entry.committed_metadata,
+                    known.id,
                 )
             )
     if offsets:
