@@ -216,11 +216,6 @@ class ClusterImage:
             return None
         return found.partitions[number]
 
-    def has_partition(self, topic: str, number: int) -> bool:
-        """Whether the topic has this partition, even if its state has not arrived yet."""
-        found = self.topics.get(topic)
-        return found is not None and 0 <= number < len(found.partitions)
-
     def broker(self, broker_id: int) -> Broker | None:
         return self.brokers.get(broker_id)
 
