@@ -51,9 +51,8 @@ def test_lookups(world: ClusterWorld) -> None:
     assert image.partition("t", 2) is None
     assert image.partition("t", -1) is None
     assert image.partition("u", 0) is None
-    assert image.has_partition("t", 1)
-    assert not image.has_partition("t", 2)
-    assert not image.has_partition("u", 0)
+    assert image.topic("t") is not None and len(image.topics["t"].partitions) == 2
+    assert image.topic("u") is None
     leader = image.leader("t", 1)
     assert leader is not None and leader.id == 2
     assert [broker.id for broker in image.live_brokers()] == [1, 2, 3]
@@ -170,7 +169,7 @@ def test_a_topic_that_shrinks_is_not_believed() -> None:
     image.apply(KeyEvent(keys.topic("t"), encode(TOPIC), 5))
     shrunk = msgspec.structs.replace(TOPIC, partitions=1)
     assert names(image.apply(KeyEvent(keys.topic("t"), encode(shrunk), 6))) == ["Undecodable"]
-    assert image.has_partition("t", 1)
+    assert len(image.topics["t"].partitions) == 2
 
 
 def test_an_unreadable_value_leaves_the_last_good_one() -> None:
@@ -296,4 +295,4 @@ def test_a_partition_that_loses_its_key_has_no_state() -> None:
     image.apply(KeyEvent(keys.partition(TOPIC_ID, 0), encode(PARTITION), 5))
     image.apply(KeyEvent(keys.partition(TOPIC_ID, 0), None, 6))
     assert image.partition("t", 0) is None
-    assert image.has_partition("t", 0)
+    assert len(image.topics["t"].partitions) == 2
