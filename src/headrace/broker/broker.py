@@ -51,6 +51,7 @@ from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import is_internal
 from headrace.core.plan import Rejected
+from headrace.core.units import is_digits
 from headrace.groups.config import GroupConfig
 from headrace.groups.topics import TopicInfo
 from headrace.transactions.connections import Leaderships, MarkerSenders, NewestConnections
@@ -378,7 +379,7 @@ class Broker:
         except (ValueError, binascii.Error):
             raw = b""
         topic = self.image.topic_by_id(raw) if len(raw) == 16 else None
-        if not group or topic is None or not number.isdigit():
+        if not group or topic is None or not is_digits(number):
             raise HeadraceError(ErrorKind.INVALID_REQUEST, f"{key!r} does not name a share partition")
         node = self.image.leader(topic.name, int(number))
         if node is None or not node.live:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.cluster.configs import ConfigEntry, ConfigType, Source
+from headrace.core.units import is_digits
 
 DEFAULTS: Mapping[str, str] = {
     "share.auto.offset.reset": "latest",
@@ -68,6 +69,6 @@ def problem(name: str, value: str) -> str | None:
         return f"{name} is one of {', '.join(_CHOICES[name])}"
     if name in _RANGES:
         low, high = _RANGES[name]
-        if not value.isdigit() or len(value) > 10 or not low <= int(value) <= high:
+        if not is_digits(value) or len(value) > 10 or not low <= int(value) <= high:
             return f"{name} is a number from {low} to {high}"
     return None

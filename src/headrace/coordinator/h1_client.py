@@ -38,9 +38,9 @@ __all__ = [
 _MAX_POOLS = 1000
 """Origins remembered at once; webhooks can have many."""
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_LINE_TEXT = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_PATH = re.compile(r"/[\x21-\x7e]*")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]++")
+_LINE_TEXT = re.compile(r"[\t\x20-\x7e\x80-\xff]*+")
+_PATH = re.compile(r"/[\x21-\x7e]*+")
 
 
 class Origin(NamedTuple):

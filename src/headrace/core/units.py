@@ -9,32 +9,41 @@ _SIZE = {
     "": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 1000**2, "mb": 1000**2, "mib": 1 << 20,
     "g": 1000**3, "gb": 1000**3, "gib": 1 << 30, "t": 1000**4, "tb": 1000**4, "tib": 1 << 40,
 }  # fmt: skip
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
+_INTEGER = re.compile(r"-1|[0-9]{1,30}")
+_PART = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*+([a-zA-Z]{1,9})\s*+")
+_SIZE_TEXT = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*+([a-zA-Z]{0,9})")
 
 
 def parse_duration_ms(text: str) -> int:
     """`1h30m` -> 5400000. A bare number is milliseconds; `-1` means for ever."""
     text = text.strip()
-    if re.fullmatch(r"-1|\d+", text):
+    if _INTEGER.fullmatch(text):
         return int(text)
-    parts = list(_PART.finditer(text))
-    if not parts or "".join(part.group(0) for part in parts).replace(" ", "") != text.replace(" ", ""):
-        raise ValueError(f'"{text}" is not a duration; write 500ms, 30s, 15m, 12h or 7d')
     total = 0.0
-    for part in parts:
+    position = 0
+    while not position or position < len(text):
+        part = _PART.match(text, position)
+        if part is None:
+            raise ValueError(f'"{text}" is not a duration; write 500ms, 30s, 15m, 12h or 7d')
         unit = part.group(2).lower()
         if unit not in _DURATION_MS:
             raise ValueError(f'"{unit}" is not a unit of time; use ms, s, m, h, d or w')
         total += float(part.group(1)) * _DURATION_MS[unit]
+        position = part.end()
     return round(total)
+
+
+def is_digits(text: str) -> bool:
+    """One or more of 0 to 9. To `str.isdigit` a superscript is a digit as well, and to `int` it is not."""
+    return text.isascii() and text.isdecimal()
 
 
 def parse_size(text: str) -> int:
     """`1MiB` -> 1048576. A bare number is bytes; `-1` means no limit."""
     text = text.strip()
-    if re.fullmatch(r"-1|\d+", text):
+    if _INTEGER.fullmatch(text):
         return int(text)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text)
+    match = _SIZE_TEXT.fullmatch(text)
     if match is None or match.group(2).lower() not in _SIZE:
         raise ValueError(f'"{text}" is not a size; write 512KiB, 1MiB, 10GB')
     return round(float(match.group(1)) * _SIZE[match.group(2).lower()])

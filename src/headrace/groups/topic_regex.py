@@ -14,6 +14,8 @@ import string
 from collections.abc import Collection
 from typing import NamedTuple
 
+from headrace.core.units import is_digits
+
 MAX_PATTERN_CHARS = 1_000
 MAX_DEPTH = 50
 MAX_NODES = 1_000
@@ -145,7 +147,7 @@ class _Parser:
         if self.peek() != "{" or end < 0:
             return None
         least, comma, most = self.text[self.at + 1 : end].partition(",")
-        if not (least.isascii() and least.isdigit()) or (most and not (most.isascii() and most.isdigit())):
+        if not is_digits(least) or (most and not is_digits(most)):
             return None  # a brace that is no repetition stands for itself
         low = int(least[:6])
         high = low if not comma else int(most[:6]) if most else None

@@ -42,8 +42,8 @@ DEFAULT_MAX_SERIES = 50_000
 MAX_LABEL_CHARS = 1_024
 
 _log = logging.getLogger("headrace.http")
-_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*+")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\\"]")
 
 

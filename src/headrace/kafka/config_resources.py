@@ -8,6 +8,7 @@ from enum import IntEnum
 from headrace.broker.broker import Broker
 from headrace.cluster.configs import Alteration
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.units import is_digits
 from headrace.kafka.group_config_changes import alter_group
 
 
@@ -23,7 +24,7 @@ def broker_of(broker: Broker, name: str) -> int | ErrorKind | None:
     """The broker a resource names; None for the cluster-wide default (an empty name)."""
     if name == "":
         return None
-    if not name.isdigit() or broker.image.broker(int(name)) is None:
+    if not is_digits(name) or broker.image.broker(int(name)) is None:
         return ErrorKind.INVALID_REQUEST
     return int(name)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from headrace.core.ports import FileSystem
 
-_LINE = re.compile(rb"headrace ([a-z-]+) v([0-9]+) length=([0-9]+) crc=([0-9a-f]{8})")
+_LINE = re.compile(rb"headrace ([a-z-]++) v([0-9]++) length=([0-9]++) crc=([0-9a-f]{8})")
 
 _STATE_VERSION = 1
 _PARTITION_VERSION = 1

@@ -13,6 +13,8 @@ Twenty digits, so that names sort like offsets.
 
 from __future__ import annotations
 
+from headrace.core.units import is_digits
+
 LOG = ".log"
 INDEX = ".index"
 SNAPSHOT = ".snapshot"
@@ -45,6 +47,6 @@ def snapshot_path(directory: str, offset: int) -> str:
 def offset_of(name: str, suffix: str) -> int | None:
     """42 for `00000000000000000042<suffix>`, None for any other name."""
     stem = name[: -len(suffix)]
-    if not name.endswith(suffix) or len(stem) != _DIGITS or not (stem.isascii() and stem.isdigit()):
+    if not name.endswith(suffix) or len(stem) != _DIGITS or not is_digits(stem):
         return None
     return int(stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.units import is_digits
 from headrace.node.settings import Settings
 from headrace.push.addresses import parse_networks
 from headrace.push.target import TargetRules
@@ -23,7 +24,7 @@ def _ports(text: str) -> frozenset[int] | None:
     if text.strip() == ANY:
         return None
     numbers = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(number.isascii() and number.isdigit() and 0 < int(number) < 65536 for number in numbers):
+    if not all(is_digits(number) and 0 < int(number) < 65536 for number in numbers):
         raise HeadraceError(
             ErrorKind.INVALID_CONFIG,
             f"webhook_ports: {text!r} is not a list of ports such as 443,8443, and not any",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
+from headrace.core.units import is_digits
 from headrace.queues.config import Backoff
 
 MAX_RETRY_AFTER_MS = 24 * 60 * 60 * 1000
@@ -30,7 +31,7 @@ class RetryPolicy:
 def retry_after_ms(text: str, wall_ms: int) -> int | None:
     """A number of seconds or an HTTP date; None for anything else, and for times that have passed."""
     text = text.strip()
-    if text.isascii() and text.isdigit() and len(text) <= 9:
+    if is_digits(text) and len(text) <= 9:
         return min(int(text) * 1000, MAX_RETRY_AFTER_MS)
     try:
         at_ms = int(parsedate_to_datetime(text).timestamp() * 1000)

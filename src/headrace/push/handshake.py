@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.core.units import is_digits
 from headrace.push.bodies import JSON, rfc3339
 from headrace.push.endpoint import Answer, EndpointClient, NoAnswer, NotSent
 from headrace.push.signature import signed_headers
@@ -73,9 +74,7 @@ async def _ask_options(client: EndpointClient, spec: WebhookSpec, origin: str) -
     if not 200 <= answer.status < 300 or allowed not in ("*", origin):
         return None
     per_minute = answer.headers.get("webhook-allowed-rate", "")
-    rate = (
-        int(per_minute) / 60 if per_minute.isascii() and per_minute.isdigit() and len(per_minute) < 9 else 0.0
-    )
+    rate = int(per_minute) / 60 if is_digits(per_minute) and len(per_minute) < 9 else 0.0
     return Confirmation(True, "", rate=rate)
 
 

@@ -15,11 +15,11 @@ from headrace.push.addresses import Network, address_problem
 
 MAX_URL_CHARS = 2_048
 _URL = re.compile(
-    r"(?P<scheme>[a-z]+)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?(?P<path>/[\x21-\x7e]*)?",
+    r"(?P<scheme>[a-z]++)://(?P<host>[A-Za-z0-9.-]++|\[[0-9A-Fa-f:.]++\])(?::(?P<port>[0-9]{1,5}))?(?P<path>/[\x21-\x7e]*+)?",
     re.ASCII,
 )
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
-_NUMBER_LIKE = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
+_NUMBER_LIKE = re.compile(r"[0-9]++|0[xX][0-9A-Fa-f]*+", re.ASCII)
 _LOCAL_SUFFIXES = ("localhost", "local", "internal", "localdomain", "home.arpa", "lan", "intranet")
 NEVER_PORTS = frozenset({2379, 2380})
 """etcd's: whoever can write there owns the cluster."""

@@ -18,7 +18,7 @@ from urllib.parse import quote
 MAX_SKEW_MS = 5 * 60 * 1000
 _SCHEME = "AWS4-HMAC-SHA256"
 _CREDENTIAL = re.compile(
-    r"([A-Za-z0-9_./+=@-]{1,128})/(\d{8})/([a-z0-9-]{1,32})/([a-z0-9-]{1,32})/aws4_request"
+    r"([A-Za-z0-9_./+=@-]{1,128})/([0-9]{8})/([a-z0-9-]{1,32})/([a-z0-9-]{1,32})/aws4_request"
 )
 _SPACES = re.compile(r" +")
 _MAX_KEYS = 1_000
@@ -58,6 +58,13 @@ def parse_authorization(header: str) -> Credential | None:
         return None
     access_key, date, region, service = found.groups()
     return Credential(access_key, date, region, service, signed, signature)
+
+
+def claimed_region(header: str) -> str:
+    """The region that an Authorization header names, whether or not the rest of it makes sense; empty when it names none."""
+    scope = header.partition("Credential=")[2].partition(",")[0]
+    found = _CREDENTIAL.fullmatch(scope.strip())
+    return found.group(3) if found is not None and found.group(4) == "sqs" else ""
 
 
 class SignatureVerifier:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from headrace.wire.messages.api_versions import SupportedFeatureKey
 
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE = re.compile(r"[a-zA-Z0-9]++(?:[\-.]++[a-zA-Z0-9]++)*+")
 
 
 def is_software_name(text: str) -> bool:

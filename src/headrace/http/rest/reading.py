@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.broker.queueing import names
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.units import parse_duration_ms
+from headrace.core.units import is_digits, parse_duration_ms
 from headrace.http.messages import JSON, Request, Response
 from headrace.records.build import Headers, Record
 from headrace.records.filters.times import rfc3339_ms
@@ -58,7 +58,7 @@ def number(request: Request, name: str, default: int, low: int, high: int) -> in
     text = request.query.get(name)
     if text is None:
         return default
-    if not text.lstrip("-").isdigit() or len(text) > 19 or not low <= int(text) <= high:
+    if not is_digits(text.removeprefix("-")) or len(text) > 19 or not low <= int(text) <= high:
         raise invalid(f"{name} is a number from {low} to {high}, not {text!r}")
     return int(text)
 
@@ -81,7 +81,7 @@ def query_duration_ms(request: Request, name: str, default: int, high: int) -> i
 
 def time_ms(text: str, name: str) -> int:
     """An RFC 3339 time or milliseconds since 1970."""
-    found = int(text) if text.isdigit() and len(text) < 17 else rfc3339_ms(text)
+    found = int(text) if is_digits(text) and len(text) < 17 else rfc3339_ms(text)
     if found is None:
         raise invalid(f"{name} is a time such as 2026-11-01T12:00:00Z, not {text!r}")
     return found
@@ -154,7 +154,7 @@ def special_headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
         headers.append((names.TTL_MS, b"%d" % duration_ms(str(given["ttl"]), "ttl")))
     if given.get("priority") is not None:
         text = str(given["priority"])
-        if not text.isdigit() or not 0 <= int(text) <= 9:
+        if not is_digits(text) or not 0 <= int(text) <= 9:
             raise invalid("priority is a number from 0 to 9")
         headers.append((names.PRIORITY, text.encode()))
     if given.get("group") is not None:

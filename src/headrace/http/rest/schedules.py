@@ -121,7 +121,7 @@ def _shown(schedule: CronSchedule) -> dict[str, Any]:
 def _cursor(text: str) -> tuple[int, int]:
     if not text:
         return 0, 0
-    if not re.fullmatch(r"\d{1,6}\.\d{1,18}", text):
+    if not re.fullmatch(r"[0-9]{1,6}\.[0-9]{1,18}", text):
         raise invalid("the cursor is not one of ours")
     place, offset = text.split(".")
     return int(place), int(offset)

@@ -287,7 +287,7 @@ def _encode_positions(positions: Positions) -> str:
 
 
 def _decode_positions(text: str) -> dict[int, int]:
-    if not re.fullmatch(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*", text):
+    if not re.fullmatch(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*+", text):
         raise invalid("the cursor is not one of ours")
     pairs = [pair.split(":") for pair in text.split(",")]
     return {int(partition): int(offset) for partition, offset in pairs}

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.units import is_digits
 from headrace.http.sqs.call import Call
 from headrace.queues.commands import Counts
 from headrace.queues.config import DEDUP_WINDOW_MS, SQS_MAX_LEASE_MS, QueueConfig, fifo_queue
@@ -77,7 +78,7 @@ def checked(call: Call, given: Mapping[str, Any], *, is_fifo: bool) -> dict[str,
 
 def _check_number(call: Call, name: str, value: str) -> None:
     low, high = _RANGES[name]
-    if not (value.isascii() and value.isdigit()) or len(value) > 15:
+    if not is_digits(value) or len(value) > 15:
         raise _invalid(name)
     # Longer delays are welcome here; AWS has no such thing, so a strict server refuses them.
     open_ended = name == "DelaySeconds" and not call.settings.strict

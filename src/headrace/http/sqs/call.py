@@ -13,7 +13,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
 _is_entry_id = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
-_is_number = re.compile(r"-?\d{1,15}").fullmatch
+_is_number = re.compile(r"-?[0-9]{1,15}").fullmatch
 _ABSENT: Any = object()
 
 

@@ -5,7 +5,6 @@ A form without that header is the older Query protocol: same actions, other clot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,12 +19,11 @@ from headrace.http.messages import Request, Response
 from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
 from headrace.http.sqs.call import Call, SqsSettings
-from headrace.security.sigv4 import BadSignature, SignatureVerifier
+from headrace.security.sigv4 import BadSignature, SignatureVerifier, claimed_region
 
 JSON = "application/x-amz-json-1.0"
 MAX_BODY_BYTES = 2 * 1024 * 1024
 _TARGET = "AmazonSQS."
-_CREDENTIAL = re.compile(r"Credential=([^/]+)/(\d{8})/([a-z0-9-]+)/sqs/aws4_request")
 
 Action = Callable[[Call], Awaitable[dict[str, Any]]]
 
@@ -116,8 +114,7 @@ class SqsDoor:
                     f"The request signature we calculated does not match the signature you provided: {problem}.",
                 ) from None
             return credential.region
-        found = _CREDENTIAL.search(request.header(b"authorization"))
-        return found.group(3) if found is not None else self._settings.region
+        return claimed_region(request.header(b"authorization")) or self._settings.region
 
     def _call(self, request: Request, parameters: dict[str, Any], region: str) -> Call:
         host = request.header(b"host") or "localhost"

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.units import is_digits
 
 CONTENT_TYPE = "text/xml"
 FORM = "application/x-www-form-urlencoded"
@@ -103,7 +104,7 @@ def _as_map(numbered: dict[str, Any], key: str, content: str) -> dict[str, Any]:
 
 
 def _in_order(numbered: dict[str, Any]) -> list[Any]:
-    if not all(number.isascii() and number.isdigit() and len(number) <= 6 for number in numbered):
+    if not all(is_digits(number) and len(number) <= 6 for number in numbered):
         raise _malformed("The entries of a list are numbered from 1.")
     return [numbered[number] for number in sorted(numbered, key=int)]
 

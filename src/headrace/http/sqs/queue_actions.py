@@ -91,7 +91,7 @@ def _page(call: Call, key: str, urls: list[str]) -> dict[str, Any]:
     start = 0
     token = call.text("NextToken", "")
     if token:
-        if not re.fullmatch(r"\d{1,9}", token):
+        if not re.fullmatch(r"[0-9]{1,9}", token):
             raise invalid("Invalid or expired next token.")
         start = int(token)
     shown_urls = urls[start : start + (limit or 1000)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headrace.core.units import is_digits
 from headrace.records.filters.tokens import FilterProblem, Token, string_value, tokenize
 
 MAX_DEPTH = 64
@@ -242,7 +243,7 @@ class _Parser:
                 token = self._next()
                 if token.kind == "string":
                     steps.append(string_value(token.text))
-                elif token.kind == "number" and token.text.isdigit() and len(token.text) <= MAX_NUMBER_CHARS:
+                elif token.kind == "number" and is_digits(token.text) and len(token.text) <= MAX_NUMBER_CHARS:
                     steps.append(int(token.text))
                 else:
                     raise self._problem("expected a string or a position in the brackets", token)
