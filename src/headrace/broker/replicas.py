@@ -35,6 +35,7 @@ from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.ports import FileSystem
+from headrace.core.units import is_digits
 from headrace.log.config import LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
@@ -526,5 +527,5 @@ def _remove(fs: FileSystem, directory: str) -> None:
 def _finish_removals(fs: FileSystem, topic_directory: str) -> None:
     """Replicas that were being removed from this topic when the broker stopped."""
     for name in fs.list_dir(topic_directory):
-        if name.endswith(DOOMED) and name.removesuffix(DOOMED).isdigit():
+        if name.endswith(DOOMED) and is_digits(name.removesuffix(DOOMED)):
             fs.remove_tree(f"{topic_directory}/{name}")
