@@ -77,7 +77,7 @@ def test_a_failed_sync_is_never_believed_again(seed: int) -> None:
         assert answers[:fine] == [ErrorKind.NONE] * fine, "once it failed, nothing is acknowledged any more"
         assert fine < 20
         assert nodes[0].broker.flusher.failure is not None
-        assert nodes[0]._disk_trouble() is not None, "/readyz says so"
+        assert any(trouble.startswith("disk: ") for trouble in nodes[0].health.troubles()), "/readyz says so"
         machine.cut_power()
         machine.start()
         found = await SimClient(machine.address, 9092).read_all("t")

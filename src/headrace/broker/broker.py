@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.broker.batch_opening import Opener
+from headrace.broker.client_brokers import ClientBrokers
 from headrace.broker.disk_room import AUTOMATIC
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.flusher import Flusher
@@ -126,6 +127,8 @@ class Broker:
         self.close_connection: Callable[[int], None] = lambda connection_id: None
         self.is_connected: Callable[[int], bool] = lambda connection_id: True
         self.on_disk_failed: Callable[[], None] = lambda: None
+        self.troubles: Callable[[], list[str]] = list
+        """What is not as it should be with this broker, in words (node.health)."""
         self.is_stopping = False
         self._replica_connections: dict[int, int] = {}
         self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
@@ -149,6 +152,8 @@ class Broker:
         self._topics_moved = False
         self._doubts: dict[int, int] = {}
         self.replicator.on_doubt = self._doubt
+        self._client_brokers = ClientBrokers(self.image, runtime.clock)
+        metadata.listeners.append(self._client_brokers.heard)
         metadata.listeners.append(self.replicas.heard)
         metadata.listeners.append(self._heard)
         metadata.listeners.append(self.views.heard)
@@ -298,8 +303,8 @@ class Broker:
         return "" if cluster is None else cluster.cluster_id
 
     def client_brokers(self) -> list[Node]:
-        """What clients are told: every live broker, in a stable order, so that none is dropped and re-added."""
-        return self.image.live_brokers()
+        """What clients are told: every live broker, in a stable order, so that none is dropped and re-added; never nobody."""
+        return self._client_brokers.now(is_stopping=self.is_stopping)
 
     def find_partition(self, topic: str, number: int) -> tuple[Partition | None, ErrorKind]:
         """The replica here, or what a client is told instead."""

@@ -24,6 +24,7 @@ CLEAN_MS = 30_000
 SCRUB_BYTES = 1024 * 1024
 """Of each partition per round: about three gigabytes a day."""
 STALL_MS = 2_000
+LAG_WINDOW_MS = 10_000
 
 
 class Housekeeping:
@@ -36,6 +37,9 @@ class Housekeeping:
         self._due = {"leaders": 0, "checkpoint": CHECKPOINT_MS, "clean": clean_ms}
         self._clean_ms = clean_ms
         self._started_ms = runtime.clock.now_ms()
+        self._lags = (0, 0)
+        """In the last half of a window, and in this one."""
+        self._lag_since_ms = self._started_ms
 
     async def watch_the_clock(self) -> None:
         """Quick things, on time: produce timeouts, the lease, slow followers."""
@@ -44,6 +48,7 @@ class Housekeeping:
             await asyncio.sleep(TICK_MS / 1000)
             now_ms = self._runtime.clock.now_ms()
             stalled = now_ms - last_ms > STALL_MS
+            self._note_lag(max(0, now_ms - last_ms - TICK_MS), now_ms)
             if stalled:
                 log.warning("the event loop stood still for %d ms", now_ms - last_ms)
             last_ms = now_ms
@@ -52,6 +57,17 @@ class Housekeeping:
                 partition.expire_waiting(now_ms)
             if stalled or self._is_due("leaders", LEADER_TICK_MS):
                 self._broker.replicas.tick(self._lease_held(), stalled)
+
+    def _note_lag(self, lag_ms: int, now_ms: int) -> None:
+        if now_ms - self._lag_since_ms >= LAG_WINDOW_MS // 2:
+            self._lags = (self._lags[1], 0)
+            self._lag_since_ms = now_ms
+        self._lags = (self._lags[0], max(self._lags[1], lag_ms))
+
+    @property
+    def worst_lag_ms(self) -> int:
+        """The longest that the event loop was late in the last ten seconds."""
+        return max(self._lags)
 
     async def run(self) -> None:
         """Slow things, when there is time."""

@@ -37,6 +37,7 @@ from headrace.core.ids import TopicPartition
 from headrace.core.ports import FileSystem
 from headrace.core.units import is_digits
 from headrace.log.config import LogConfig
+from headrace.log.growing_log import FULL_DISK
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import LoadReport, LogCorrupt, WrongTopic
@@ -165,7 +166,9 @@ class Replicas:
     def _follow_later(self, delta: Delta, problem: Exception) -> None:
         """What can't be done now (a full disk, a bug) holds up nothing else, and is tried again."""
         if isinstance(problem, OSError):
-            log.error("%s: %s; trying again in %d s", type(delta).__name__, problem, RETRY_S)
+            # That the disk is full is said once for all of them (DiskRoom).
+            level = logging.INFO if problem.errno in FULL_DISK else logging.ERROR
+            log.log(level, "%s: %s; trying again in %d s", type(delta).__name__, problem, RETRY_S)
         else:
             self._runtime.unexpected("follow the image", problem, type(delta).__name__)
         asyncio.get_running_loop().call_later(RETRY_S, self._todo.put_nowait, delta)
@@ -201,10 +204,12 @@ class Replicas:
                 await self._runtime.run_blocking(lambda: _remove(fs, directory))
             return
         if partition is None:
-            partition = await self._open(topic, number)
-            if partition is None:
-                if state.leader == self._image.broker_id:
+            try:
+                partition = await self._open(topic, number)
+            finally:
+                if partition is None and state.leader == self._image.broker_id:
                     self._hand_over(topic.name, number)
+            if partition is None:
                 return
         await self._lead_or_follow(partition, topic, number, state)
 
@@ -237,6 +242,9 @@ class Replicas:
         try:
             await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
         except OSError as problem:
+            if problem.errno in FULL_DISK:
+                self._hand_over(topic.name, number)  # to somebody who has room; else it is tried again
+                raise
             log.critical("%s: epoch %d can't begin here: %s", partition.tp, state.leader_epoch, problem)
             partition.mark_failed()  # which hands the partition to somebody whose disk works
             return
@@ -431,6 +439,8 @@ class Replicas:
         except (LogCorrupt, WrongTopic, OSError) as problem:
             # S4: never start silently shortened.
             self.offline[tp] = str(problem)
+            if isinstance(problem, OSError) and problem.errno in FULL_DISK:
+                raise  # tried again until there is room (S15)
             log.critical("%s stays offline: %s", tp, problem)
             return None
         if report.truncated_bytes or report.quarantined:

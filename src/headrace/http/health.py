@@ -14,7 +14,18 @@ from headrace.http.problem import problem
 from headrace.http.router import Router
 
 HealthCheck = Callable[[], str | None]
-"""None when well, else what is wrong in a few words."""
+"""None when well, else what is wrong in a few words: Degraded when requests are served all the same."""
+
+
+class Degraded(str):
+    """Trouble that is told and no reason to send requests elsewhere."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, text: str) -> Degraded | None:
+        """None when there is nothing to tell."""
+        return cls(text) if text else None
 
 
 class HealthDoor:
@@ -23,6 +34,10 @@ class HealthDoor:
     ) -> None:
         self._live = dict(live or {})
         self._ready = dict(ready or {})
+
+    def look(self) -> dict[str, str | None]:
+        """What each check of readiness says now."""
+        return {name: _outcome(check) for name, check in {**self._live, **self._ready}.items()}
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/livez", self._answer_live)
@@ -38,7 +53,11 @@ class HealthDoor:
 
 def _answer(request: Request, checks: Mapping[str, HealthCheck], state: str) -> Response:
     results = {name: _outcome(check) for name, check in checks.items()}
-    failed = {name: trouble for name, trouble in results.items() if trouble is not None}
+    failed = {
+        name: trouble
+        for name, trouble in results.items()
+        if trouble is not None and not isinstance(trouble, Degraded)
+    }
     is_verbose = any(name == "verbose" for name, _ in request.query_pairs)
     no_store = (("cache-control", "no-store"),)
     if failed:
@@ -51,14 +70,17 @@ def _answer(request: Request, checks: Mapping[str, HealthCheck], state: str) -> 
             instance=request.path,
             headers=no_store,
             extra={
-                "checks": {name: trouble or "ok" for name, trouble in results.items()}
+                "checks": {name: str(trouble or "ok") for name, trouble in results.items()}
                 if is_verbose
                 else failed
             },
         )
     if not is_verbose:
         return Response(b"ok\n", 200, TEXT, no_store)
-    lines = [f"[+]{name} ok" for name in results] + [f"{state} check passed", ""]
+    lines = [
+        f"[+]{name} ok" if trouble is None else f"[!]{name} {trouble}" for name, trouble in results.items()
+    ]
+    lines += [f"{state} check passed", ""]
     return Response("\n".join(lines).encode(), 200, TEXT, no_store)
 
 

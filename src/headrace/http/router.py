@@ -57,6 +57,8 @@ class Router:
     def __init__(self) -> None:
         self._root = _Node()
         self._static: dict[str, dict[str, Match]] = {}
+        self.otherwise: Handler | None = None
+        """Takes every request that no route takes: while a broker starts, most doors are not there yet."""
 
     def add(
         self,
@@ -111,7 +113,10 @@ class Router:
                 match = static.get("GET")
             if match is not None:
                 return match
-        return self._resolve_template(method, path, static)
+        found = self._resolve_template(method, path, static)
+        if isinstance(found, NoRoute) and self.otherwise is not None:
+            return Match(Route(method, path, self.otherwise, None), _NO_PARAMS)
+        return found
 
     def _resolve_template(self, method: str, path: str, static: dict[str, Match] | None) -> Match | NoRoute:
         segments = path.split("/")[1:] if path.startswith("/") else []

@@ -54,6 +54,11 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         return True
 
+    def restore(self, entries: list[EpochStart]) -> None:
+        """As they were: what was assigned since could not be written down."""
+        self._epochs[:] = [entry.epoch for entry in entries]
+        self._starts[:] = [entry.start_offset for entry in entries]
+
     def epoch_at(self, offset: int) -> int:
         """The epoch of the batch at `offset`, -1 below everything known."""
         found = bisect_right(self._starts, offset) - 1

@@ -206,7 +206,7 @@ class GrowingLog:
 
     def start_epoch(self, epoch: int) -> None:
         """R10: on becoming leader, before the first append: the epoch begins at the log's end, and that is on disk."""
-        if self.epochs.assign(epoch, self.end_offset):
+        if self.epochs.assign(epoch, self.end_offset) or self._files.are_epochs_doubtful:
             self._files.write_epochs()
 
     def append(
@@ -266,12 +266,13 @@ class GrowingLog:
         gaps = self._config.compact if allow_gaps is None else allow_gaps
         first_offset = self.end_offset
         # An epoch that we led and never wrote in began nothing: what comes here may be of an older one (R10, R11).
-        if self.epochs.latest >= 0 and self.epochs.entries[-1].start_offset >= first_offset:
+        is_empty = self.epochs.latest >= 0 and self.epochs.entries[-1].start_offset >= first_offset
+        if is_empty or self._files.are_epochs_doubtful:
             self.epochs.truncate_end(first_offset)
             try:
                 self._files.write_epochs()
             except OSError as error:
-                return self.fail(f"the epoch file could not be written: {error}")
+                return self._epochs_not_written(error)
         checked = check_replicated(data, first_offset, self.epochs.latest, gaps=gaps)
         if isinstance(checked, Rejected):
             return checked
@@ -332,12 +333,21 @@ class GrowingLog:
         recovery and reads hold every batch against that file (S2)."""
         if epoch < self.epochs.latest:
             return Rejected(ErrorKind.FENCED_LEADER_EPOCH, f"leader epoch {epoch} after {self.epochs.latest}")
+        before = self.epochs.entries
         self.epochs.assign(epoch, start_offset)
         try:
             self._files.write_epochs()
         except OSError as error:
-            return self.fail(f"the epoch file could not be written: {error}")
+            self.epochs.restore(before)
+            return self._epochs_not_written(error)
         return None
+
+    def _epochs_not_written(self, error: OSError) -> Rejected:
+        """S15: on a full disk the log stays usable. Which epochs the file has is in doubt now, so it is written again before
+        anything else is appended."""
+        if error.errno in FULL_DISK:
+            return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, f"the disk is full: {error}")
+        return self.fail(f"the epoch file could not be written: {error}")
 
     def _write_failed(self, error: OSError) -> Rejected:
         """S15: a full disk leaves the file as it was (the port's promise), and the log usable. The rest is final (S7)."""

@@ -18,7 +18,16 @@ from headrace.log.results import Checkpoint, PendingFile
 
 
 class StateFiles:
-    __slots__ = ("_directory", "_epochs", "_fs", "_is_doubtful", "_serial", "_under_way", "state")
+    __slots__ = (
+        "_directory",
+        "_epochs",
+        "_fs",
+        "_is_doubtful",
+        "_serial",
+        "_under_way",
+        "are_epochs_doubtful",
+        "state",
+    )
 
     def __init__(self, fs: FileSystem, directory: str, state: LogState, epochs: LeaderEpochs) -> None:
         self._fs = fs
@@ -30,6 +39,8 @@ class StateFiles:
         self._under_way: Checkpoint | None = None
         self._is_doubtful = False
         """A write failed, and may have happened all the same: only another one makes sure of what a restart finds."""
+        self.are_epochs_doubtful = False
+        """The same of the epoch file."""
 
     def begin(self, state: LogState) -> Checkpoint | None:
         if self._under_way is not None or not (self._is_doubtful or self._differs(state)):
@@ -58,7 +69,9 @@ class StateFiles:
 
     def write_epochs(self) -> None:
         """Never part of a checkpoint: an epoch has to be on disk before the first batch that carries it."""
+        self.are_epochs_doubtful = True
         self._fs.write_file(f"{self._directory}/{EPOCHS_FILE}", self._epochs.encode())
+        self.are_epochs_doubtful = False
 
     def _numbered(self, state: LogState) -> LogState:
         self._serial += 1

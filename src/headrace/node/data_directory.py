@@ -10,6 +10,7 @@ quarantine/       what no topic claims (S12)
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -71,7 +72,8 @@ class DirectoryLock:
                 "stop that one, or choose another directory with --data-dir",
             ) from None
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+        with contextlib.suppress(OSError):  # for people only; the disk may be full
+            os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -84,7 +86,9 @@ class DataDirectory:
         self._fs = fs
         self.path = path
         self.topics = f"{path}/topics"
-        fs.make_dirs(self.topics)
+
+    def make(self) -> None:
+        self._fs.make_dirs(self.topics)
 
     def read_record(self) -> NodeRecord | None:
         path = f"{self.path}/node"

@@ -46,6 +46,8 @@ class Membership:
         self._making_progress = making_progress
         self.term: LeaseTerm | None = None
         self.broker_epoch = 0
+        self._silent_since_ms: int | None = None
+        self._complained: str | None = None
         self.on_registering: list[Callable[[int], None]] = []
         """Called with the lease id before each registration: what dies half-way must leave a trace."""
         self.on_registered: list[Callable[[int, int], None]] = []
@@ -82,6 +84,10 @@ class Membership:
             await asyncio.sleep(RETRY_S)
         raise HeadraceError(ErrorKind.BROKER_NOT_AVAILABLE, "could not register with the coordinator")
 
+    def silence_ms(self) -> int:
+        """How long the coordinator has not answered although it was asked; 0 while it answers."""
+        return 0 if self._silent_since_ms is None else self._runtime.clock.now_ms() - self._silent_since_ms
+
     def lease_held(self) -> bool:
         """Whether this process may still believe that it is registered (R7)."""
         return self.term is not None and self.term.holds(self._runtime.clock.now_ms())
@@ -94,20 +100,37 @@ class Membership:
             now_ms = self._runtime.clock.now_ms()
             await asyncio.sleep(max(0.02, (term.keep_alive_at_ms - now_ms) / 1000))
             if not self._making_progress():
-                log.error("this broker makes no progress: not renewing the lease (R6)")
+                self._complain("this broker makes no progress: not renewing the lease (R6)")
                 await asyncio.sleep(STALLED_S)
                 continue
             sent_ms = self._runtime.clock.now_ms()
             try:
                 async with asyncio.timeout(term.keep_alive_timeout_ms / 1000):
                     term.answered(sent_ms, await self._coordinator.keep_alive(term.lease_id))
+                self._answered()
                 if term.lost or must_register_again(self._metadata.image, self._metadata.image.broker_id):
                     log.warning("this broker was fenced or its lease was lost; registering again")
                     await self.register(None)
             except (CoordinatorError, HeadraceError, TimeoutError, OSError) as problem:
                 # OSError: a registration is written down first, and the disk may be full.
-                log.warning("keep-alive: %s", problem or "no answer in time")
+                self._not_answered(problem, sent_ms)
                 await asyncio.sleep(RETRY_S)
+
+    def _answered(self) -> None:
+        if self._silent_since_ms is not None:
+            log.warning("the coordinator answers again, after %d s", self.silence_ms() // 1000)
+        self._silent_since_ms = self._complained = None
+
+    def _not_answered(self, problem: Exception, sent_ms: int) -> None:
+        """One line for each kind of trouble: an hour without a coordinator is no reason for 18,000 of them."""
+        if self._silent_since_ms is None and isinstance(problem, (CoordinatorError, TimeoutError)):
+            self._silent_since_ms = sent_ms
+        self._complain(f"keep-alive: {str(problem) or 'no answer in time'}")
+
+    def _complain(self, what: str) -> None:
+        if what != self._complained:
+            log.error("%s", what)
+            self._complained = what
 
     async def leave(self) -> None:
         """End the lease now, so that nobody has to wait for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import uuid
 
@@ -23,11 +24,14 @@ from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import Coordinator, CoordinatorError
 from headrace.core.cluster_key import RECEIPTS, derive
 from headrace.core.errors import HeadraceError
+from headrace.core.limits import KIB
+from headrace.core.units import format_size
 from headrace.groups.config import GroupConfig
 from headrace.http.forwarding import Forwarder
-from headrace.http.health import HealthDoor
+from headrace.http.messages import Request, Response
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.peer_desks import PeerDeskDoor
+from headrace.http.problem import problem
 from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
@@ -38,7 +42,9 @@ from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
 from headrace.node.browser_rules import browser_policy
 from headrace.node.data_directory import DataDirectory, NodeRecord
+from headrace.node.health import Health
 from headrace.node.membership import Membership
+from headrace.node.patience import Patience
 from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
@@ -47,18 +53,22 @@ from headrace.security.access_keys import read_access_keys
 log = logging.getLogger(__name__)
 
 LEASE_MS = 6_000
-READY_S = 60.0
+START_ROOM_BYTES = 64 * KIB
 ANNOUNCE_S = 5.0
 HAND_OVER_S = 10.0
 
 
 class Node:
+    kafka: KafkaServer
+    webhooks: Couriers
+
     def __init__(self, settings: Settings, runtime: Runtime, coordinator: Coordinator | None = None) -> None:
         self.settings = settings
         self.runtime = runtime
         self.kafka_port = 0
         self.http_port = 0
-        self.ready = False
+        self.health = Health(runtime)
+        self.patience = Patience(self.health)
         self._given_coordinator = coordinator
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
@@ -72,21 +82,27 @@ class Node:
     # -- start -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        """Waits, and says so, while the coordinator is away or the disk is full: whoever starts a broker again that ended
+        would only make it wait by other means."""
         settings = self.settings
-        self._coordinator = self._given_coordinator or await self._open_coordinator()
         image = ClusterImage(settings.node_id, static_configs(settings))
+        self._make_http(image)
+        # Bound first, as the other one below: a taken port must cost nothing, not even the clean-shutdown marker.
+        _, self.http_port = await self.http.start(settings.host, settings.http_port)
+        await self.patience.wait_for("there is room on the disk", self._make_directory)
+        self._coordinator = self._given_coordinator or await self._open_coordinator()
         self.metadata = Metadata(self.runtime, self._coordinator, image)
-        await self.metadata.load()
-        await self._found_cluster()
-        self._cluster_key = await self.metadata.shared_secret("cluster")
+        if self._given_coordinator is None and settings.is_coordinator_embedded:
+            await self._know_cluster()
+        else:
+            await self.patience.wait_for("the coordinator answers", self._know_cluster)
         # Every broker of the cluster must know the handles that another one gave out (R56).
         self._receipt_key = derive(self._cluster_key, RECEIPTS)
-        self.broker = Broker(self.runtime, self.metadata, self._options())
+        self.broker = self.health.broker = Broker(self.runtime, self.metadata, self._options())
+        self.broker.troubles = self.health.troubles
         self._make_doors()
         record = await self._previous_record()
-        # Ports are bound first: the registration names them, and a taken port must cost nothing, not even the marker.
         self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
-        _, self.http_port = await self.http.start(settings.host, settings.http_port)
         self.webhooks.refuse_ports({self.kafka_port, self.http_port})
         # R33: the marker is taken away before any log is opened.
         clean_epoch = self._directory.take_clean_marker()
@@ -97,7 +113,19 @@ class Node:
         self.broker.replicas.quarantine_unknown()
         await self._join(previous)
         await self._become_ready()
-        self.ready = True
+        self._router.otherwise = None
+        self.health.phase = None
+
+    @property
+    def ready(self) -> bool:
+        return self.health.phase is None
+
+    async def _make_directory(self) -> None:
+        """What a start writes is little, but it must not be torn (S15)."""
+        fs = self.runtime.fs
+        self._directory.make()
+        if (free := fs.free_bytes(self._directory.path)) < START_ROOM_BYTES:
+            raise OSError(errno.ENOSPC, f"only {format_size(free)} left", self._directory.path)
 
     async def _open_coordinator(self) -> Coordinator:
         settings = self.settings
@@ -114,8 +142,9 @@ class Node:
             token_bytes=self.runtime.random_bytes,
         )
 
-    async def _found_cluster(self) -> None:
-        """The first broker names the cluster; everybody after it finds the name."""
+    async def _know_cluster(self) -> None:
+        """The first broker names the cluster and makes its key; everybody after it finds them."""
+        await self.metadata.load()
         while self.metadata.image.cluster is None:
             cluster_id = str(uuid.UUID(bytes=self.runtime.random_bytes(16), version=4))
             state = ClusterState(cluster_id, self.runtime.clock.wall_ms())
@@ -124,6 +153,7 @@ class Node:
             )
             await self.metadata.commit(change, wait=False)
             await self.metadata.load()
+        self._cluster_key = await self.metadata.shared_secret("cluster")
 
     async def _previous_record(self) -> NodeRecord | None:
         if self.settings.ephemeral:
@@ -162,13 +192,30 @@ class Node:
             ),
         )
 
-    def _make_doors(self) -> None:
-        self.kafka = KafkaServer(self.broker)
-        router = Router()
-        registry = Registry()
-        registry.add(BrokerMetrics(self.broker, self.kafka))
-        HealthDoor(ready={"broker": self._not_ready, "log": self._disk_trouble}).mount(router)
+    def _make_http(self, image: ClusterImage) -> None:
+        """With the doors that are open from the first moment; the others follow when there is a broker behind them."""
+        self._router = router = Router()
+        router.otherwise = self._answer_not_yet
+        self._registry = registry = Registry()
+        self.health.door.mount(router)
         MetricsDoor(registry).mount(router)
+        self.http = HttpServer(
+            router,
+            self.runtime.clock,
+            browsers=browser_policy(self.settings, image),
+            request_id_prefix=self.runtime.random_bytes(4).hex(),
+        )
+        registry.add(self.health)
+        registry.add(self.http)
+
+    def _answer_not_yet(self, request: Request) -> Response:
+        detail = f"this broker does not serve yet: {self.health.phase or 'it has just begun to'}"
+        return problem(503, "NOT_READY", detail, request_id=request.request_id, instance=request.path)
+
+    def _make_doors(self) -> None:
+        router, registry = self._router, self._registry
+        self.kafka = KafkaServer(self.broker)
+        registry.add(BrokerMetrics(self.broker, self.kafka))
         sqs = self._sqs_settings()
         self._forwarder = Forwarder(self.broker, self._receipt_key)
         self._peer_desks = PeerDeskDoor(self.broker, self._receipt_key)
@@ -181,13 +228,6 @@ class Node:
         )
         WebhookDoor(self.broker, self.webhooks, self._forwarder).mount(router)
         registry.add(self.webhooks)
-        self.http = HttpServer(
-            router,
-            self.runtime.clock,
-            browsers=browser_policy(self.settings, self.metadata.image),
-            request_id_prefix=self.runtime.random_bytes(4).hex(),
-        )
-        registry.add(self.http)
 
     def _sqs_settings(self) -> SqsSettings:
         settings = self.settings
@@ -198,12 +238,6 @@ class Node:
             strict=settings.sqs_strict,
             access_keys=read_access_keys(settings.sqs_credentials) if settings.sqs_credentials else {},
         )
-
-    def _not_ready(self) -> str | None:
-        return None if self.ready else "starting"
-
-    def _disk_trouble(self) -> str | None:
-        return self.broker.flusher.trouble()
 
     async def _join(self, previous: PreviousLife | None) -> None:
         settings = self.settings
@@ -232,7 +266,10 @@ class Node:
         self.membership.on_registering.append(self._registering)
         self.membership.on_registered.append(self._registered)
         self.metadata.start()
-        await self.membership.register(previous)
+        await self.patience.wait_for(
+            "the coordinator takes the registration", lambda: self.membership.register(previous)
+        )
+        self.health.membership = self.membership
 
     def _registering(self, lease: int) -> None:
         """On disk before anybody else can see us: the next life finds our lease and can end it."""
@@ -263,6 +300,7 @@ class Node:
         """A task without which this is no broker can't be kept alive: others must lead, and whoever started us must know."""
         self.broken_by = f"{task.name} failed {task.in_a_row} times in a row: {task.problem}"
         log.critical("this broker ends: %s", self.broken_by)
+        self.health.phase = self.broken_by
         self.runtime.spawn(self._announce_stop(), "give up leaderships")
         self.broken.set()
 
@@ -287,15 +325,20 @@ class Node:
             self.membership.lease_held,
             clean_ms=self.settings.retention_check_interval_ms,
         )
+        self.health.housekeeping = housekeeping
         supervise("watch the clock", housekeeping.watch_the_clock, OR_END)
         supervise("housekeeping", housekeeping.run)
         supervise("cron schedules", self.broker.cron.run)
         supervise("queues in shape", self.broker.queue_keeper.run)
         supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
-        await self.metadata.wait_until(lambda: self.metadata.image.is_live(self.settings.node_id), READY_S)
+        await self.patience.wait_until(
+            "the controller lets this broker in",
+            self.metadata,
+            lambda: self.metadata.image.is_live(self.settings.node_id),
+        )
         # At once: we may be elected from now on, and a leader that refuses connections is taken for dead.
         await self.kafka.serve()
-        await self.metadata.wait_until(self._led, READY_S)
+        await self.patience.wait_until("its partitions are given back to it", self.metadata, self._led)
         await self.broker.replicas.caught_up()
 
     def _led(self) -> bool:
@@ -303,15 +346,16 @@ class Node:
         me = self.settings.node_id
         return all(
             state.leader == me
-            for _, _, state in self.metadata.image.all_partitions()
-            if state.replicas == (me,)
+            for topic, number, state in self.metadata.image.all_partitions()
+            # One that can't be opened is nobody's to wait for: it is told (health), and the others serve.
+            if state.replicas == (me,) and (topic.name, number) not in self.broker.replicas.offline
         )
 
     # -- stop --------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Clean: no new requests, leaderships handed over, everything synced, and a marker that says so (R33)."""
-        self.ready = False
+        self.health.phase = "stopping"
         self.broker.is_stopping = True
         await self.webhooks.close()
         await self._hand_over_leaderships()

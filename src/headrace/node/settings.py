@@ -113,6 +113,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def is_loopback(self) -> bool:
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
+    @property
+    def is_coordinator_embedded(self) -> bool:
+        """In this process or in a file of this host: nothing to wait for."""
+        return not self.coordinator.startswith("etcd")
+
     def directory(self) -> Path:
         return (
             Path(self.data_dir) if self.data_dir else Path(platformdirs.user_data_dir("headrace")) / "local"

@@ -1,5 +1,6 @@
 """Door: DescribeQuorum (55): what tools that know KRaft ask for. Metadata lives in the coordinator here, so the answer
-names the controller as the leader and every registered broker as a voter that has seen what we have seen.
+names the controller as the leader and every registered broker as a voter that has seen what we have seen. A broker that has not
+heard of the coordinator for a while says so with an error; what else is wrong with it is in the message (`cluster status` asks).
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ async def handle(call: Call) -> DescribeQuorumResponse:
         Node(node.id, [Listener("CONTROLLER", node.registration.host, node.registration.port)])
         for node in sorted(image.brokers.values())
     ]
+    troubles = call.broker.troubles()
+    is_alone = any(trouble.startswith("coordinator: ") for trouble in troubles)
     return DescribeQuorumResponse(
-        topics=[DescribeQuorumResponseTopicData(METADATA_TOPIC, [partition])], nodes=nodes
+        error_code=ErrorKind.BROKER_NOT_AVAILABLE if is_alone else ErrorKind.NONE,
+        error_message="; ".join(troubles) or None,
+        topics=[DescribeQuorumResponseTopicData(METADATA_TOPIC, [partition])],
+        nodes=nodes,
     )

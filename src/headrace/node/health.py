@@ -1,0 +1,161 @@
+"""Driver: how this broker is. One list of checks is behind /readyz, a metric, `doctor` and `cluster status` (F16, F47).
+
+A check that fails takes the broker out of service; one in trouble (Degraded) is told and no more, because sending requests
+elsewhere would not help. Each looks at what others keep: none waits, none touches a disk.
+
+    broker        it starts (and what it waits for), stops, or a vital task was given up
+    disk          the log directory failed (S7), or is nearly full: writes are refused (S15)
+    log           a sync hangs, or appends wait for a group commit that does not come; the lease is given up too (R6)
+    tasks         a vital task has just failed and is started again
+    coordinator   no answer; fails once the lease has run out, because then nothing may be read here (R7)
+    replication   replicas that are offline, or followers that take nothing
+    background    a task without which this is still a broker keeps failing
+    loop          the event loop stood still
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.broker.broker import Broker
+from headrace.broker.housekeeping import Housekeeping
+from headrace.broker.runtime import Runtime
+from headrace.core.measures import Family, Sample
+from headrace.http.health import Degraded, HealthDoor
+from headrace.node.membership import Membership
+
+SLOW_LOOP_MS = 500
+NAMED = 3
+"""So many replicas in trouble are named; of the others there is a number."""
+
+OK, IN_TROUBLE, NOT_READY = 0, 1, 2
+
+
+class Health:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.phase: str | None = "starting"
+        """What keeps it from serving, in a few words; None once it serves."""
+        self.broker: Broker | None = None
+        self.membership: Membership | None = None
+        self.housekeeping: Housekeeping | None = None
+        self.door = HealthDoor(
+            ready={
+                "broker": lambda: self.phase,
+                "disk": self._disk,
+                "log": self._log,
+                "tasks": self._vital_tasks,
+                "coordinator": self._coordinator,
+                "replication": self._replication,
+                "background": self._other_tasks,
+                "loop": self._loop,
+            }
+        )
+
+    def troubles(self) -> list[str]:
+        """Everything that is not as it should be, for whoever asks this broker about itself."""
+        return [f"{name}: {trouble}" for name, trouble in self.door.look().items() if trouble is not None]
+
+    # -- the checks ----------------------------------------------------------------------------------------------
+
+    def _disk(self) -> str | None:
+        broker = self.broker
+        if broker is None:
+            return None
+        if broker.flusher.failure is not None:
+            return f"the log directory failed: {broker.flusher.failure}"
+        return broker.replicas.room.refusal if broker.replicas.room.is_low else None
+
+    def _log(self) -> str | None:
+        return None if self.broker is None else self.broker.flusher.trouble()
+
+    def _vital_tasks(self) -> str | None:
+        return "; ".join(self._runtime.supervisor.troubles(vital=True)) or None
+
+    def _other_tasks(self) -> str | None:
+        return Degraded.of("; ".join(self._runtime.supervisor.troubles(vital=False)))
+
+    def _coordinator(self) -> str | None:
+        membership = self.membership
+        if membership is None or membership.term is None or self.phase is not None:
+            return None
+        silence = membership.silence_ms()
+        if not membership.lease_held():
+            return f"no answer for {silence // 1000} s, and the lease has run out"
+        return Degraded(f"no answer for {silence // 1000} s") if silence else None
+
+    def _replication(self) -> str | None:
+        broker = self.broker
+        if broker is None:
+            return None
+        found = [f"{tp} is offline: {why}" for tp, why in broker.replicas.offline.items()]
+        found += [
+            f"{partition.tp} falls behind: {trouble}"
+            for partition in broker.replicator.followed()
+            if (trouble := partition.following.trouble()) is not None
+        ]
+        more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        return Degraded.of("; ".join(found[:NAMED]) + more)
+
+    def _loop(self) -> str | None:
+        lag_ms = 0 if self.housekeeping is None else self.housekeeping.worst_lag_ms
+        return Degraded(f"it stood still for {lag_ms} ms") if lag_ms >= SLOW_LOOP_MS else None
+
+    # -- metrics -------------------------------------------------------------------------------------------------
+
+    def collect(self) -> Iterable[Family]:
+        levels = {
+            name: OK if trouble is None else IN_TROUBLE if isinstance(trouble, Degraded) else NOT_READY
+            for name, trouble in self.door.look().items()
+        }
+        yield Family(
+            "mq_health",
+            "gauge",
+            "Each check of /readyz: 0 well, 1 in trouble but serving, 2 not ready.",
+            [Sample((("check", name),), level) for name, level in levels.items()],
+        )
+        supervisor = self._runtime.supervisor
+        by_name: dict[str, tuple[int, int]] = {}
+        for task in supervisor.tasks:
+            running, failures = by_name.get(task.name, (0, 0))
+            by_name[task.name] = (running + task.is_running, failures + task.failures)
+        yield Family(
+            "mq_task_running",
+            "gauge",
+            "Supervised tasks: 1 while it runs, 0 while it waits to be started again or was given up.",
+            [Sample((("task", name),), running) for name, (running, _) in by_name.items()],
+        )
+        yield Family(
+            "mq_task_failures_total",
+            "counter",
+            "How often a supervised task failed and was started again.",
+            [Sample((("task", name),), failures) for name, (_, failures) in by_name.items()],
+        )
+        yield Family(
+            "mq_unexpected_errors_total",
+            "counter",
+            "Exceptions that nobody foresaw, by where they were caught.",
+            [Sample((("where", where),), tally.count) for where, tally in supervisor.surprises.items()],
+        )
+        lag_ms = 0 if self.housekeeping is None else self.housekeeping.worst_lag_ms
+        yield Family(
+            "mq_loop_lag_seconds",
+            "gauge",
+            "The longest that the event loop was late in the last ten seconds.",
+            [Sample((), lag_ms / 1000)],
+        )
+        silence_ms = 0 if self.membership is None else self.membership.silence_ms()
+        yield Family(
+            "mq_coordinator_silence_seconds",
+            "gauge",
+            "How long the coordinator has not answered when it was asked; 0 while it answers.",
+            [Sample((), silence_ms / 1000)],
+        )
+        room = None if self.broker is None else self.broker.replicas.room
+        if room is not None and room.free_bytes >= 0:
+            yield Family(
+                "mq_disk_free_bytes",
+                "gauge",
+                "What is left on the disk of the logs.",
+                [Sample((), room.free_bytes)],
+            )
