@@ -7,7 +7,7 @@ an unknown outcome, and the client goes on as a new process with a new producer 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.broker.peer import PeerConnection, PeerLost
@@ -314,28 +314,42 @@ class TransactionalProducer:
         self._sequences = dict.fromkeys(range(self._partitions), 0)
 
     async def _transaction(self) -> None:
-        deadline = _now() + GIVE_UP_S
         count = self._dice.between(1, min(3, self._partitions))
         partitions = sorted(self._dice.sample(range(self._partitions), count))
         sends = [
             Send(partition, f"{self._id}.{self._sent + index}") for index, partition in enumerate(partitions)
         ]
         self._sent += count
+        await self.transact(sends, commit=not self._dice.chance(0.1), deadline=_now() + GIVE_UP_S)
+
+    async def transact(
+        self,
+        sends: list[Send],
+        *,
+        commit: bool,
+        deadline: float,
+        besides: Callable[[float], Awaitable[None]] | None = None,
+    ) -> None:
+        """Gone when it was not ended in time; `besides` is done in the same transaction."""
         operation = self._history.invoke(self._process, "txn", sends, now_ms=_now_ms())
-        commit, asked = not self._dice.chance(0.1), False
+        asked = False
         try:
+            partitions = sorted({int(str(send.key)) for send in sends})
             added = AddPartitionsToTxnRequest(
                 [], self._id, *self._producer, [AddPartitionsToTxnTopic(self._topic, partitions)]
             )
             await self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 1, added, _first_error, deadline)
             done = []
             for send in sends:
+                partition = int(str(send.key))
                 batch = _batch(
-                    [str(send.value)], *self._producer, self._sequences[send.key], transactional=True
-                )  # type: ignore[index]
-                offset = await self._client.produce(send.key, batch, deadline, self._id)  # type: ignore[arg-type]
-                self._sequences[send.key] += 1  # type: ignore[index]
+                    [str(send.value)], *self._producer, self._sequences[partition], transactional=True
+                )
+                offset = await self._client.produce(partition, batch, deadline, self._id)
+                self._sequences[partition] += 1
                 done.append(send._replace(offset=offset))
+            if besides is not None:
+                await besides(deadline)
             asked = commit
             ended = EndTxnRequest(self._id, *self._producer, commit)
             await self._ask(ApiKey.END_TXN, 1, ended, lambda got: got.error_code, deadline)
@@ -407,6 +421,7 @@ class Consumer:
         self._process = number * 1_000
         self._partitions = partitions
         self.positions = dict.fromkeys(range(partitions), 0)
+        self.values: list[str] = []
 
     def assign(self) -> None:
         operation = self._history.invoke(
@@ -427,6 +442,7 @@ class Consumer:
         records: list[tuple[int, str]] = []
         if row is not None:
             records, self.positions[partition] = _committed(row, self.positions[partition])
+            self.values += (value for _, value in records)
         self._history.complete(
             operation, Outcome.OK, [Poll({partition: records} if records else {})], now_ms=_now_ms()
         )

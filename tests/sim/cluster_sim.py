@@ -14,6 +14,8 @@ from typing import Any
 
 from cluster_client import ClusterClient, Consumer, Gone, OffsetKeeper, Producer, TransactionalProducer
 from cluster_invariants import Broken, Invariants, Place
+from journal_trouble import JournalTrouble
+from transformer import Transformer
 
 from headrace.broker import replicator
 from headrace.cluster import keys
@@ -49,7 +51,9 @@ class Shape:
     partitions: int = 2
     min_isr: int = 2
     producers: int = 2
-    transactions: bool = True
+    transactional_ids: int = 1
+    transforms: bool = False
+    """Somebody consumes, transforms and produces: offsets are committed in transactions."""
     groups: bool = True
     """Somebody commits offsets and asks for them again."""
     pause_s: float = 0.15
@@ -59,6 +63,12 @@ class Shape:
     disk_faults: bool = True
     outages: bool = True
     moves: bool = False
+    full_journals: bool = False
+    """Now and then there is no space left for a moment, when a journal is written (F4, F83)."""
+    flaps: bool = False
+    """Now and then all followers of a journal go away and come back, more than once (F18)."""
+    io_first: bool = False
+    """Callbacks in the order of uvloop."""
     poll_ms: int = replicator.MAX_WAIT_MS
     """How long followers wait for news. Long polls make idle hours cheap, and failures less convenient."""
 
@@ -90,7 +100,7 @@ class SimCluster:
     topic = TOPIC
 
     def __init__(self, seed: int, shape: Shape, plan: Sequence[Fault] | None = None) -> None:
-        self.simulation = Simulation(seed)
+        self.simulation = Simulation(seed, io_first=shape.io_first)
         self.shape = shape
         self.dice = self.simulation.dice.fork("cluster")
         self.history = History()
@@ -265,12 +275,22 @@ class SimCluster:
             )
             for number in range(1, shape.producers + 1)
         ]
-        if shape.transactions:
-            clients.append(
-                TransactionalProducer(
-                    client("t50"), self.history, self.dice.fork("t50"), 50, shape.partitions, TOPIC
-                )
+        clients += [
+            TransactionalProducer(
+                client(f"t{number}"),
+                self.history,
+                self.dice.fork(f"t{number}"),
+                number,
+                shape.partitions,
+                TOPIC,
             )
+            for number in range(50, 50 + shape.transactional_ids)
+        ]
+        transformer = Transformer(
+            client("x80"), self.history, self.dice.fork("x80"), 80, shape.partitions, TOPIC
+        )
+        if shape.transforms:
+            clients.append(transformer)
         if shape.groups:
             clients.append(OffsetKeeper(client("g70"), self.dice.fork("g70"), shape.partitions, self.topic))
         async with asyncio.TaskGroup() as tasks:
@@ -280,10 +300,12 @@ class SimCluster:
                 tasks.create_task(consumer.run(enough.is_set))
             if shape.moves:
                 tasks.create_task(self._move(client("mover"), enough))
+            journals = tasks.create_task(JournalTrouble(self).run())
             trouble = tasks.create_task(self._trouble())
             nemesis = Nemesis(simulation)
             await nemesis.carry_out(plan)
             await trouble
+            await journals
             self._heal(nemesis)
             await asyncio.sleep(5.0)
             enough.set()
@@ -291,6 +313,8 @@ class SimCluster:
         last = Consumer(client("last"), self.history, 900, shape.partitions)
         async with asyncio.timeout(HEAL_S):
             await last.read_past(self._ends())
+            if shape.transforms:
+                await transformer.check(last.values)
         self.invariants.logs_match()
         self.invariants.memory_is_what_the_journals_say()
         self._over = True
@@ -376,13 +400,17 @@ def draw_shape(seed: int) -> Shape:
         partitions=dice.pick((1, 1, 2, 3)),
         min_isr=dice.pick((1, 2, 2, 3)),
         producers=dice.pick((1, 1, 2)),
-        transactions=dice.chance(0.6),
+        transactional_ids=dice.pick((0, 1, 1, 2, 2)),
         groups=dice.chance(0.6),
         pause_s=dice.pick((0.3, 1.0, 2.0, 4.0)),
         period_s=dice.pick((3.0, 6.0, 12.0, 20.0)),
         hostile=dice.chance(0.7),
         moves=dice.chance(0.3),
         poll_ms=dice.pick((150, 500, 1000)),
+        transforms=dice.chance(0.5),
+        full_journals=dice.chance(0.4),
+        flaps=dice.chance(0.4),
+        io_first=dice.chance(0.5),
     )
 
 

@@ -34,12 +34,15 @@ class Simulation:
         seed: int,
         *,
         shuffle: bool = True,
+        io_first: bool = False,
         keep_trace: bool = False,
         latency_s: tuple[float, float] = (0.0001, 0.002),
     ) -> None:
         self.seed = seed
         self.dice = Dice(seed)
-        self.loop = VirtualTimeLoop(self.dice.fork("order"), shuffle=shuffle, keep_trace=keep_trace)
+        self.loop = VirtualTimeLoop(
+            self.dice.fork("order"), shuffle=shuffle, io_first=io_first, keep_trace=keep_trace
+        )
         self.network = SimNetwork(self.loop, self.dice.fork("network"), latency_s=latency_s)
         self.network.host(OUTSIDE)
         self.nodes: dict[str, SimNode] = {}

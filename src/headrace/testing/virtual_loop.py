@@ -1,7 +1,9 @@
 """Driver: an asyncio event loop in which time is a number and every order is drawn.
 
 When nothing is ready the clock jumps to the next timer, so an hour of timeouts takes no time. Ready tasks run in
-an order drawn from the seed; plain callbacks of one process keep their order, as asyncio documents. What would
+an order drawn from the seed; plain callbacks of one process keep their order, as asyncio documents. With `io_first`
+time also passes while somebody is busy, and what arrives meanwhile is handled before what is ready: uvloop polls between
+`sleep(0)` and the next step, where asyncio's own loop does not (F5). What would
 leave the simulation (threads, signals, real sockets) raises EscapedSimulation. The same seed gives the same run:
 `trace_hash` is the proof.
 """
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HASH_AT_ONCE = 1_000
+IO_FIRST_ODDS = 0.1
+BUSY_S = 0.02
+"""So much time passes at most while somebody is busy: replaying a chunk of a journal takes that long."""
 MAX_STEPS_AT_ONE_TIME = 200_000
 """Loop turns without time moving; more is a livelock."""
 
@@ -144,10 +149,17 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     _timer_cancelled_count: int
 
     def __init__(
-        self, dice: Dice, *, shuffle: bool = True, start_s: float = 1_000.0, keep_trace: bool = False
+        self,
+        dice: Dice,
+        *,
+        shuffle: bool = True,
+        io_first: bool = False,
+        start_s: float = 1_000.0,
+        keep_trace: bool = False,
     ) -> None:
         super().__init__()
         self._dice = dice
+        self.io_first = io_first
         self._shuffle = shuffle
         self._now_s = start_s
         self._thread = threading.get_ident()
@@ -235,15 +247,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             if due > self._now_s:
                 self._now_s = due
                 self._turns_at_this_time = 0
-        while self._scheduled and self._scheduled[0].when() <= self._now_s:
-            timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]
-            self._ready.append(timer)
+        batch = self._arrived_meanwhile() or self._all_ready()
         self._turns_at_this_time += 1
         if self._turns_at_this_time > MAX_STEPS_AT_ONE_TIME:
             raise SimulationLivelock(f"time stands still at {self._now_s}: {self._describe_wait()}")
-        batch = list(self._ready)
-        self._ready.clear()
         for handle in self._in_drawn_order(batch) if len(batch) > 1 else batch:
             if handle.cancelled():
                 continue
@@ -256,6 +263,30 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             handle._run()
         if self.after_turn is not None:
             self.after_turn()
+
+    def _arrived_meanwhile(self) -> list[asyncio.Handle]:
+        """What comes next by the clock, before what is ready now; mostly nothing."""
+        if not (self.io_first and self._ready and self._scheduled and self._dice.chance(IO_FIRST_ODDS)):
+            return []
+        due = self._scheduled[0].when()
+        if not self._now_s < due <= self._now_s + BUSY_S:
+            return []
+        self._now_s = due
+        self._turns_at_this_time = 0
+        return self._due()
+
+    def _all_ready(self) -> list[asyncio.Handle]:
+        batch = [*self._ready, *self._due()]
+        self._ready.clear()
+        return batch
+
+    def _due(self) -> list[asyncio.Handle]:
+        due: list[asyncio.Handle] = []
+        while self._scheduled and self._scheduled[0].when() <= self._now_s:
+            timer = heapq.heappop(self._scheduled)
+            timer._scheduled = False  # type: ignore[attr-defined]
+            due.append(timer)
+        return due
 
     def _drop_cancelled_timers(self) -> None:
         while self._scheduled and self._scheduled[0].cancelled():
