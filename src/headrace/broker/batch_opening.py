@@ -98,12 +98,22 @@ def open_batch(records: memoryview, config: TopicConfig, *, trusted: bool = Fals
         if config.is_compacted:
             keyless = tuple(keyless_record_indexes(body, header))
         if config.compression_type != "producer" and header.codec != CODECS[config.compression_type]:
-            records = memoryview(recompress(body, header, CODECS[config.compression_type]))
+            codec, level = CODECS[config.compression_type], _level(config)
+            records = memoryview(recompress(body, header, codec, level))
         if config.delay_enabled:
             records = mark_waiting(records, read_header(records), body)
     except CorruptBatch as problem:
         return Opened(records, flaw=Flaw(0, str(problem)))
     return Opened(records, keyless)
+
+
+def _level(config: TopicConfig) -> int | None:
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    return levels.get(config.compression_type)
 
 
 class Opener:

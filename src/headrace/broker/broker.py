@@ -34,9 +34,11 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
 from headrace.broker.share_groups import ShareGroups
 from headrace.broker.share_offsets import ShareOffsets
+from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
 from headrace.broker.views.desk import Views
+from headrace.cluster.broker_configs import LEADER_THROTTLED_RATE
 from headrace.cluster.image import Broker as Node
 from headrace.cluster.image import (
     Delta,
@@ -114,6 +116,7 @@ class Broker:
         self.partition_admin = PartitionAdmin(metadata)
         self.quota_admin = QuotaAdmin(metadata)
         self.quotas = self.quota_admin.quotas
+        self.throttle = ReplicationThrottle(runtime, self.image, LEADER_THROTTLED_RATE)
         self.peers = Peers(self.image, self.introductions)
         self.groups = Groups(runtime, options.groups, metadata, lambda: self._partition_count(OFFSETS_TOPIC))
         self.newest_connection_id = 0

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import FetchWaiter, Partition
 from headrace.broker.queueing.delayed import without_waiting
+from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.views.scanner import Lens
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
@@ -46,6 +47,8 @@ class FetchTarget(NamedTuple):
     """The answer, when it is known without reading."""
     lens: Lens | None = None
     """For a view: what stands between the partition and the reader (views.fetching)."""
+    throttle: ReplicationThrottle | None = None
+    """For a follower that catches up, when the topic says so (KIP-73)."""
 
 
 class Reader(NamedTuple):
@@ -81,11 +84,16 @@ def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
     committed = stable if reader.read_committed else high_watermark
     upto = log.end_offset if reader.is_replica else committed
     data: Buffer = b""
-    if max_bytes > 0 and offset < upto:
+    throttle = target.throttle
+    if max_bytes > 0 and offset < upto and not (throttle is not None and throttle.is_spent):
+        if throttle is not None:
+            max_bytes = min(max_bytes, throttle.most_bytes)
         found = partition.read(offset, max_bytes, upto)
         if isinstance(found, Rejected):
             return Got(found.kind, high_watermark, stable, start)
         data = without_waiting(found) if partition.config.delay_enabled and not reader.is_replica else found
+        if throttle is not None:
+            throttle.spend(len(data))
     aborted = None
     if reader.read_committed:
         aborted = aborted_in(partition, offset, data) if data else []

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
+from headrace.cluster.broker_configs import CLEANER_BYTES_PER_SECOND, PRODUCER_ID_EXPIRATION_MS
 from headrace.log.growing_log import FULL_DISK
 from headrace.log.results import LogCorrupt
 
@@ -130,7 +131,8 @@ class Housekeeping:
             if report.deleted_segments:
                 log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
         partition.log.purge_deleted(now_ms)
-        partition.log.expire_producers(wall_ms, now_ms)
+        expiration_ms = int(self._broker.image.number_config(PRODUCER_ID_EXPIRATION_MS))
+        partition.log.expire_producers(wall_ms, now_ms, expiration_ms)
         self._scrub(partition)
         if partition.config.is_compacted:
             await self._compact(partition)
@@ -152,6 +154,12 @@ class Housekeeping:
             log.critical("%s is damaged on disk: %s", partition.tp, problem)
             partition.mark_failed()
 
+    async def _rest_after(self, moved_bytes: int) -> None:
+        """`log.cleaner.io.max.bytes.per.second`: a step is done, and paid for before the next one."""
+        rate = self._broker.image.number_config(CLEANER_BYTES_PER_SECOND)
+        if moved_bytes > rate / 1000:
+            await asyncio.sleep(moved_bytes / rate)
+
     async def _compact(self, partition: Partition) -> None:
         """The pass reads closed segments and writes files of its own, so it may run beside the broker, step by step."""
         clock = self._runtime.clock
@@ -161,6 +169,7 @@ class Housekeeping:
                 more = True
                 while more:
                     more = await self._runtime.run_blocking(run.step)
+                    await self._rest_after(run.take_moved_bytes())
             except BaseException:
                 run.abandon()
                 raise

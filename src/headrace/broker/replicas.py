@@ -70,7 +70,9 @@ def log_config(config: TopicConfig) -> LogConfig:
     return LogConfig(
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,
+        segment_jitter_ms=config.segment_jitter_ms,
         index_interval_bytes=config.index_interval_bytes,
+        index_max_bytes=config.segment_index_bytes,
         delete=config.deletes_by_retention,
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,

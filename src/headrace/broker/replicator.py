@@ -18,6 +18,8 @@ from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import Supervised
+from headrace.broker.throttles import ReplicationThrottle
+from headrace.cluster.broker_configs import FOLLOWER_THROTTLED_RATE
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_REQUEST_PARTITIONS, MIB
@@ -60,6 +62,7 @@ class Replicator:
         self._image = image
         self._introductions = introductions
         self._suspect = suspect
+        self._throttle = ReplicationThrottle(runtime, image, FOLLOWER_THROTTLED_RATE)
         self.on_doubt: Callable[[int, bool], None] = lambda broker_id, doubted: None
         """Told when the connection to a leader broke, and when there is a new one."""
         self._following: dict[int, dict[Partition, None]] = {}
@@ -130,7 +133,8 @@ class Replicator:
         asked = [
             Asked(partition, plan)
             for partition in partitions
-            if (plan := partition.following.next_fetch()) is not None
+            if not (self._throttle.is_spent and self._is_throttled(partition))
+            and (plan := partition.following.next_fetch()) is not None
         ]
         if not asked:
             await asyncio.sleep(PAUSE_S)
@@ -147,9 +151,18 @@ class Replicator:
             for row in topic.partitions:
                 entry = by_place.get((topic.topic_id, row.partition))
                 if entry is not None:
+                    if isinstance(row.records, memoryview) and self._is_throttled(entry.partition):
+                        self._throttle.spend(len(row.records))
                     _take(entry, row)
         # What was fetched is in the logs by now, and nothing else is kept of it.
         connection.recycle(frame)
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        named = partition.config.follower_replication_throttled_replicas
+        if not named or not self._throttle.names(named, partition.tp.partition):
+            return False
+        state = self._image.partition(*partition.tp)
+        return state is not None and self._image.broker_id not in state.isr
 
     def _request(self, asked: list[Asked], max_wait_ms: int) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
@@ -162,7 +175,9 @@ class Replicator:
                     plan.fetch_offset,
                     plan.last_fetched_epoch,
                     partition.log.start_offset,
-                    PARTITION_BYTES,
+                    min(PARTITION_BYTES, self._throttle.most_bytes)
+                    if self._is_throttled(partition)
+                    else PARTITION_BYTES,
                 )
             )
         return FetchRequest(

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 MAX_INT = 2**31 - 1
@@ -62,6 +62,21 @@ class Scope(IntEnum):
     """One broker or the cluster-wide default."""
 
 
+class Standing(Enum):
+    """What makes a broker config more than words."""
+
+    READ = "read"
+    """The broker reads it through its declaration."""
+    TOPIC_DEFAULT = "topic default"
+    """It is the default of a topic config, or of another of these, in another unit."""
+    SETTING = "setting"
+    """It shows a setting that the broker was started with."""
+    BUILT_IN = "built in"
+    """It shows how the broker is built."""
+    IGNORED = "ignored"
+    """Nothing does: it is shown because tools expect it, and says so."""
+
+
 class Synonym(NamedTuple):
     """A broker config that sets the default of another config, in another unit if `scale` is not 1."""
 
@@ -82,6 +97,7 @@ class ConfigKey:
     aliases: tuple[str, ...] = ()
     fixed: bool = False
     """A topic config that can be seen but not changed."""
+    standing: Standing = Standing.READ
 
     @property
     def sensitive(self) -> bool:

@@ -18,6 +18,7 @@ from headrace.cluster.config_keys import (
     Importance,
     Scope,
     Source,
+    Standing,
     Synonym,
     Value,
     split_list,
@@ -125,12 +126,17 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     ]
 
 
-def broker_value(name: str, layers: BrokerLayers) -> Value:
-    """The parsed effective value of a broker config."""
-    key = BROKER_CONFIGS[name]
+def broker_value(key: ConfigKey, layers: BrokerLayers) -> Value:
+    """The parsed effective value of a broker config: what its declaration is for."""
     for candidate in _broker_candidates(key, layers):
         return _parsed(key, candidate.text)
     return None
+
+
+def broker_number(key: ConfigKey, layers: BrokerLayers) -> int | float:
+    value = broker_value(key, layers)
+    assert isinstance(value, int | float)
+    return value
 
 
 def _entry(key: ConfigKey, candidates: list[_Candidate], *, read_only: bool) -> ConfigEntry:
@@ -300,16 +306,21 @@ def alter_broker(
         if key is None:
             return Rejected(ErrorKind.INVALID_CONFIG, f"there is no broker config called {alteration.name!r}")
         if key.scope is Scope.READ_ONLY:
-            return Rejected(
-                ErrorKind.INVALID_CONFIG,
-                f"{key.name} comes from the broker's settings; change it there and restart",
-            )
+            return Rejected(ErrorKind.INVALID_CONFIG, f"{key.name} {_WHY_NOT[key.standing](key)}")
         if key.scope is Scope.CLUSTER and broker_id is not None:
             return Rejected(
                 ErrorKind.INVALID_CONFIG,
                 f"{key.name} must be the same on all brokers; set it as the cluster default (empty broker name)",
             )
     return _altered(BROKER_CONFIGS, overrides, alterations, current)
+
+
+_WHY_NOT: Mapping[Standing, Callable[[ConfigKey], str]] = {
+    Standing.SETTING: lambda key: "comes from the broker's settings; change it there and restart",
+    Standing.TOPIC_DEFAULT: lambda key: f"can't be set while the broker runs. {key.documentation}",
+    Standing.BUILT_IN: lambda key: f"says how Headrace is built and can't be changed. {key.documentation}",
+    Standing.IGNORED: lambda key: f"would change nothing. {key.documentation}",
+}
 
 
 def _altered(

@@ -1,28 +1,37 @@
-"""Machine: configs of groups (KIP-1011, KIP-932): names, defaults, limits."""
+"""Machine: configs of groups (KIP-1011, KIP-932), each declared once and read through its declaration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from headrace.cluster.configs import ConfigEntry, ConfigType, Source
-from headrace.core.units import is_digits
+from headrace.cluster.config_keys import ConfigKey, ConfigType, Value, between, one_of
+from headrace.cluster.configs import ConfigEntry, Source
 
-DEFAULTS: Mapping[str, str] = {
-    "share.auto.offset.reset": "latest",
-    "share.delivery.count.limit": "5",
-    "share.isolation.level": "read_uncommitted",
-    "share.partition.max.record.locks": "2000",
-    "share.record.lock.duration.ms": "30000",
-}
-_RANGES = {
-    "share.delivery.count.limit": (2, 100),
-    "share.partition.max.record.locks": (100, 10_000),
-    "share.record.lock.duration.ms": (1_000, 3_600_000),
-}
-_CHOICES = {
-    "share.auto.offset.reset": ("earliest", "latest"),
-    "share.isolation.level": ("read_uncommitted",),
+AUTO_OFFSET_RESET: Final = ConfigKey(
+    "share.auto.offset.reset", ConfigType.STRING, "latest",
+    "Where a share group starts that has no position yet.", one_of("earliest", "latest"),
+)  # fmt: skip
+DELIVERY_COUNT_LIMIT: Final = ConfigKey(
+    "share.delivery.count.limit", ConfigType.INT, "5",
+    "How often a record is delivered before it is given up.", between(2, 100),
+)  # fmt: skip
+ISOLATION_LEVEL: Final = ConfigKey(
+    "share.isolation.level", ConfigType.STRING, "read_committed",
+    "Share groups are given committed records only.", fixed=True,
+)  # fmt: skip
+MAX_RECORD_LOCKS: Final = ConfigKey(
+    "share.partition.max.record.locks", ConfigType.INT, "2000",
+    "Records of one partition that may be held at once.", between(100, 10_000),
+)  # fmt: skip
+LOCK_DURATION_MS: Final = ConfigKey(
+    "share.record.lock.duration.ms", ConfigType.INT, "30000",
+    "How long a share consumer holds a record.", between(1_000, 3_600_000),
+)  # fmt: skip
+
+GROUP_CONFIGS: Final[dict[str, ConfigKey]] = {
+    key.name: key
+    for key in (AUTO_OFFSET_RESET, DELIVERY_COUNT_LIMIT, ISOLATION_LEVEL, MAX_RECORD_LOCKS, LOCK_DURATION_MS)
 }
 
 
@@ -34,12 +43,11 @@ class ShareConfig(NamedTuple):
 
 
 def share_config(configs: Mapping[str, str]) -> ShareConfig:
-    values = {**DEFAULTS, **configs}
     return ShareConfig(
-        int(values["share.record.lock.duration.ms"]),
-        int(values["share.delivery.count.limit"]),
-        int(values["share.partition.max.record.locks"]),
-        values["share.auto.offset.reset"] == "earliest",
+        _number(LOCK_DURATION_MS, configs),
+        _number(DELIVERY_COUNT_LIMIT, configs),
+        _number(MAX_RECORD_LOCKS, configs),
+        _value(AUTO_OFFSET_RESET, configs) == "earliest",
     )
 
 
@@ -48,27 +56,39 @@ def describe_group(configs: Mapping[str, str], names: Sequence[str] | None) -> l
     return [
         ConfigEntry(
             name,
-            configs.get(name, default),
+            configs.get(name, key.default),
             Source.DYNAMIC_GROUP if name in configs else Source.DEFAULT,
+            key.fixed,
             False,
-            False,
-            ConfigType.INT if name in _RANGES else ConfigType.STRING,
-            "",
+            key.type,
+            key.documentation,
             (),
         )
-        for name, default in DEFAULTS.items()
+        for name, key in GROUP_CONFIGS.items()
         if names is None or name in names
     ]
 
 
 def problem(name: str, value: str) -> str | None:
     """Why a config of a group can not have this value."""
-    if name not in DEFAULTS:
+    key = GROUP_CONFIGS.get(name)
+    if key is None:
         return f"groups have no config called {name}"
-    if name in _CHOICES and value not in _CHOICES[name]:
-        return f"{name} is one of {', '.join(_CHOICES[name])}"
-    if name in _RANGES:
-        low, high = _RANGES[name]
-        if not is_digits(value) or len(value) > 10 or not low <= int(value) <= high:
-            return f"{name} is a number from {low} to {high}"
+    if key.fixed and value != key.default:
+        return f"{name}: {key.documentation} It can only be {key.default}."
+    try:
+        key.parse(value)
+    except ValueError as refusal:
+        return str(refusal)
     return None
+
+
+def _value(key: ConfigKey, configs: Mapping[str, str]) -> Value:
+    assert key.default is not None
+    return key.parse(configs.get(key.name, key.default))
+
+
+def _number(key: ConfigKey, configs: Mapping[str, str]) -> int:
+    value = _value(key, configs)
+    assert isinstance(value, int)
+    return value

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from headrace.cluster import keys
-from headrace.cluster.configs import NO_CONFIGS, BrokerLayers, TopicConfig, resolve_topic
+from headrace.cluster.configs import (
+    NO_CONFIGS,
+    BrokerLayers,
+    ConfigKey,
+    TopicConfig,
+    broker_number,
+    resolve_topic,
+)
 from headrace.cluster.keys import KeyRef, Kind
 from headrace.cluster.state import (
     BrokerConfigs,
@@ -319,6 +326,14 @@ class ClusterImage:
         own = broker_id is None or broker_id == self.broker_id
         dynamic = self._broker_configs.get(self.broker_id if broker_id is None else broker_id, NO_CONFIGS)
         return BrokerLayers(dynamic, self.dynamic_configs(None), self._static if own else NO_CONFIGS)
+
+    def number_config(self, key: ConfigKey) -> int | float:
+        """What one of this broker's configs says now."""
+        return broker_number(key, self.layers())
+
+    def add_settings(self, configs: Mapping[str, str]) -> None:
+        """Of what is known only once the broker listens; no default of a topic is among it."""
+        self._static = {**self._static, **configs}
 
     def dynamic_configs(self, broker_id: int | None) -> Mapping[str, str]:
         """What was set at run time for one broker, or for all when broker_id is None."""

@@ -48,7 +48,7 @@ _KEYS = (
         _broker("compression.gzip.level"),
     ),
     ConfigKey(
-        "compression.lz4.level", _INT, "9", "Level used if the broker has to compress with lz4.",
+        "compression.lz4.level", _INT, "9", "Level used if the broker has to compress with lz4; 9 is its quick mode, as in Kafka.",
         between(1, 17), _broker("compression.lz4.level"),
     ),
     ConfigKey(
@@ -182,8 +182,8 @@ _KEYS = (
         between(1, 32), _broker("min.insync.replicas"), Importance.HIGH,
     ),
     ConfigKey(
-        "preallocate", _BOOLEAN, "false", "Reserve the disk space of a segment when it is created.",
-        synonyms=_broker("log.preallocate"),
+        "preallocate", _BOOLEAN, "false", "Would reserve the disk space of a segment when it is created; recovery goes by the sizes of files.",
+        synonyms=_broker("log.preallocate"), fixed=True,
     ),
     ConfigKey(
         "record.validation", _STRING, "on",

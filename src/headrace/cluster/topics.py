@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.cluster import keys
+from headrace.cluster.broker_configs import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from headrace.cluster.changes import (
     MAX_OPS_PER_TRANSACTION,
     Change,
@@ -28,7 +29,7 @@ from headrace.cluster.configs import (
     Alteration,
     alter_broker,
     alter_topic,
-    broker_value,
+    broker_number,
     canonical_topic_config,
     validated_topic_configs,
 )
@@ -184,9 +185,9 @@ def _placed(image: ClusterImage, request: CreateTopic, topic_id: bytes) -> list[
     layers = image.layers()
     count, factor = request.partitions, request.replication_factor
     if count == DEFAULT:
-        count = _number(broker_value("num.partitions", layers))
+        count = int(broker_number(NUM_PARTITIONS, layers))
     if factor == DEFAULT:
-        factor = _number(broker_value("default.replication.factor", layers))
+        factor = int(broker_number(DEFAULT_REPLICATION_FACTOR, layers))
     if not 1 <= count <= MAX_PARTITIONS_PER_TOPIC:
         return Rejected(
             ErrorKind.INVALID_PARTITIONS,
@@ -204,11 +205,6 @@ def _placed(image: ClusterImage, request: CreateTopic, topic_id: bytes) -> list[
             f"{factor} replicas need {factor} brokers; {len(brokers)} are up",
         )
     return place(topic_id, range(count), factor, brokers)
-
-
-def _number(value: object) -> int:
-    assert isinstance(value, int)
-    return value
 
 
 def _assigned(image: ClusterImage, request: CreateTopic) -> list[tuple[int, ...]] | Rejected:

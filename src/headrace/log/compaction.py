@@ -99,6 +99,7 @@ class Compaction:
         """Where the last segment ends that the pass went through, be it beyond what the map reaches."""
         self.groups: list[Group] = []
         self.read_bytes = 0
+        self._taken_bytes = 0
         self.kept_bytes = 0
         self.unreadable: list[int] = []
         """Where batches begin that can't be opened."""
@@ -123,6 +124,12 @@ class Compaction:
             self._clear()
             return False
         return more
+
+    def take_moved_bytes(self) -> int:
+        """What was read and written since this was asked last."""
+        moved = self.read_bytes + self.kept_bytes
+        taken, self._taken_bytes = moved - self._taken_bytes, moved
+        return taken
 
     def run(self) -> None:
         while self.step():

@@ -19,11 +19,13 @@ class LogConfig:
     segment_bytes: int = GIB
     segment_ms: int = 7 * DAY_MS
     """A segment older than this (since its first append) rolls at the next append or tick."""
+    segment_jitter_ms: int = 0
+    """Up to so much earlier, each segment by an amount of its own."""
     busy_segment_ms: int = HOUR_MS
     busy_segment_bytes: int = 64 * MIB
     """A segment of at least this many bytes already rolls after `busy_segment_ms`: a busy topic rolls hourly."""
     index_interval_bytes: int = 4 * KIB
-    index_max_entries: int = 1_310_720
+    index_max_bytes: int = 10 * MIB
     cache_interval_bytes: int = 64 * MIB
     """How much of the active segment a restart after a crash may have to read again (S25)."""
 
@@ -46,4 +48,3 @@ class LogConfig:
 
     log_append_time: bool = False
     """message.timestamp.type=LogAppendTime."""
-    producer_id_expiration_ms: int = DAY_MS

@@ -38,7 +38,7 @@ _SUMMARY = struct.Struct(">qqqqqqqqI?")
 _ABORTED = struct.Struct(">qqqq")
 _CRC = struct.Struct(">I")
 _FRONT_BYTES = _FRONT.size + _SUMMARY.size + _CRC.size
-_ENTRY_BYTES = 4 + 4 + 8
+ENTRY_BYTES = 4 + 4 + 8
 
 
 class BadIndex(ValueError):
@@ -120,7 +120,7 @@ def read_front(file: File) -> tuple[SegmentSummary, list[AbortedTransaction], in
     if magic != _MAGIC or version != _VERSION:
         raise BadIndex("not an index of this version")
     end = _FRONT_BYTES + aborted_count * _ABORTED.size
-    if file.size != end + entry_count * _ENTRY_BYTES + _CRC.size:
+    if file.size != end + entry_count * ENTRY_BYTES + _CRC.size:
         raise BadIndex("wrong length")
     if end > len(front):
         front = file.read(0, end)
@@ -136,9 +136,9 @@ def read_front(file: File) -> tuple[SegmentSummary, list[AbortedTransaction], in
 def read_index(file: File) -> tuple[SegmentSummary, SparseIndex]:
     summary, aborted, count = read_front(file)
     start = _FRONT_BYTES + len(aborted) * _ABORTED.size
-    arrays = file.read(start, count * _ENTRY_BYTES + _CRC.size)
+    arrays = file.read(start, count * ENTRY_BYTES + _CRC.size)
     body = arrays[: -_CRC.size]
-    if len(body) != count * _ENTRY_BYTES or _CRC.unpack(arrays[-_CRC.size :])[0] != zlib.crc32(body):
+    if len(body) != count * ENTRY_BYTES or _CRC.unpack(arrays[-_CRC.size :])[0] != zlib.crc32(body):
         raise BadIndex("the checksum of the entries does not match")
     index = SparseIndex()
     _load(index.offsets, body[: 4 * count])

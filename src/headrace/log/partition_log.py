@@ -110,10 +110,9 @@ class PartitionLog(GrowingLog):
         """S20: unlink files that were renamed `.deleted` long enough ago. Returns how many."""
         return self._segments.purge(now_ms, self._config.file_delete_delay_ms)
 
-    def expire_producers(self, wall_ms: int, now_ms: int) -> int:
+    def expire_producers(self, wall_ms: int, now_ms: int, expiration_ms: int) -> int:
         """R40: forget idle producers, on the clock that retention believes."""
-        believed_ms = self._believed_ms(wall_ms, now_ms)
-        return self.producers.expire(believed_ms, self._config.producer_id_expiration_ms)
+        return self.producers.expire(self._believed_ms(wall_ms, now_ms), expiration_ms)
 
     # ---- the end of the log
 

@@ -103,6 +103,7 @@ class Node:
         self._make_doors()
         record = await self._previous_record()
         self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
+        image.add_settings(self._places())
         self.webhooks.refuse_ports({self.kafka_port, self.http_port})
         # R33: the marker is taken away before any log is opened.
         clean_epoch = self._directory.take_clean_marker()
@@ -128,19 +129,19 @@ class Node:
             raise OSError(errno.ENOSPC, f"only {format_size(free)} left", self._directory.path)
 
     async def _open_coordinator(self) -> Coordinator:
-        settings = self.settings
-        if settings.coordinator:
-            url = settings.coordinator
-        elif settings.ephemeral:
-            url = "memory:"
-        else:
-            url = f"sqlite://{self._directory.path}/coordinator.db"
         return await open_coordinator(
-            url,
+            self._coordinator_url(),
             clock=self.runtime.clock,
             run_blocking=self.runtime.run_blocking,
             token_bytes=self.runtime.random_bytes,
         )
+
+    def _coordinator_url(self) -> str:
+        if self.settings.coordinator:
+            return self.settings.coordinator
+        if self.settings.ephemeral:
+            return "memory:"
+        return f"sqlite://{self._directory.path}/coordinator.db"
 
     async def _know_cluster(self) -> None:
         """The first broker names the cluster and makes its key; everybody after it finds them."""
@@ -238,6 +239,18 @@ class Node:
             strict=settings.sqs_strict,
             access_keys=read_access_keys(settings.sqs_credentials) if settings.sqs_credentials else {},
         )
+
+    def _places(self) -> dict[str, str]:
+        """Where this broker is and where its data lies, under Kafka's names (F36)."""
+        settings = self.settings
+        advertised = settings.advertised_host or settings.host
+        return {
+            "listeners": f"PLAINTEXT://{settings.host}:{self.kafka_port}",
+            "advertised.listeners": f"PLAINTEXT://{advertised}:{self.kafka_port}",
+            "log.dir": self._directory.topics,
+            "log.dirs": self._directory.topics,
+            "headrace.coordinator": without_credentials(self._coordinator_url()),
+        }
 
     async def _join(self, previous: PreviousLife | None) -> None:
         settings = self.settings
@@ -417,12 +430,25 @@ def static_configs(settings: Settings) -> dict[str, str]:
         "log.roll.ms": str(settings.segment_ms),
         "message.max.bytes": str(settings.max_message_bytes),
         "offsets.topic.num.partitions": str(settings.offsets_partitions),
+        "offsets.topic.replication.factor": str(max(3, settings.default_replication_factor)),
+        "transaction.state.log.num.partitions": str(settings.offsets_partitions),
+        "transaction.state.log.replication.factor": str(max(3, settings.default_replication_factor)),
         "group.initial.rebalance.delay.ms": str(settings.group_initial_rebalance_delay_ms),
         "group.min.session.timeout.ms": str(settings.group_min_session_timeout_ms),
         "group.max.session.timeout.ms": str(settings.group_max_session_timeout_ms),
+        "group.consumer.session.timeout.ms": str(settings.group_consumer_session_timeout_ms),
+        "group.consumer.heartbeat.interval.ms": str(settings.group_consumer_heartbeat_interval_ms),
         "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
         "log.flush.interval.ms": str(settings.flush_interval_ms),
         "headrace.flush": settings.flush,
     }
+    if settings.rack:
+        given["broker.rack"] = settings.rack
     defaults = {entry.name: entry.value for entry in describe_broker(NO_LAYERS, given)}
     return {name: value for name, value in given.items() if value != defaults.get(name)}
+
+
+def without_credentials(url: str) -> str:
+    """A coordinator's URL as anybody may see it."""
+    scheme, slashes, rest = url.partition("://")
+    return scheme + slashes + rest.rpartition("@")[2]

@@ -34,6 +34,10 @@ from headrace.core.limits import (
 from headrace.core.ports import Buffer
 from headrace.records.batch import CorruptBatch
 
+_GZIP_LEVEL = 6
+_ZSTD_LEVEL = 3
+_LZ4_QUICK = 9
+
 
 class Codec(IntEnum):
     NONE = 0
@@ -58,17 +62,18 @@ def decompression_cap(compressed_bytes: int) -> int:
     )
 
 
-def compress(codec: int, data: Buffer) -> bytes:
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`level` as Kafka's compression.*.level counts; None is the codec's own default."""
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
-        return bytes(gzip.compress(data))
+        return bytes(gzip.compress(data, level=_GZIP_LEVEL if level in (None, -1) else level))
     if codec == Codec.SNAPPY:
         return _compress_xerial(data)
     if codec == Codec.LZ4:
-        return _compress_lz4(data)
+        return _compress_lz4(data, _LZ4_QUICK if level is None else level)
     if codec == Codec.ZSTD:
-        return bytes(zstd.compress(data, level=3))
+        return bytes(zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
     raise ValueError(f"there is no codec {codec}")
 
 
@@ -212,23 +217,35 @@ _LZ4_MAGIC = 0x184D2204
 _LZ4_MAX_RATIO = 256  # a literal-free run grows by 255 per byte
 _LZ4_BLOCK_BYTES = {4: 64 * KIB, 5: 256 * KIB, 6: MIB, 7: 4 * MIB}
 _LZ4_RAW_BLOCK = 0x8000_0000
+_LZ4_HAS_SIZE = 0x08
 # Version 1, independent blocks, no checksums (the batch has its own), 64 KiB blocks; 0x82 is the header's checksum.
 _LZ4_HEADER = _LZ4_MAGIC.to_bytes(4, "little") + b"\x60\x40\x82"
 _LZ4_END = bytes(4)
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int) -> bytes:
     view = memoryview(data)
     parts = [_LZ4_HEADER]
     for start in range(0, len(view), 64 * KIB):
         plain = view[start : start + 64 * KIB]
-        block: Buffer = bytes(lz4.compress_block(plain, store_size=False))
+        block = _lz4_block(plain, level)
         length = len(block)
         if length >= len(plain):
             block, length = plain, len(plain) | _LZ4_RAW_BLOCK
         parts += (length.to_bytes(4, "little"), bytes(block))
     parts.append(_LZ4_END)
     return b"".join(parts)
+
+
+def _lz4_block(plain: memoryview, level: int) -> Buffer:
+    """9 is the quick mode, as in Kafka; the other levels are the library's own, of which it has twelve."""
+    if level == _LZ4_QUICK:
+        return bytes(lz4.compress_block(plain, store_size=False))
+    # The library has levels for frames only: a frame of one block is made, and its block taken out.
+    frame = memoryview(lz4.compress(plain, level=min(level, 12)))
+    start = 7 + (8 if frame[4] & _LZ4_HAS_SIZE else 0)
+    length = int.from_bytes(frame[start : start + 4], "little")
+    return plain if length & _LZ4_RAW_BLOCK else frame[start + 4 : start + 4 + length]
 
 
 def _inflate_lz4(data: memoryview, cap: int) -> memoryview:

@@ -43,10 +43,10 @@ def rebuild_batch(
     return bytes(assemble(rebuilt, compress(header.codec, plain) if kept and header.codec else plain))
 
 
-def recompress(plain: bytes, header: BatchHeader, codec: int) -> bytearray:
+def recompress(plain: bytes, header: BatchHeader, codec: int, level: int | None = None) -> bytearray:
     """The batch of `header` with the records of its plain body compressed by `codec`, ready to be stamped."""
     attributes = header.attributes & ~CODEC_MASK | codec
-    return assemble(header._replace(attributes=attributes), compress(codec, plain) if codec else plain)
+    return assemble(header._replace(attributes=attributes), compress(codec, plain, level) if codec else plain)
 
 
 def _moved_record(body: bytes, span: RecordSpan, shift: int) -> bytes:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from headrace.cluster.broker_configs import NUM_PARTITIONS
 from headrace.cluster.configs import (
     BROKER_CONFIGS,
     NO_LAYERS,
@@ -19,6 +20,7 @@ from headrace.cluster.configs import (
     TopicConfig,
     alter_broker,
     alter_topic,
+    broker_number,
     broker_value,
     describe_broker,
     describe_topic,
@@ -162,8 +164,10 @@ def test_hours_and_minutes_become_milliseconds() -> None:
     assert resolve_topic({}, BrokerLayers(static={"log.retention.hours": "-1"})).retention_ms == -1
     both = {"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}
     assert resolve_topic({}, BrokerLayers(static=both)).retention_ms == 4
-    assert broker_value("log.roll.ms", BrokerLayers(static={"log.roll.hours": "1"})) == 3_600_000
-    assert broker_value("log.roll.ms", NO_LAYERS) == 7 * 86_400_000
+    assert (
+        broker_value(BROKER_CONFIGS["log.roll.ms"], BrokerLayers(static={"log.roll.hours": "1"})) == 3_600_000
+    )
+    assert broker_value(BROKER_CONFIGS["log.roll.ms"], NO_LAYERS) == 7 * 86_400_000
 
 
 def test_describe_lists_everything_once() -> None:
@@ -195,8 +199,8 @@ def test_a_stored_value_that_does_not_parse_is_passed_over() -> None:
 
 
 def test_a_numeric_broker_value() -> None:
-    assert broker_value("num.partitions", BrokerLayers(static={"num.partitions": "12"})) == 12
-    assert broker_value("log.dirs", NO_LAYERS) is None
+    assert broker_number(NUM_PARTITIONS, BrokerLayers(static={"num.partitions": "12"})) == 12
+    assert broker_value(BROKER_CONFIGS["log.dirs"], NO_LAYERS) is None
 
 
 # -- alterations ------------------------------------------------------------------------------------------------------
@@ -258,7 +262,8 @@ def test_short_names_of_our_own_configs() -> None:
         ("min.cleanable.dirty.ratio", "1.5", "from 0 to 1"),
         ("min.cleanable.dirty.ratio", "nan", "finite"),
         ("min.cleanable.dirty.ratio", "much", "not a number"),
-        ("preallocate", "yes", "neither true nor false"),
+        ("unclean.leader.election.enable", "yes", "neither true nor false"),
+        ("preallocate", "true", "can only be false"),
         ("cleanup.policy", "burn", "delete, compact"),
         ("cleanup.policy", "", "delete, compact"),
         ("compression.type", "zip", "one of"),
@@ -279,7 +284,7 @@ def test_bad_values_are_refused_in_words(name: str, value: str, problem: str) ->
     [
         ("retention.ms", "-1"),
         ("retention.bytes", "-1"),
-        ("preallocate", "TRUE"),
+        ("unclean.leader.election.enable", "TRUE"),
         ("cleanup.policy", "compact, delete"),
         ("leader.replication.throttled.replicas", "*"),
         ("leader.replication.throttled.replicas", "0:1,1:2"),

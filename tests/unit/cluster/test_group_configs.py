@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.cluster.config_keys import Source
-from headrace.cluster.group_configs import DEFAULTS, describe_group, problem, share_config
+from headrace.cluster.group_configs import GROUP_CONFIGS, describe_group, problem, share_config
 
 
 def test_defaults_are_kafkas() -> None:
@@ -16,7 +16,7 @@ def test_defaults_are_kafkas() -> None:
 def test_what_is_set_wins_and_says_so() -> None:
     assert share_config({"share.auto.offset.reset": "earliest"}).starts_earliest
     entries = {entry.name: entry for entry in describe_group({"share.delivery.count.limit": "9"}, None)}
-    assert set(entries) == set(DEFAULTS)
+    assert set(entries) == set(GROUP_CONFIGS)
     assert entries["share.delivery.count.limit"].value == "9"
     assert entries["share.delivery.count.limit"].source is Source.DYNAMIC_GROUP
     assert entries["share.auto.offset.reset"].source is Source.DEFAULT
@@ -30,6 +30,7 @@ def test_what_is_set_wins_and_says_so() -> None:
         ("share.delivery.count.limit", "1"),
         ("share.record.lock.duration.ms", "-5"),
         ("share.record.lock.duration.ms", "99999999999"),
+        ("share.isolation.level", "read_uncommitted"),
     ],
 )
 def test_nonsense_is_refused(name: str, value: str) -> None:

@@ -26,8 +26,9 @@ ASKED_FOR = {
 
 SOMEBODY_WIRES_IT = {
     "headrace.coordinator.mirror": "F10",
-    "headrace.records.compression:decompression_cap": "F9",
-    "headrace.core.limits:MAX_DECOMPRESSION_RATIO": "F9",
+    "headrace.broker.replicator:Replicator.followed": "F47",
+    "headrace.broker.supervision:Supervisor.troubles": "F47",
+    "headrace.core.cluster_key:PEER_REQUESTS": "F31",
 }
 """Modules and names whose findings are open."""
 

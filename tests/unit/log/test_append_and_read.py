@@ -19,6 +19,7 @@ from log_bench import (
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
+from headrace.log.index import ENTRY_BYTES
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import Appended, Duplicate, RollReason
@@ -195,7 +196,7 @@ def test_a_busy_segment_rolls_hourly_and_a_quiet_one_does_not() -> None:
 
 
 def test_rolls_when_the_index_is_full() -> None:
-    log = fresh_log(replace(SMALL, segment_bytes=1 << 20, index_max_entries=4))
+    log = fresh_log(replace(SMALL, segment_bytes=1 << 20, index_max_bytes=4 * ENTRY_BYTES))
     fill(log, 10)
     assert log.roll_reason is RollReason.INDEX_FULL
 

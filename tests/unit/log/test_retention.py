@@ -171,12 +171,12 @@ def test_s23_calling_often_does_not_believe_faster() -> None:
 def test_producers_do_not_expire_by_a_jump() -> None:
     log = fresh_log()
     put(log, produced(7, 0))
-    assert log.expire_producers(WALL_MS, 0) == 0
-    assert log.expire_producers(WALL_MS + TEN_YEARS_MS, 60_000) == 0
+    assert log.expire_producers(WALL_MS, 0, DAY_MS) == 0
+    assert log.expire_producers(WALL_MS + TEN_YEARS_MS, 60_000, DAY_MS) == 0
     wall_ms = now_ms = 0
     for hour in range(1, 27):
         wall_ms, now_ms = WALL_MS + hour * HOUR_MS, hour * HOUR_MS
-        log.expire_producers(wall_ms, now_ms)
+        log.expire_producers(wall_ms, now_ms, DAY_MS)
     assert len(log.producers) == 0
 
 

@@ -215,9 +215,15 @@ def _target(broker: Broker, wanted: Wanted, by_id: bool, reader: Reader, replica
                 return FetchTarget(wanted, lens.partition, None, lens)
         return FetchTarget(wanted, None, Got(missing))
     if reader.is_replica:
-        return FetchTarget(
-            wanted, partition, _heard_from_follower(partition, wanted, reader.replica_id, replica_epoch)
-        )
+        verdict = _heard_from_follower(partition, wanted, reader.replica_id, replica_epoch)
+        named = partition.config.leader_replication_throttled_replicas
+        if (
+            named
+            and reader.replica_id not in partition.isr
+            and broker.throttle.names(named, wanted.partition)
+        ):
+            return FetchTarget(wanted, partition, verdict, throttle=broker.throttle)
+        return FetchTarget(wanted, partition, verdict)
     if reader.rack and partition.is_leader:
         near = broker.near_replica(partition, reader.rack)
         if near >= 0:
