@@ -85,7 +85,11 @@ def problem(name: str, value: str) -> str | None:
 
 def _value(key: ConfigKey, configs: Mapping[str, str]) -> Value:
     assert key.default is not None
-    return key.parse(configs.get(key.name, key.default))
+    try:
+        return key.parse(configs.get(key.name, key.default))
+    except ValueError:
+        # Not by us: what is found stored and does not parse counts as not there (X27).
+        return key.parse(key.default)
 
 
 def _number(key: ConfigKey, configs: Mapping[str, str]) -> int:

@@ -32,7 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kafka_port: Port = 9092
     """Kafka port; 0 picks a free one."""
     http_port: Port = 9324
-    """SQS, REST, console and metrics port; 0 picks a free one."""
+    """SQS, REST and metrics port; 0 picks a free one."""
     advertised_host: str = ""
     """Host name that clients are told; the bound address when empty."""
     allowed_hosts: str = ""

@@ -7,7 +7,7 @@ What is durable, and what is not:
                                                          deliveries that were in flight: approximate, never too high
     death, and the end of the move                       always (R60)
     purge, seek, moved due time, deduplication ids       always
-    leases and their extension                           only when the queue has journaled_leases (FIFO does)
+    leases and their extension                           only when the queue has journaled_leases (share groups have not)
     what is in the log, what is ready, the clock         never; read again. That a rest is over is not journaled
                                                          either, so after a failover it may be rested again
 

@@ -1,8 +1,8 @@
 """Machine: hand messages out under a lease.
 
-A lease is not journaled unless the queue asks for it (`journaled_leases`, which FIFO queues do): the hot path of a
-standard queue writes nothing, as KIP-932 writes nothing when records are acquired. After a failover such messages are
-available at once and their old receipts are void, because the lease epoch is another (R56).
+A lease is journaled when the queue asks for it (`journaled_leases`). Queues made over SQS and REST do, webhooks' too: after a
+failover their receipts are good. Share groups do not: they write nothing when records are acquired, as KIP-932 has it.
+After a failover such messages are available at once and their old receipts are void, because the lease epoch is another (R56).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     key    "orders-archive"         value  {"state": "running", "records": …, "lag": …, "updated_ms": …, …}
     key    "orders-archive/stop"    value  {"run": "…"}
 
-A topic of its own and not a group's metadata, so that what a pipeline is (kind, path, host) can be read by the console, the
+A topic of its own and not a group's metadata, so that what a pipeline is (kind, path, host) can be read by the
 CLI and `headrace sql` with one short fetch, and so that a stopped one is remembered. Client-writable, so not `__…`.
 """
 
