@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import http.client
+import json
 import os
 import platform
 import shutil
@@ -17,10 +18,11 @@ from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
-from headrace.cli.broker_link import BrokerLink
+from headrace.cli.broker_link import BrokerLink, split_address
+from headrace.cli.cluster_view import ClusterLink
 from headrace.cli.failure import Failure
 from headrace.cli.output import Row
 from headrace.cli.processes import command_line, listener
@@ -59,22 +61,71 @@ def fail(name: str, detail: str, hint: str) -> CheckRow:
 
 def all_checks(settings: Settings, profile: Profile) -> Iterator[CheckRow]:
     """Yields as it goes, so that a slow one does not hide the others."""
+    yield from (check_python(), check_event_loop(), check_open_files())
+    store = broker_store(profile) if not settings.data_dir else None
+    directory = settings.directory()
+    if store is not None and store.directory is not None:
+        directory = store.directory
+    yield from store_checks(store, directory)
     checks: list[Callable[[], CheckRow]] = [
-        check_python,
-        check_event_loop,
-        check_open_files,
-        lambda: check_directory(settings.directory()),
-        lambda: check_space(settings.directory()),
-        lambda: check_lock(settings.directory()),
-        lambda: check_clock(settings.directory()),
+        lambda: check_clock(directory),
         lambda: check_port("kafka port", settings.kafka_port),
         lambda: check_port("http port", settings.http_port),
         lambda: check_kafka(profile),
         lambda: check_ready(profile),
-        lambda: check_coordinator(settings),
+        lambda: check_coordinator(settings, directory, is_running=store is not None),
     ]
     for check in checks:
         yield check()
+
+
+# -- where the broker keeps its data ------------------------------------------------------------------------------
+
+
+class Store(NamedTuple):
+    """What the broker says of its data directory."""
+
+    directory: Path | None
+    """None: it is not on this machine."""
+    name: str
+    usable_bytes: int
+    """-1: in memory."""
+    has_failed: bool
+
+
+def broker_store(profile: Profile) -> Store | None:
+    """The directory of the broker that runs, not the one that a broker would use by default (F47); None: nobody answers."""
+    try:
+        found = ClusterLink(BrokerLink(profile)).log_directory()
+    except Failure:
+        return None
+    directory = Path(found.log_dir).parent
+    is_here = any(
+        split_address(one.strip())[0] in ("localhost", "127.0.0.1", "::1")
+        for one in profile.bootstrap.split(",")
+    )
+    return Store(
+        directory if is_here and directory.exists() else None,
+        str(directory),
+        found.usable_bytes,
+        bool(found.error_code),
+    )
+
+
+def store_checks(store: Store | None, directory: Path) -> Iterator[CheckRow]:
+    if store is not None and store.has_failed:
+        yield fail(
+            "data directory", f"{store.name} failed: the broker takes no writes", "see its log; restart it"
+        )
+    if store is not None and store.usable_bytes < 0:
+        yield ok("data directory", "none: the broker keeps everything in memory")
+    elif store is not None and store.directory is None:
+        yield ok("data directory", f"{store.name}, not on this machine")
+        yield judge_space(store.usable_bytes, f"under {store.name}, says the broker")
+    else:
+        yield check_directory(directory)
+        yield check_space(directory)
+        yield check_lock(directory)
 
 
 # -- this machine ----------------------------------------------------------------------------------------------
@@ -120,8 +171,11 @@ def check_directory(directory: Path) -> CheckRow:
 
 def check_space(directory: Path) -> CheckRow:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
-    text = f"{format_size(free)} free under {existing}"
+    return judge_space(shutil.disk_usage(existing).free, f"under {existing}")
+
+
+def judge_space(free: int, where: str) -> CheckRow:
+    text = f"{format_size(free)} free {where}"
     if free < NO_SPACE_BYTES:
         return fail("disk space", text, "make room: a full disk stops every write")
     if free < LOW_SPACE_BYTES:
@@ -204,7 +258,7 @@ def check_ready(profile: Profile) -> CheckRow:
         parts.hostname or "localhost", parts.port or 9324, timeout=min(profile.timeout_ms / 1000, 5)
     )
     try:
-        connection.request("GET", "/readyz")
+        connection.request("GET", "/readyz?verbose")
         response = connection.getresponse()
         body = response.read(10_000).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as problem:
@@ -214,13 +268,20 @@ def check_ready(profile: Profile) -> CheckRow:
     finally:
         connection.close()
     if response.status != 200:
-        return fail(
-            "readiness", f"{profile.url}/readyz says {response.status}: {body[:200]}", "see the broker's log"
-        )
+        return fail("readiness", f"{profile.url}: {_detail(body)}", "see the broker's log")
     skew = _skew(response.headers.get("date"))
     if skew is not None and abs(skew) > CLOCK_SKEW_S:
         return warn("readiness", f"ready, but its clock is {skew:+.0f}s from ours", "synchronise the clocks")
+    if troubles := [line[3:] for line in body.splitlines() if line.startswith("[!]")]:
+        return warn("readiness", f"ready, but {'; '.join(troubles)}", "see the broker's log")
     return ok("readiness", f"{profile.url} is ready")
+
+
+def _detail(body: str) -> str:
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200]
 
 
 def _skew(date: str | None) -> float | None:
@@ -232,9 +293,14 @@ def _skew(date: str | None) -> float | None:
         return None
 
 
-def check_coordinator(settings: Settings) -> CheckRow:
+def check_coordinator(settings: Settings, directory: Path, *, is_running: bool = False) -> CheckRow:
     if not settings.coordinator:
-        return _check_embedded(settings.directory() / "coordinator.db")
+        path = directory / "coordinator.db"
+        if is_running and not path.exists():
+            return ok(
+                "coordinator", "not a file of this machine; whether it answers the broker is in readiness"
+            )
+        return _check_embedded(path)
     try:
         asyncio.run(_ask_coordinator(settings.coordinator))
     except ValueError as problem:

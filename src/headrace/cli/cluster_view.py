@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headrace.broker.peer import PeerConnection
+from headrace.broker.peer import PeerConnection, PeerLost
 from headrace.cli.broker_link import BrokerLink, split_address
 from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cluster import keys
@@ -28,6 +28,8 @@ from headrace.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from headrace.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from headrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
+from headrace.wire.messages.describe_quorum import DescribeQuorumRequest
 from headrace.wire.messages.elect_leaders import ElectLeadersRequest
 from headrace.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -57,11 +59,11 @@ class _Item(NamedTuple):
 
 
 class ClusterLink:
-    """Questions to one broker of the cluster."""
+    """Questions to the cluster: to the first of the bootstrap addresses that answers, or to each broker for itself."""
 
     def __init__(self, link: BrokerLink) -> None:
         link.reach()
-        self._address = split_address(link.profile.bootstrap.split(",")[0].strip())
+        self._addresses = [split_address(one.strip()) for one in link.profile.bootstrap.split(",")]
         self._seconds = link.timeout_s
 
     def view(self) -> View:
@@ -71,6 +73,34 @@ class ClusterLink:
             (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest()),
         )
         return View(cluster, metadata, _moving(moves))
+
+    def troubles(self, view: View) -> list[str]:
+        """What each broker that should be there says of itself (DescribeQuorum), and those that do not answer."""
+
+        async def ask(node: Any) -> list[str]:
+            name = f"broker {node.broker_id}"
+            try:
+                connection = await PeerConnection.open(node.host, node.port, "headrace-cli")
+                try:
+                    request = DescribeQuorumRequest([])
+                    answer = await connection.call(ApiKey.DESCRIBE_QUORUM, 2, request, self._seconds)
+                finally:
+                    connection.close()
+            except HeadraceError as problem:
+                return [f"{name}: {problem.detail}"]
+            return [f"{name}: {text}" for text in (answer.error_message or "").split("; ") if text]
+
+        async def ask_all() -> list[list[str]]:
+            nodes = [node for node in view.cluster.brokers if not node.is_fenced]
+            return await asyncio.gather(*map(ask, nodes))
+
+        return [trouble for found in asyncio.run(ask_all()) for trouble in found]
+
+    def log_directory(self) -> DescribeLogDirsResult:
+        """Of the broker that answers first."""
+        (answer,) = self._ask((ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest([])))
+        found: DescribeLogDirsResult = answer.results[0]
+        return found
 
     def moving(self) -> dict[tuple[str, int], Any]:
         (moves,) = self._ask((ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest()))
@@ -109,7 +139,7 @@ class ClusterLink:
 
     def _ask(self, *questions: tuple[int, int, object]) -> list[Any]:
         async def ask() -> list[Any]:
-            connection = await PeerConnection.open(*self._address, "headrace-cli")
+            connection = await self._open()
             try:
                 return [await connection.call(*question, self._seconds) for question in questions]
             finally:
@@ -118,7 +148,16 @@ class ClusterLink:
         try:
             return asyncio.run(ask())
         except HeadraceError as problem:
-            raise failure_of(problem, ":".join(map(str, self._address))) from None
+            raise failure_of(problem, ", ".join(f"{host}:{port}" for host, port in self._addresses)) from None
+
+    async def _open(self) -> PeerConnection:
+        *others, last = self._addresses
+        for address in others:
+            try:
+                return await PeerConnection.open(*address, "headrace-cli")
+            except PeerLost:
+                continue
+        return await PeerConnection.open(*last, "headrace-cli")
 
 
 def _moving(answer: Any) -> dict[tuple[str, int], Any]:

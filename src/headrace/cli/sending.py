@@ -11,10 +11,14 @@ import msgspec
 from confluent_kafka import KafkaError
 
 from headrace.cli.broker_link import BrokerLink
+from headrace.cli.cluster_view import ClusterLink
 from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cli.progress import Advance
 from headrace.client.errors import headrace_error
 from headrace.client.payload import encode_key
+from headrace.core.errors import ErrorKind
+
+IMPATIENT_S = 2.0
 
 
 class PartitionTally(msgspec.Struct):
@@ -71,8 +75,33 @@ class Sender:
                 self._send(outgoing)
                 advance(outgoing.read_bytes)
         finally:
-            self._producer.flush(self._link.timeout_s + 1)
+            self._wait_for_answers()
             self.seconds = time.monotonic() - started
+
+    def _wait_for_answers(self) -> None:
+        """Whoever refuses for want of room refuses until there is some: the client tries again and again, and would say
+        "timed out" in the end. So when nobody answers, the brokers are asked why (F47)."""
+        deadline = time.monotonic() + self._link.timeout_s + 1
+        looked = False
+        while self._producer.flush(min(IMPATIENT_S, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                return
+            if not self.produced and not looked:
+                looked = True
+                if refusal := self._why_refused():
+                    self.failure = refusal
+                    self._producer.purge()
+
+    def _why_refused(self) -> Failure | None:
+        try:
+            link = ClusterLink(self._link)
+            found = [one for one in link.troubles(link.view()) if ": disk: " in one]
+        except Failure:
+            return None
+        if not found:
+            return None
+        kind = ErrorKind.KAFKA_STORAGE_ERROR
+        return Failure(Exit.FAILED, "; ".join(found), kind.info.hint, code=kind.name)
 
     @property
     def tallies(self) -> list[PartitionTally]:

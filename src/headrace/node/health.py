@@ -53,8 +53,11 @@ class Health:
         )
 
     def troubles(self) -> list[str]:
-        """Everything that is not as it should be, for whoever asks this broker about itself."""
-        return [f"{name}: {trouble}" for name, trouble in self.door.look().items() if trouble is not None]
+        """Everything that lasts and is not as it should be, for whoever asks this broker about itself."""
+        found = self.door.look()
+        return [
+            f"{name}: {trouble}" for name, trouble in found.items() if trouble is not None and name != "loop"
+        ]
 
     # -- the checks ----------------------------------------------------------------------------------------------
 

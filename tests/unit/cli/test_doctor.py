@@ -86,19 +86,19 @@ def test_no_broker_fails_with_what_to_do() -> None:
 
 def test_a_damaged_embedded_coordinator_is_found(tmp_path: Path) -> None:
     settings = Settings(data_dir=str(tmp_path))
-    assert "first start" in checks.check_coordinator(settings).detail
+    assert "first start" in checks.check_coordinator(settings, settings.directory()).detail
     path = tmp_path / "coordinator.db"
     database = sqlite3.connect(path)
     database.execute("create table t (x)")
     database.commit()
     database.close()
-    assert checks.check_coordinator(settings).status == "ok"
+    assert checks.check_coordinator(settings, settings.directory()).status == "ok"
     path.write_bytes(b"not a database at all" * 100)
-    assert checks.check_coordinator(settings).status == "fail"
+    assert checks.check_coordinator(settings, settings.directory()).status == "fail"
 
 
 def test_a_wrong_coordinator_url_fails() -> None:
-    assert checks.check_coordinator(Settings(coordinator="zookeeper://x")).status == "fail"
+    assert checks.check_coordinator(Settings(coordinator="zookeeper://x"), Path("/")).status == "fail"
 
 
 def test_doctor_ends_with_1_when_something_is_wrong(run: Run, tmp_path: Path) -> None:

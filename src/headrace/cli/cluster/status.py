@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from headrace.cli.cluster_view import ClusterLink, View
@@ -25,6 +26,8 @@ class StatusRow(Row):
     leaderless: int
     under_replicated: int
     moving: int
+    troubles: list[str]
+    """What the brokers say of themselves: a full disk, a coordinator that does not answer, a task that keeps failing."""
 
 
 @leaf(StatusRow, Shape.ONE, broker=True)
@@ -33,19 +36,21 @@ def command(run: Invocation) -> Exit:
 
     The exit code is 1 when something is wrong.
     """
-    row = status_of(ClusterLink(run.link).view())
+    link = ClusterLink(run.link)
+    view = link.view()
+    row = status_of(view, link.troubles(view))
     run.output.one(row, lambda: _words(row))
     return Exit.OK if row.healthy else Exit.FAILED
 
 
-def status_of(view: View) -> StatusRow:
+def status_of(view: View, troubles: Sequence[str] = ()) -> StatusRow:
     partitions = [partition for _, partition in view.partitions()]
     fenced = sorted({*view.missing, *(node.broker_id for node in view.cluster.brokers if node.is_fenced)})
     leaderless = sum(partition.leader_id < 0 for partition in partitions)
     behind = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
     return StatusRow(
         cluster_id=view.cluster.cluster_id,
-        healthy=not (fenced or leaderless or behind) and view.cluster.controller_id >= 0,
+        healthy=not (fenced or leaderless or behind or troubles) and view.cluster.controller_id >= 0,
         controller=view.cluster.controller_id,
         brokers=len(view.cluster.brokers) + len(view.missing),
         fenced=fenced,
@@ -54,6 +59,7 @@ def status_of(view: View) -> StatusRow:
         leaderless=leaderless,
         under_replicated=behind,
         moving=len(view.moving),
+        troubles=list(troubles),
     )
 
 
@@ -67,6 +73,7 @@ def _words(row: StatusRow) -> str:
         f"  broker {number} is down or starting: start it, or move what it holds: headrace cluster drain {number}"
         for number in row.fenced
     ]
+    lines += [f"  {trouble}" for trouble in row.troubles]
     for number, what in (
         (row.leaderless, "without a leader"),
         (row.under_replicated, "with replicas that are behind"),
