@@ -7,17 +7,19 @@ import asyncio
 import errno
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cluster_client import ClusterClient, _batch, _committed
+from cluster_client import ClusterClient, Consumer, Violation, _batch, _committed
 from cluster_invariants import Place
 from cluster_sim import BROKERS, PORT, TOPIC, SimCluster
 from queue_stage import CONFIGS, Stage
 from test_lease import CALM, soon, started
+from transformer import Transformer
 
 from headrace.broker import markers
 from headrace.broker.partition import Partition
@@ -225,3 +227,25 @@ def test_f6_a_reload_moves_no_dead_letter_twice(monkeypatch: pytest.MonkeyPatch)
         assert sorted(letters)[:4] == ["m0", "m1", "m2", "m3"] and len(letters) == len(set(letters))
 
     Stage(1, play).perform()
+
+
+# -- consume, transform, produce ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("io_first", [False, True])
+def test_f78_consume_transform_produce_gets_somewhere(io_first: bool) -> None:
+    """What the simulation checks in every run that has it happens there at all (R50)."""
+    cluster = SimCluster(1, replace(CALM, io_first=io_first))
+
+    async def scenario(simulation: Simulation) -> None:
+        client = await started(cluster)
+        transformer = Transformer(client, cluster.history, cluster.dice.fork("x"), 80, 1, TOPIC)
+        await transformer.run(lambda: transformer.committed >= 20, 0.01)
+        last = Consumer(client, cluster.history, 900, 1)
+        await last.read_past(cluster._ends())
+        await transformer.check(last.values)
+        assert len(last.values) == transformer.committed
+        with pytest.raises(Violation):
+            await transformer.check(last.values[1:])
+
+    cluster.simulation.run(scenario, limit_s=600.0)

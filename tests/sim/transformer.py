@@ -1,6 +1,6 @@
 """Consume, transform, produce: the offset that was read and what was made of it, in one transaction (R50, R53).
 
-What is consumed is a row of numbers, and a group's offset says which comes next. Each transaction writes that number out and
+What is consumed is the row of natural numbers, and a group's offset says which comes next. Each transaction writes that number out and
 moves the offset on by one. Exactly once means: in the end each number below the offset was written out by exactly one
 committed transaction. An offset that is lost or thrown away makes a number come twice; one that moves without its
 transaction leaves a number out; one that stays undecided for ever stops everything.
@@ -26,9 +26,6 @@ from headrace.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-
-INPUT = "numbers"
-"""It need not exist: a group may commit offsets for what it likes."""
 
 
 class Transformer(TransactionalProducer):
@@ -73,7 +70,7 @@ class Transformer(TransactionalProducer):
         await self._ask(ApiKey.ADD_OFFSETS_TO_TXN, 1, added, lambda got: got.error_code, deadline)
         rows = [TxnOffsetCommitRequestPartition(0, offset, -1, "")]
         request = TxnOffsetCommitRequest(
-            self._id, self._group, *self._producer, topics=[TxnOffsetCommitRequestTopic(INPUT, rows)]
+            self._id, self._group, *self._producer, topics=[TxnOffsetCommitRequestTopic(self._topic, rows)]
         )
         _, error = await self._client.ask_coordinator(
             self._group, 0, ApiKey.TXN_OFFSET_COMMIT, 2, request,
@@ -86,7 +83,7 @@ class Transformer(TransactionalProducer):
 
     async def _position(self, deadline: float) -> int:
         """Where to go on; waits while a transaction that moved it is undecided (R50)."""
-        request = OffsetFetchRequest(self._group, [OffsetFetchRequestTopic(INPUT, [0])], [], True)
+        request = OffsetFetchRequest(self._group, [OffsetFetchRequestTopic(self._topic, [0])], [], True)
         answer, error = await self._client.ask_coordinator(
             self._group, 0, ApiKey.OFFSET_FETCH, 7, request, _fetch_error, deadline
         )

@@ -220,6 +220,7 @@ _INFO: dict[ErrorKind, ErrorInfo] = {
     ErrorKind.THROTTLING_QUOTA_EXCEEDED: ErrorInfo(429, True, "RequestThrottled", "RequestThrottled"),
     ErrorKind.CONCURRENT_TRANSACTIONS: _RETRY,
     ErrorKind.OFFSET_NOT_AVAILABLE: _RETRY,
+    ErrorKind.UNSTABLE_OFFSET_COMMIT: _RETRY,
     ErrorKind.RESOURCE_NOT_FOUND: ErrorInfo(404, sqs_type="ResourceNotFoundException", sqs_code="ResourceNotFoundException"),
     ErrorKind.QUEUE_DOES_NOT_EXIST: ErrorInfo(400, False, "QueueDoesNotExist", _SQS + "NonExistentQueue", "Create it with: headrace queue create NAME"),
     ErrorKind.QUEUE_ALREADY_EXISTS: ErrorInfo(400, False, "QueueNameExists", "QueueAlreadyExists"),
