@@ -254,6 +254,9 @@ class HttpConnection(asyncio.Protocol):
             self._now_ms,
             self._now_ms + settings.request_timeout_ms,
         )
+        refused = server.judge_peer(request)
+        if refused is not None:
+            handler = _answering(refused)
         held = 0
         if request.body or self._expected_bytes or self._ticket is not None:
             held = len(request.body)
@@ -549,3 +552,7 @@ class HttpConnection(asyncio.Protocol):
 
 _NO_REQUEST = Request("", "")
 _TOO_MANY = problem(503, "TOO_MANY_CONNECTIONS", "this broker has as many connections as it takes")
+
+
+def _answering(response: Response) -> Handler:
+    return lambda _request: response

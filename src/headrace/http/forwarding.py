@@ -1,23 +1,20 @@
 """Door: any broker answers any HTTP client (C6): what another broker has to decide is asked there, once.
 
-A forwarded request carries a MAC under the cluster's secret, so that a peer knows that its sender has checked who asks, and
-a client can not claim so. It is never forwarded again: two brokers with different news can't play ball with it.
+A forwarded request is sealed (peer_seals.py), so that a peer knows that its sender has checked who asks, and a client can not
+claim so. It is never forwarded again: two brokers with different news can't play ball with it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.coordinator.h1_client import H1Client, HttpFailure, Origin
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.browsers import CLIENT
 from headrace.http.messages import Answer, Handler, Request, Response
+from headrace.http.peer_requests import PeerRequests
+from headrace.http.peer_seals import SEAL
 from headrace.http.router import Router
 
-MARK = b"x-headrace-forwarded"
 HOST = b"x-headrace-host"
 TIMEOUT_S = 70.0
 """Longer than any long poll."""
@@ -40,53 +37,26 @@ _KEPT_BACK = (
 
 
 class Forwarder:
-    def __init__(self, broker: Broker, secret: bytes) -> None:
+    def __init__(self, broker: Broker, peers: PeerRequests) -> None:
         self._broker = broker
-        self._secret = secret
-        self._client = H1Client()
-
-    def is_from_peer(self, request: Request) -> bool:
-        mark = request.headers.get(MARK)
-        return mark is not None and hmac.compare_digest(mark, self._mac(request, request.header(HOST)))
-
-    def _mac(self, request: Request, host: str) -> bytes:
-        body = hashlib.sha256(request.body).hexdigest()
-        text = "\n".join((request.method, request.path, request.query_string, host, body))
-        return hmac.digest(self._secret, text.encode(), "sha256").hex().encode()
+        self._peers = peers
 
     async def forward(self, request: Request, elsewhere: Elsewhere) -> Response:
-        node = self._broker.image.broker(elsewhere.broker_id)
-        if MARK in request.headers or node is None or elsewhere.broker_id == self._broker.node_id:
+        if request.sender is not None or elsewhere.broker_id == self._broker.node_id:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, elsewhere.detail)
-        host = request.header(b"host")
         headers = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in request.headers.items()
-            if name not in _HOP_BY_HOP and name not in (MARK, HOST)
+            if name not in _HOP_BY_HOP and name not in (SEAL, HOST)
         }
         headers.setdefault(CLIENT.decode(), "broker")
-        headers[HOST.decode()] = host
-        headers[MARK.decode()] = self._mac(request, host).decode()
-        registration = node.registration
-        path = request.path + (f"?{request.query_string}" if request.query_string else "")
-        try:
-            got = await self._client.request(
-                Origin(registration.http_host, registration.http_port),
-                request.method,
-                path,
-                headers=headers,
-                body=request.body,
-                timeout_s=TIMEOUT_S,
-            )
-        except HttpFailure as problem:
-            # What was sent may have happened: the client is told so, and decides.
-            kind = ErrorKind.REQUEST_TIMED_OUT if problem.sent else ErrorKind.NOT_COORDINATOR
-            raise HeadraceError(kind, f"broker {elsewhere.broker_id}: {problem}") from None
+        headers[HOST.decode()] = request.header(b"host")
+        target = request.path + (f"?{request.query_string}" if request.query_string else "")
+        got = await self._peers.ask(
+            elsewhere.broker_id, request.method, target, headers, request.body, TIMEOUT_S
+        )
         passed_on = tuple(header for header in got.headers.items() if header[0] not in _KEPT_BACK)
         return Response(got.body, got.status, got.headers.get("content-type", ""), passed_on)
-
-    async def close(self) -> None:
-        await self._client.close()
 
 
 class ForwardingRouter(Router):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.principals import Principal
 
 MAX_QUERY_FIELDS = 256
 MAX_REQUEST_ID_CHARS = 128
@@ -48,6 +49,7 @@ class Request:
         "received_ms",
         "received_s",
         "route",
+        "sender",
     )
 
     def __init__(
@@ -84,6 +86,8 @@ class Request:
         self.http_version = http_version
         self._request_id = request_id
         self._query_pairs: list[tuple[str, str]] | None = None
+        self.sender: Principal | None = None
+        """The broker that passes it on; None for everybody else (peer_requests.py)."""
 
     def header(self, name: bytes, default: str = "") -> str:
         value = self.headers.get(name)

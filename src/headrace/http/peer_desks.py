@@ -1,13 +1,10 @@
-"""Door: from one broker's queue desk to another's, over HTTP, under the cluster's secret.
+"""Door: from one broker's queue desk to another's, over HTTP, sealed (peer_seals.py).
 
-    POST /internal/queue-desk      a question as msgpack (broker/queueing/questions.py)
-
-The MAC covers the path and the body, so that nobody without the secret can ask, and nobody can pass a question off as another.
+POST /internal/queue-desk      a question as msgpack (broker/queueing/questions.py)
 """
 
 from __future__ import annotations
 
-import hmac
 from typing import Any
 
 from headrace.broker.broker import Broker
@@ -19,14 +16,13 @@ from headrace.broker.queueing.questions import (
     encode_question,
     encode_refusal,
 )
-from headrace.coordinator.h1_client import H1Client, HttpFailure, Origin
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MIB
 from headrace.http.messages import Request, Response
+from headrace.http.peer_requests import PeerRequests
 from headrace.http.router import Router
 
 PATH = "/internal/queue-desk"
-MARK = b"x-headrace-desk"
 TYPE = "application/vnd.headrace.msgpack"
 MAX_BODY_BYTES = 16 * MIB
 OVERHEAD_S = 2.0
@@ -36,49 +32,29 @@ OVERHEAD_S = 2.0
 class PeerDeskDoor:
     """broker.queueing.anywhere.PeerDesks, and the door at the other end."""
 
-    def __init__(self, broker: Broker, secret: bytes) -> None:
+    def __init__(self, broker: Broker, peers: PeerRequests) -> None:
         self._broker = broker
-        self._secret = secret
-        self._client = H1Client()
+        self._peers = peers
 
     def mount(self, router: Router) -> None:
         router.add("POST", PATH, self._answer, max_body_bytes=MAX_BODY_BYTES, any_body=True)
-
-    def _mac(self, body: bytes) -> bytes:
-        return hmac.digest(self._secret, PATH.encode() + b"\n" + body, "sha256").hex().encode()
 
     async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float) -> Any:
         node = self._broker.image.broker(broker_id)
         if node is None or not node.live:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"broker {broker_id} is away")
-        body = encode_question(question)
-        registration = node.registration
-        try:
-            got = await self._client.request(
-                Origin(registration.http_host, registration.http_port),
-                "POST",
-                PATH,
-                headers={MARK.decode(): self._mac(body).decode(), "content-type": TYPE},
-                body=body,
-                timeout_s=timeout_s + OVERHEAD_S,
-            )
-        except HttpFailure as problem:
-            # What was sent may have happened: the client is told so, and decides.
-            kind = ErrorKind.REQUEST_TIMED_OUT if problem.sent else ErrorKind.NOT_COORDINATOR
-            raise HeadraceError(kind, f"broker {broker_id}: {problem}") from None
+        got = await self._peers.ask(
+            broker_id, "POST", PATH, {"content-type": TYPE}, encode_question(question), timeout_s + OVERHEAD_S
+        )
         if got.status != 200:
             raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, f"broker {broker_id} answered {got.status}")
         return decode_answer(question, got.body)
 
     async def _answer(self, request: Request) -> Response:
-        body = bytes(request.body)
-        if not hmac.compare_digest(request.headers.get(MARK, b""), self._mac(body)):
+        if request.sender is None:
             raise HeadraceError(ErrorKind.ACCESS_DENIED, "this is for brokers of the same cluster")
         try:
-            answer = await self._broker.queues.anywhere.answer(decode_question(body))
+            answer = await self._broker.queues.anywhere.answer(decode_question(bytes(request.body)))
         except HeadraceError as problem:
             return Response(encode_refusal(problem), 200, TYPE)
         return Response(encode_answer(answer), 200, TYPE)
-
-    async def close(self) -> None:
-        await self._client.close()

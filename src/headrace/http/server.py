@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from email.utils import formatdate
 
@@ -19,7 +19,7 @@ from headrace.core.ports import Clock
 from headrace.http.admission import BodyBudget, ConnectionGate
 from headrace.http.browsers import BrowserPolicy
 from headrace.http.connection import HttpConnection
-from headrace.http.messages import Peer, Response
+from headrace.http.messages import Peer, Request, Response
 from headrace.http.reader import ReadLimits
 from headrace.http.router import Router
 
@@ -74,6 +74,8 @@ class HttpServer:
             self.settings.max_body_bytes,
         )
         self.browsers = browsers or BrowserPolicy()
+        self.judge_peer: Callable[[Request], Response | None] = lambda request: None
+        """Asked once about each request before its handler: who passes it on, or why it is refused (A1)."""
         self.body_budget = BodyBudget(self.settings.max_inflight_body_bytes)
         self.is_draining = False
         self.received_bytes = 0

@@ -31,6 +31,7 @@ from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request, Response
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.peer_desks import PeerDeskDoor
+from headrace.http.peer_requests import PeerRequests
 from headrace.http.problem import problem
 from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.webhooks import WebhookDoor
@@ -218,16 +219,18 @@ class Node:
         self.kafka = KafkaServer(self.broker)
         registry.add(BrokerMetrics(self.broker, self.kafka))
         sqs = self._sqs_settings()
-        self._forwarder = Forwarder(self.broker, self._receipt_key)
-        self._peer_desks = PeerDeskDoor(self.broker, self._receipt_key)
-        self._peer_desks.mount(router)
-        self.broker.queues.anywhere.peers = self._peer_desks
-        SqsDoor(self.broker, sqs, self._forwarder).mount(router)
-        mount_rest(router, self.broker, self._forwarder, sqs.receipt_key, __version__)
+        self._peer_requests = PeerRequests(self.broker, self._cluster_key)
+        self.http.judge_peer = self._peer_requests.judge
+        forwarder = Forwarder(self.broker, self._peer_requests)
+        peer_desks = PeerDeskDoor(self.broker, self._peer_requests)
+        peer_desks.mount(router)
+        self.broker.queues.anywhere.peers = peer_desks
+        SqsDoor(self.broker, sqs, forwarder).mount(router)
+        mount_rest(router, self.broker, forwarder, sqs.receipt_key, __version__)
         self.webhooks = Couriers(
             self.broker, webhook_rules(self.settings), ca_file=self.settings.webhook_ca_file
         )
-        WebhookDoor(self.broker, self.webhooks, self._forwarder).mount(router)
+        WebhookDoor(self.broker, self.webhooks, forwarder).mount(router)
         registry.add(self.webhooks)
 
     def _sqs_settings(self) -> SqsSettings:
@@ -374,8 +377,7 @@ class Node:
         await self._hand_over_leaderships()
         await self.kafka.close()
         await self.http.stop(grace_ms=500)
-        await self._forwarder.close()
-        await self._peer_desks.close()
+        await self._peer_requests.close()
         for task in self._background:
             task.cancel()
         await self.broker.flusher.flush_now()

@@ -22,7 +22,7 @@ from headrace.cluster.image import Topic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
 from headrace.core.limits import MIB
-from headrace.http.forwarding import MARK, Forwarder
+from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.reading import (
@@ -99,7 +99,7 @@ class TopicDoor:
         try:
             return _row(await self._once.send(TopicPartition(topic, number_), record, key))
         except Elsewhere as elsewhere:
-            if asker.headers.get(MARK) is not None:
+            if asker.sender is not None:
                 raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, elsewhere.detail) from None
             return await self._send_elsewhere(topic, number_, record, key, elsewhere)
 

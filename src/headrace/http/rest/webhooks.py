@@ -23,7 +23,7 @@ from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import topic_name_problem
-from headrace.http.forwarding import MARK, Forwarder
+from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.reading import answer, invalid, json_object, number
 from headrace.http.router import Router
@@ -172,7 +172,7 @@ class WebhookDoor:
 
     async def _others(self, request: Request) -> list[dict[str, Any]]:
         """What the other brokers say to the same request; nothing when one of them asks."""
-        if MARK in request.headers:
+        if request.sender is not None:
             return []
         me = self._broker.node_id
         asked = [self._ask(request, node.id) for node in self._broker.image.live_brokers() if node.id != me]

@@ -98,7 +98,7 @@ class SqsDoor:
 
     def _signed(self, request: Request) -> str:
         """The region a caller claims; when keys are configured it must have signed the claim (X19)."""
-        if self._verifier is not None and not self._forwarder.is_from_peer(request):
+        if self._verifier is not None and request.sender is None:
             try:
                 credential = self._verifier.verify(
                     request.method,
@@ -118,7 +118,7 @@ class SqsDoor:
 
     def _call(self, request: Request, parameters: dict[str, Any], region: str) -> Call:
         host = request.header(b"host") or "localhost"
-        if self._forwarder.is_from_peer(request):
+        if request.sender is not None:
             host = request.header(FORWARDED_HOST) or host
         scheme = "https" if request.peer.is_tls else "http"
         return Call(self._broker, self._settings, parameters, f"{scheme}://{host}", region)
