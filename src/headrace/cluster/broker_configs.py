@@ -136,19 +136,23 @@ FOLLOWER_THROTTLED_RATE: Final = _settable(
     _POSITIVE, Scope.PER_BROKER,
 )  # fmt: skip
 MAX_CONNECTIONS: Final = _settable(
-    "max.connections", _INT, str(MAX_INT), "Connections this broker accepts.", _NOT_NEGATIVE, Scope.PER_BROKER
-)
+    "max.connections", _INT, str(limits.MAX_CONNECTIONS),
+    "Connections of clients that this broker holds. When there are so many, who connects takes the place of the longest idle one; brokers have places of their own.",
+    _NOT_NEGATIVE, Scope.PER_BROKER,
+)  # fmt: skip
 MAX_CONNECTIONS_PER_IP: Final = _settable(
-    "max.connections.per.ip", _INT, str(MAX_INT), "Connections accepted from one address.", _NOT_NEGATIVE, Scope.PER_BROKER
+    "max.connections.per.ip", _INT, str(limits.MAX_CONNECTIONS_PER_IP),
+    "Connections of one address. When there are so many, who connects from there takes the place of its longest idle one.",
+    _NOT_NEGATIVE, Scope.PER_BROKER,
 )  # fmt: skip
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = _settable(
     "max.connections.per.ip.overrides", _STRING, "", "address:number pairs that override max.connections.per.ip.", None, Scope.PER_BROKER
 )  # fmt: skip
 MAX_CONNECTION_CREATION_RATE: Final = _settable(
-    "max.connection.creation.rate", _INT, str(MAX_INT), "New connections per second.", _NOT_NEGATIVE, Scope.PER_BROKER
+    "max.connection.creation.rate", _INT, str(MAX_INT), "New connections per second; the first request of one that comes too soon is heard later.", _NOT_NEGATIVE, Scope.PER_BROKER
 )  # fmt: skip
-CONNECTIONS_MAX_IDLE_MS: Final = _built_in(
-    "connections.max.idle.ms", _LONG, str(limits.IDLE_CONNECTION_MS), "An idle connection is closed after this time."
+CONNECTIONS_MAX_IDLE_MS: Final = _settable(
+    "connections.max.idle.ms", _LONG, str(limits.IDLE_CONNECTION_MS), "An idle connection is closed after this time; -1: never.", _OR_UNLIMITED, Scope.PER_BROKER
 )  # fmt: skip
 PRODUCER_ID_EXPIRATION_MS: Final = _settable(
     "producer.id.expiration.ms", _INT, "86400000", "A producer that is idle for this long is forgotten by its partitions.", _POSITIVE, Scope.PER_BROKER

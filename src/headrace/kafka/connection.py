@@ -367,6 +367,19 @@ class Connection(asyncio.BufferedProtocol):
             return None
         if self._received and now_ms - self._frame_started_ms > limits.PARTIAL_FRAME_MS:
             return "a frame did not arrive whole in time"
-        if now_ms - self._last_read_ms > limits.IDLE_CONNECTION_MS:
+        idle_ms = self.server.admission.limits.idle_ms
+        if 0 <= idle_ms < now_ms - self._last_read_ms:
             return "idle"
         return None
+
+    @property
+    def is_broker(self) -> bool:
+        """It has proved to be one."""
+        return self.session.principal.is_broker
+
+    @property
+    def idle_since_ms(self) -> int | None:
+        """When it last said something; None while it has something to be answered, or does not take its answers."""
+        if self._reading_paused or self.slots or self._busy:
+            return None
+        return self._last_read_ms

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from typing import Any
 
 from headrace.broker.broker import Broker
+from headrace.cluster.configs import BrokerLayers
 from headrace.core import limits
+from headrace.kafka.admission import Admission
 from headrace.kafka.connection import Connection
 from headrace.kafka.dispatch import Dispatcher
 
@@ -26,7 +27,7 @@ class KafkaServer:
         self.connections: set[Connection] = set()
         self.dispatcher = Dispatcher(broker)
         self.handle = self.dispatcher.handle
-        self._per_host: Counter[str] = Counter()
+        self.admission = Admission(self._layers)
         self._held_bytes = 0
         self._starved: dict[Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
@@ -46,6 +47,9 @@ class KafkaServer:
         await self._server.start_serving()
         self.broker.runtime.supervise("close stale connections", self._sweep)
 
+    def _layers(self) -> BrokerLayers:
+        return self.broker.image.layers()
+
     def _connect(self) -> Connection:
         self.broker.newest_connection_id += 1
         return Connection(self, self.broker.newest_connection_id)
@@ -59,24 +63,25 @@ class KafkaServer:
         return any(connection.id == connection_id and connection.is_open for connection in self.connections)
 
     def admit(self, connection: Connection) -> bool:
-        if (
-            len(self.connections) >= limits.MAX_CONNECTIONS
-            or self._per_host[connection.host] >= limits.MAX_CONNECTIONS_PER_IP
-        ):
+        now_ms = self.clock.now_ms()
+        evicted = self.admission.evicted
+        if not self.admission.admit(connection, now_ms):
             self.warn(f"refusing a connection from {connection.host}: too many are open")
             return False
+        if self.admission.evicted != evicted:
+            self.warn(f"too many connections from {connection.host}, or altogether: an idle one was closed")
         self.connections.add(connection)
-        self._per_host[connection.host] += 1
+        delay_ms = self.admission.delay_ms(now_ms)
+        if delay_ms:
+            connection.mute(delay_ms)
         return True
 
     def forget(self, connection: Connection, held_bytes: int) -> None:
         self._starved.pop(connection, None)
         self.hold(-held_bytes)
+        self.admission.forget(connection)
         if connection in self.connections:
             self.connections.discard(connection)
-            self._per_host[connection.host] -= 1
-            if not self._per_host[connection.host]:
-                del self._per_host[connection.host]
             self.dispatcher.connection_closed(connection)
 
     def hold(self, size: int) -> None:
@@ -119,6 +124,11 @@ class KafkaServer:
                 )
             self._warnings = 0
             now_ms = self.clock.now_ms()
+            for connection in self.admission.overdue(now_ms):
+                self.warn(
+                    f"closing {connection.host}: too many connections are open, and this is no broker's"
+                )
+                connection.close()
             for connection in list(self.connections):
                 if (reason := connection.stale(now_ms)) is not None:
                     log.info("closing %s: %s", connection.host, reason)

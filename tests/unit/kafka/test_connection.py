@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.cluster.image import ClusterImage
 from headrace.core import limits
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.server import KafkaServer
@@ -79,6 +80,7 @@ class Desk:
         self.runtime = self
         self.closed: list[int] = []
         self.newest_connection_id = 0
+        self.image = ClusterImage()
 
     def at_once(self, connection: Connection, frame: bytes) -> bool:
         connection.open_slot().send((frame + b";",))
@@ -328,13 +330,3 @@ def test_long_polls_are_not_stale_and_those_who_do_not_read_are(pair: Pair, desk
     transport.peer_reads = False
     desk.slots[0].send((b"r" * (5 * limits.MIB),))
     assert connection.stale(limits.WRITE_STALL_MS + 1) == "it does not read its responses"
-
-
-def test_connections_of_one_host_are_counted(server: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """X14."""
-    monkeypatch.setattr(limits, "MAX_CONNECTIONS_PER_IP", 3)
-    pairs = [connect(server) for _ in range(4)]
-    assert [transport.aborted for _, transport in pairs] == [False, False, False, True]
-    for connection, _ in pairs:
-        connection.connection_lost(None)
-    assert not connect(server)[1].aborted
