@@ -39,6 +39,10 @@ class Place(NamedTuple):
     number: int
 
 
+Life = tuple[bytes, int]
+"""A partition of one life of a topic: its id and the number. One that is made again under the name has a new history."""
+
+
 class Book:
     """What was ever committed in one partition: how far, and which batch lies where."""
 
@@ -59,12 +63,13 @@ class Invariants:
         self._store = store
         self._nodes = nodes
         self._time_s = time_s
-        self.books: dict[Place, Book] = {}
-        self._leaders: dict[tuple[Place, int], str] = {}
+        self.books: dict[Life, Book] = {}
+        self._ids: dict[str, bytes] = {}
+        self._leaders: dict[tuple[Life, int], str] = {}
         self._compared: dict[tuple[str, Place], tuple[Any, int]] = {}
         self._states: dict[Place, tuple[int, PartitionState]] = {}
         self._states_at, self._all_states = -1, dict[Place, PartitionState]()
-        self._min_isr: dict[str, int] = {}
+        self._min_isr: dict[bytes, int] = {}
         self._is_news = True
         self._looked_s = self._compared_s = 0.0
         store.on_change(self._stored)
@@ -75,12 +80,12 @@ class Invariants:
         self._is_news = True
 
     def _opened(self, partition: Any) -> None:
-        place = Place(*partition.tp)
+        life = (partition.topic_id, partition.tp.partition)
 
         def committed(offset: int) -> None:
             # In the broker's own turn: only take note, so that nothing of ours fails in its place.
             if partition.is_leader:
-                book = self.books.setdefault(place, Book())
+                book = self.books.setdefault(life, Book())
                 book.end = max(book.end, offset)
                 self._is_news = True
 
@@ -119,8 +124,9 @@ class Invariants:
         for item in self._store.read(keys.TOPICS).items:
             name = item.key.removeprefix(keys.TOPICS)
             topic = decode(TopicState, item.value)
-            if name not in self._min_isr:
-                self._min_isr[name] = int(
+            self._ids[name] = topic.topic_id
+            if topic.topic_id not in self._min_isr:
+                self._min_isr[topic.topic_id] = int(
                     topic.configs.get("min.insync.replicas", TopicConfig().min_insync_replicas)
                 )
             for number in range(topic.partitions):
@@ -139,7 +145,12 @@ class Invariants:
         service = node.service
         if service is None or not node.is_running or not hasattr(service, "broker"):
             return None
-        return service.broker.partitions.get(tuple(place))
+        found = service.broker.partitions.get(tuple(place))
+        # Somebody may have it of a topic that had the name before, until it hears that it is gone.
+        return None if found is None or found.topic_id != self._ids.get(place.topic) else found
+
+    def _life(self, place: Place) -> Life:
+        return self._ids[place.topic], place.number
 
     def _replicas(self, place: Place) -> Iterator[tuple[SimNode, Any]]:
         for node in self._nodes.values():
@@ -161,13 +172,13 @@ class Invariants:
             if not replica.is_leader:
                 continue
             life = f"{node.name}.{node.lives}"
-            held = self._leaders.setdefault((place, replica.leader_epoch), life)
+            held = self._leaders.setdefault((self._life(place), replica.leader_epoch), life)
             if held != life:
                 raise Broken(f"R9: epoch {replica.leader_epoch} of {place} is led by {held} and {life}")
 
     def _complete(self, place: Place, state: PartitionState) -> None:
         """LeaderCandidateCompleteness: whoever may be elected holds everything that was ever committed."""
-        book = self.books.get(place)
+        book = self.books.get(self._life(place))
         if book is None:
             return
         for member in (*state.isr, *state.elr):
@@ -190,7 +201,7 @@ class Invariants:
             raise Broken(f"R13: the leader of {place} waits for {sorted(waits_for)}, the ISR is {state.isr}")
 
     def _elr_is_only_for_the_needy(self, place: Place, state: PartitionState) -> None:
-        enough = min(self._min_isr[place.topic], len(state.replicas))
+        enough = min(self._min_isr[self._ids[place.topic]], len(state.replicas))
         if len(state.isr) >= enough and state.elr:
             raise Broken(f"R28: ISR {state.isr} of {place} is large enough, yet ELR {state.elr}")
 
@@ -198,7 +209,7 @@ class Invariants:
 
     def _write_book(self, place: Place) -> None:
         """NoCommittedRecordLostGlobally: the first leader that commits an offset says for ever what it holds."""
-        book = self.books.get(place)
+        book = self.books.get(self._life(place))
         if book is None or book.written_to >= book.end:
             return
         for _, replica in self._replicas(place):
@@ -213,7 +224,7 @@ class Invariants:
 
         Compacted logs are left out: each replica compacts for itself. Their ends are compared all the same.
         """
-        book = self.books.get(place)
+        book = self.books.get(self._life(place))
         if book is None:
             return
         for node, replica in self._replicas(place):
@@ -230,7 +241,7 @@ class Invariants:
             self._compared[node.name, place] = (replica, compared_to)
 
     def _compare(self, node: SimNode, replica: Any, place: Place, start: int, end: int) -> None:
-        book = self.books[place]
+        book = self.books[self._life(place)]
         for header in _headers(replica.log, start, end):
             committed = book.batches.get(header.base_offset)
             # None: deleted at the leader before it could be written down.

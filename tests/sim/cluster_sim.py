@@ -8,6 +8,7 @@ and are the replicas' logs the same.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from cluster_client import ClusterClient, Consumer, Gone, OffsetKeeper, Producer, TransactionalProducer
 from cluster_invariants import Broken, Invariants, Place
 from journal_trouble import JournalTrouble
+from recreation import AGAIN, Recreator
 from transformer import Transformer
 
 from headrace.broker import replicator
@@ -32,6 +34,7 @@ from headrace.testing.history import History
 from headrace.testing.hostile_coordinator import HostileCoordinator, Odds
 from headrace.testing.nemesis import Fault, FaultKind, Nemesis, draw_plan
 from headrace.testing.sim_disk import DiskFault
+from headrace.testing.sim_inode import DirectoryNode
 from headrace.testing.sim_node import SimClock, SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
 
@@ -69,6 +72,8 @@ class Shape:
     """Now and then all followers of a journal go away and come back, more than once (F18)."""
     io_first: bool = False
     """Callbacks in the order of uvloop."""
+    recreates: bool = False
+    """Somebody deletes a topic that a group reads, and makes it again (F1)."""
     poll_ms: int = replicator.MAX_WAIT_MS
     """How long followers wait for news. Long polls make idle hours cheap, and failures less convenient."""
 
@@ -116,6 +121,8 @@ class SimCluster:
         self._over = False
         self._begun_s = self.simulation.loop.time()
         self._faults = 0
+        self.lives = 0
+        """How often the topic was made that is made again and again."""
         self.invariants = Invariants(self.store, self.nodes, self.simulation.loop.time)
         self.simulation.invariant(self.invariants.look)
 
@@ -293,6 +300,15 @@ class SimCluster:
             clients.append(transformer)
         if shape.groups:
             clients.append(OffsetKeeper(client("g70"), self.dice.fork("g70"), shape.partitions, self.topic))
+        recreator = Recreator(
+            ClusterClient(addresses, AGAIN, self.dice.fork("client/again")),
+            self.dice.fork("again"),
+            self.store,
+            self.nodes,
+            BROKERS - 1,
+        )
+        if shape.recreates:
+            clients.append(recreator)
         async with asyncio.TaskGroup() as tasks:
             for sender in clients:
                 tasks.create_task(sender.run(enough.is_set, shape.pause_s))
@@ -310,6 +326,10 @@ class SimCluster:
             await asyncio.sleep(5.0)
             enough.set()
         await self._recovered()
+        self.lives = recreator.lives
+        if shape.recreates:
+            await recreator.look()
+        self._nothing_is_left()
         last = Consumer(client("last"), self.history, 900, shape.partitions)
         async with asyncio.timeout(HEAL_S):
             await last.read_past(self._ends())
@@ -319,6 +339,25 @@ class SimCluster:
         self.invariants.memory_is_what_the_journals_say()
         self._over = True
         await supervisor
+
+    def _nothing_is_left(self) -> None:
+        """Of topics that were deleted: no journal without a topic, and no directory on any broker (F1, F24)."""
+        names = {item.key.removeprefix(keys.TOPICS) for item in self.store.read(keys.TOPICS).items}
+        orphans = [
+            name for name in names if name.startswith("__queue.") and name[len("__queue.") :] not in names
+        ]
+        if orphans:
+            raise Broken(f"F1: journals of topics that are gone: {orphans}")
+        ids = {json.loads(item.value)["id"] for item in self.store.read(keys.TOPICS).items}
+        for node in self.nodes.values():
+            topics = node.disk.find("/data/topics")
+            for name in topics.entries if isinstance(topics, DirectoryNode) else ():
+                if name.rpartition("@")[2] not in ids:
+                    raise Broken(f"F1: {node.name} still has {name}")
+                inside = node.disk.find(f"/data/topics/{name}")
+                left = [one for one in getattr(inside, "entries", ()) if one.endswith(".deleted")]
+                if left:
+                    raise Broken(f"F24: {node.name} still has {left} of {name}")
 
     def _heal(self, nemesis: Nemesis) -> None:
         for name, coordinator in self.coordinators.items():
@@ -406,6 +445,7 @@ def draw_shape(seed: int) -> Shape:
         period_s=dice.pick((3.0, 6.0, 12.0, 20.0)),
         hostile=dice.chance(0.7),
         moves=dice.chance(0.3),
+        recreates=Dice(seed).fork("recreates").chance(0.4),
         poll_ms=dice.pick((150, 500, 1000)),
         transforms=dice.chance(0.5),
         full_journals=dice.chance(0.4),

@@ -15,6 +15,7 @@ from typing import Any
 from cluster_client import ClusterClient
 from cluster_sim import BROKERS, HEAL_S, PORT, Broken, Shape, SimCluster
 from queue_clients import Sender, SqsClient, Station, Worker, now_ms
+from recreation import Phoenix
 
 from headrace.broker.queueing.specs import decode_spec
 from headrace.cluster import keys
@@ -43,6 +44,8 @@ class QueueShape(Shape):
     delays: bool = True
     dead_letters: bool = False
     workers: int = 3
+    recreates: bool = False
+    """Somebody deletes a queue and makes it again, while all this goes on (F1)."""
     elastic: bool = False
     """Its partitions come and go with its load, several times in a run."""
     kinds: tuple[FaultKind, ...] = tuple(kind for kind in FaultKind if kind not in CLOCKS)
@@ -117,6 +120,8 @@ class QueueCluster(SimCluster):
             Worker(station, self._sqs(f"w{number}"), self.dice.fork(f"w{number}"))
             for number in range(shape.workers)
         ]
+        ashes = "again.fifo" if shape.fifo else "again"
+        phoenix = Phoenix(ashes, self._sqs("phoenix"), self.dice.fork("phoenix"), self.store)
         async with asyncio.TaskGroup() as tasks:
             for sender in senders:
                 tasks.create_task(sender.run(enough.is_set, shape.pause_s, WAVES_S if shape.elastic else 0.0))
@@ -128,6 +133,8 @@ class QueueCluster(SimCluster):
                 tasks.create_task(self._look_after_the_dead(enough.is_set))
             if shape.moves:
                 tasks.create_task(self._move(self._kafka(self.topic, "mover"), enough))
+            if shape.recreates:
+                tasks.create_task(phoenix.run(enough.is_set, shape.pause_s))
             trouble = tasks.create_task(self._trouble())
             nemesis = Nemesis(simulation)
             self._clocks = trust_in_clocks(plan, now_ms())
@@ -138,6 +145,9 @@ class QueueCluster(SimCluster):
             enough.set()
         self._acked = sum(sender.acked for sender in senders)
         await self._recovered()
+        self.lives = phoenix.lives
+        await phoenix.end(HEAL_S)
+        self._nothing_is_left()
         await self._drain(Worker(station, self._sqs("last"), self.dice.fork("last")))
         await asyncio.sleep(2.0)  # what the last answers did not wait for
         self.invariants.logs_match()
@@ -277,6 +287,7 @@ def draw_shape(seed: int) -> QueueShape:
         moves=dice.chance(0.2),
         fifo=fifo,
         elastic=dice.chance(0.3),
+        recreates=Dice(seed).fork("recreates").chance(0.4) and not has_clock_faults,
         delays=dice.chance(0.6)
         and not has_clock_faults,  # due by a clock that was ten years ahead, they never come
         dead_letters=dice.chance(0.3 if fifo else 0.5),

@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
-from cluster_sim import TOPIC, SimCluster
+from cluster_sim import TOPIC, Shape, SimCluster, find
+from queue_sim import QueueCluster, QueueShape
 from test_lease import CALM, started
 
+from headrace.broker.groups import Groups
 from headrace.testing.simulation import Simulation
 
 TOPICS = "/data/topics"
@@ -58,3 +62,44 @@ def test_f24_what_a_removal_left_is_not_in_the_way_of_the_next() -> None:
         assert found.find(f"{TOPICS}/gone@{'0' * 31}1.deleted") is None
 
     cluster.simulation.run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_f1_offsets_stay_in_their_life_of_a_topic(seed: int) -> None:
+    """F78: deleted and made again in a storm: no offset of an earlier life, none of this one lost, nothing left on a disk."""
+    cluster = SimCluster(
+        seed, Shape(seconds=40.0, pause_s=0.3, period_s=4.0, recreates=True, transactional_ids=0)
+    )
+    cluster.run()
+    assert cluster.lives > 2
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_f1_it_is_the_id_that_tells(compares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any word of deletions no offset is inherited; without the comparison they are, and a run notices."""
+    monkeypatch.setattr(Groups, "topic_deleted", lambda self, topic, topic_id: None)
+    monkeypatch.setattr(Groups, "_catch_up", lambda self, load: None)
+    shape = Shape(seconds=40.0, pause_s=0.3, period_s=4.0, recreates=True, transactional_ids=0)
+    if compares:
+        assert SimCluster(3, shape).run()
+    else:
+        monkeypatch.setattr(Groups, "_may_be_for", lambda self, topic, topic_id: True)
+        assert find(range(3, 9), lambda seed: SimCluster(seed, shape)) is not None
+
+
+@pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
+def test_f1_a_queue_made_again_holds_what_was_sent_to_it(fifo: bool) -> None:
+    """F78: in a storm, with the same deduplication ids each time: nothing of an earlier life, nothing of this one lost."""
+    shape = QueueShape(
+        seconds=40.0,
+        partitions=1,
+        pause_s=0.3,
+        period_s=4.0,
+        fifo=fifo,
+        recreates=True,
+        workers=1,
+        producers=1,
+    )
+    cluster = QueueCluster(5, shape)
+    cluster.run()
+    assert cluster.lives > 2
