@@ -1,0 +1,268 @@
+"""One replica with its real log, flusher and leader machine on a simulated disk: what clients and followers get of it (F76)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, fetch
+from headrace.broker.fetch_sessions import Wanted
+from headrace.broker.flusher import Flusher
+from headrace.broker.following import FIRST_PAUSE_MS
+from headrace.broker.partition import Partition
+from headrace.cluster.configs import TopicConfig
+from headrace.core.errors import ErrorKind
+from headrace.core.ids import ZERO_UUID, TopicPartition
+from headrace.core.plan import Rejected
+from headrace.log.config import LogConfig
+from headrace.log.partition_log import PartitionLog
+from headrace.log.results import Appended
+from headrace.records.batch import read_header, stamp
+from headrace.records.build import Record, build_batch
+from headrace.replication.leader import Leader, Leadership
+from headrace.testing.sim_disk import DiskFault
+from headrace.testing.sim_node import SimNode, SimRuntime
+from headrace.testing.simulation import Simulation
+
+EPOCH = 7
+TOPIC_ID = b"t" * 16
+
+
+class Bench:
+    def __init__(self, node: SimNode, runtime: SimRuntime, **config: Any) -> None:
+        self.disk = node.disk
+        self.runtime = runtime
+        self.flusher = Flusher(runtime, lambda problem: None)
+        self.log, _ = PartitionLog.open(
+            runtime.fs, "/p/0", LogConfig(segment_bytes=4096), topic_id=TOPIC_ID, wall_ms=1
+        )
+        self.partition = Partition(
+            TopicPartition("t", 0), TOPIC_ID, self.log, TopicConfig(**config), runtime.fs, runtime, self.flusher,
+            lambda partition, effect: None,
+        )  # fmt: skip
+        self.failures: list[Partition] = []
+        self.partition.on_failed = self.failures.append
+        runtime.supervise("group commit", self.flusher.run)
+
+    def lead(self, replicas: tuple[int, ...] = (1,)) -> Bench:
+        self.log.start_epoch(EPOCH)
+        leadership = Leadership(
+            broker_id=1, leader_epoch=EPOCH, revision=1, replicas=replicas, isr=replicas, elr=(), min_isr=1
+        )
+        leader = Leader(
+            leadership, self.log.epochs, end_offset=self.log.end_offset, durable_end=self.log.durable_end,
+            high_watermark=self.log.durable_end, now_ms=self.runtime.clock.now_ms(),
+        )  # fmt: skip
+        self.partition.become_leader(leader)
+        return self
+
+    def append(self, size: int = 10) -> Any:
+        batch = memoryview(bytearray(build_batch([Record(None, b"x" * size)], wall_ms=1)))
+        return self.partition.append(batch, read_header(batch), urgent=True)
+
+    def poll(
+        self, answers: list[list[Got]], *, offset: int = 0, wait_ms: int = 60_000, replica: int = -1
+    ) -> ParkedFetch | None:
+        wanted = Wanted("t", ZERO_UUID, 0)
+        wanted.fetch_offset, wanted.max_bytes = offset, 1 << 20
+        target = FetchTarget(wanted, self.partition)
+        return fetch(FetchRequest([target], 1, 1 << 20, wait_ms, Reader(replica)), answers.append)
+
+
+def on_a_machine(scenario: Callable[[Bench], Coroutine[Any, Any, None]], **config: Any) -> None:
+    simulation = Simulation(1)
+
+    async def run(simulation: Simulation) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def program(node: SimNode, runtime: SimRuntime) -> None:
+            try:
+                await scenario(Bench(node, runtime, **config))
+            except BaseException as problem:
+                done.set_exception(problem)
+            else:
+                done.set_result(None)
+            await asyncio.get_running_loop().create_future()
+
+        simulation.node("m", program).start()
+        await done
+
+    simulation.run(run, limit_s=600.0)
+
+
+def test_f76_a_refused_batch_leaves_the_replica_in_service() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead()
+        refused = bench.append(size=8_000)
+        assert isinstance(refused, Rejected) and refused.kind is ErrorKind.RECORD_LIST_TOO_LARGE
+        roomy, bench.disk.capacity_bytes = bench.disk.capacity_bytes, bench.disk.used_bytes
+        refused = bench.append()
+        assert isinstance(refused, Rejected) and "full" in refused.detail
+        bench.disk.capacity_bytes = roomy
+        assert not bench.partition.failed and not bench.failures
+        assert isinstance(bench.append(), Appended)
+
+    on_a_machine(scenario)
+
+
+def test_f76_a_write_that_failed_takes_the_replica_offline() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead()
+        answers: list[ErrorKind] = []
+        bench.append()
+        bench.partition.when_committed(1, 10**9, answers.append)
+        bench.disk.arm(DiskFault.APPEND_ERROR, "/p/0", error=errno.EIO)
+        refused = bench.append()
+        assert isinstance(refused, Rejected) and refused.kind is ErrorKind.KAFKA_STORAGE_ERROR
+        assert bench.partition.failed and bench.failures == [bench.partition]
+        assert answers == [ErrorKind.KAFKA_STORAGE_ERROR], "who waited is told, once (R18)"
+        assert bench.partition.refusal(-1) is ErrorKind.KAFKA_STORAGE_ERROR
+
+    on_a_machine(scenario)
+
+
+def test_f76_r9_an_older_epoch_is_fenced_and_a_newer_one_is_unknown() -> None:
+    async def scenario(bench: Bench) -> None:
+        partition = bench.lead().partition
+        for epoch, expected in (
+            (EPOCH - 1, ErrorKind.FENCED_LEADER_EPOCH),
+            (EPOCH, ErrorKind.NONE),
+            (EPOCH + 1, ErrorKind.UNKNOWN_LEADER_EPOCH),
+            (-1, ErrorKind.NONE),
+        ):
+            assert partition.epoch_refusal(epoch) is expected
+            assert partition.fetch_refusal(epoch, from_follower=False) is expected
+            assert partition.reader_refusal(epoch) is expected
+        partition.resign()
+        assert partition.fetch_refusal(EPOCH, from_follower=False) is ErrorKind.NOT_LEADER_OR_FOLLOWER
+
+    on_a_machine(scenario)
+
+
+def test_f76_a_long_poll_is_woken_by_what_it_waits_for() -> None:
+    """A consumer by the commit, a follower by the append, both by the end of the leadership."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.lead(replicas=(1, 2))
+        consumer: list[list[Got]] = []
+        follower: list[list[Got]] = []
+        bench.poll(consumer)
+        bench.poll(follower, replica=2)
+        bench.append()
+        await asyncio.sleep(1.0)
+        assert len(follower) == 1 and follower[0][0].data, "it is what makes the commit happen"
+        assert not consumer, "one of two replicas has it"
+        late: list[list[Got]] = []
+        bench.poll(late, offset=1, replica=2)
+        bench.partition.resign()
+        await asyncio.sleep(0.1)
+        assert late[0][0].error is ErrorKind.NOT_LEADER_OR_FOLLOWER
+        assert consumer[0][0].error is ErrorKind.NOT_LEADER_OR_FOLLOWER
+
+    on_a_machine(scenario)
+
+
+def test_f76_a_consumer_is_woken_by_the_sync_that_commits() -> None:
+    async def scenario(bench: Bench) -> None:
+        answers: list[list[Got]] = []
+        bench.lead().poll(answers)
+        bench.append()
+        await asyncio.sleep(1.0)
+        assert len(answers) == 1, "after a second of the sixty; it is virtual time"
+        assert answers[0][0].high_watermark == 1 and answers[0][0].data
+        await asyncio.sleep(120.0)
+        assert len(answers) == 1, "and not again when its time is up"
+
+    on_a_machine(scenario)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 1, 50])
+def test_f76_a_parked_fetch_answers_once_whatever_comes_together(wait_ms: int) -> None:
+    """Its time, several commits and the end of the leadership in one turn of the loop."""
+
+    async def scenario(bench: Bench) -> None:
+        answers: list[list[Got]] = []
+        bench.lead()
+        bench.poll(answers, wait_ms=wait_ms)
+        await asyncio.sleep(wait_ms / 1000)
+        bench.append()
+        bench.append()
+        bench.partition.resign()
+        await asyncio.sleep(10.0)
+        assert len(answers) == 1
+        assert not bench.partition.fetch_waiters and not bench.partition.replica_waiters
+
+    on_a_machine(scenario)
+
+
+@pytest.mark.parametrize("ends", ["its time is up", "its client is gone"])
+def test_f76_a_fetch_that_ended_while_it_was_being_woken_answers_no_more(ends: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        answers: list[list[Got]] = []
+        parked = bench.lead().poll(answers)
+        assert parked is not None
+        bench.append()
+        await asyncio.sleep(0)
+        bench.partition.high_watermark = 1  # as the commit that wakes it does
+        parked.wake()
+        if ends == "its time is up":
+            parked._time_up()
+        else:
+            parked.cancel()
+        expected = len(answers)
+        await asyncio.sleep(10.0)
+        assert len(answers) == expected == (ends == "its time is up")
+
+    on_a_machine(scenario)
+
+
+def test_f17_a_follower_that_was_refused_rests_a_moment_unless_its_leader_changes() -> None:
+    async def scenario(bench: Bench) -> None:
+        following = bench.partition.following
+        bench.partition.follow(2, EPOCH)
+        plan = following.next_fetch()
+        assert plan is not None
+        following.failed(plan, ErrorKind.UNKNOWN_SERVER_ERROR)
+        assert following.next_fetch() is None
+        await asyncio.sleep(FIRST_PAUSE_MS / 1000 + 0.001)
+        assert following.next_fetch() is not None
+        following.failed(plan, ErrorKind.NOT_LEADER_OR_FOLLOWER)
+        bench.partition.follow(3, EPOCH + 1)
+        assert following.next_fetch() is not None, "a new leader is asked at once"
+
+    on_a_machine(scenario)
+
+
+def test_f7_a_shorter_interval_holds_for_what_was_written_before() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead()
+        bench.append()
+        bench.partition.configure(TopicConfig(flush="interval", flush_ms=200), LogConfig())
+        await asyncio.sleep(1.0)
+        assert bench.log.durable_end == 1, "the minute of flush=os is not waited for"
+
+    on_a_machine(scenario, flush="os")
+
+
+def test_f7_a_follower_that_need_not_wait_any_more_is_let_go() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.disk.hang_until_s = asyncio.get_running_loop().time() + 3_600.0
+        following = bench.partition.following
+        bench.partition.follow(2, EPOCH)
+        plan = following.next_fetch()
+        assert plan is not None
+        batch = bytearray(build_batch([Record(None, b"x")], wall_ms=1))
+        stamp(batch, 0, 0, EPOCH)
+        following.fetched(plan, memoryview(batch), 0, 0)
+        waiting = following.sync_pending()
+        assert waiting is not None and following.next_fetch() is None
+        bench.partition.configure(TopicConfig(flush="os"), LogConfig())
+        assert waiting.done() and following.next_fetch() is not None
+        bench.partition.configure(TopicConfig(flush="commit"), LogConfig())
+        assert following.next_fetch() is None, "and the other way round it waits for the disk again"
+
+    on_a_machine(scenario)
