@@ -390,3 +390,23 @@ def test_f7_followers_hear_that_a_live_topic_must_be_synced_from_now_on() -> Non
                 assert cluster._replica(cluster.nodes[broker], 0).log.durable_end > offset
 
     cluster.simulation.run(scenario, limit_s=300.0)
+
+
+def test_f7_where_a_live_topic_keeps_its_data_can_not_be_changed_under_it() -> None:
+    """A brother: its logs are opened once, on disk or in memory, and a config that says otherwise would lose them."""
+    cluster = SimCluster(13, Shape(partitions=1, min_isr=2, hostile=False))
+
+    async def scenario(simulation: Simulation) -> None:
+        client = await started(cluster, 1)
+        for name, value, expected in (
+            ("headrace.storage", "memory", ErrorKind.INVALID_CONFIG),
+            ("headrace.storage", "disk", ErrorKind.NONE),
+            ("retention.ms", "1000000", ErrorKind.NONE),
+        ):
+            rows = [AlterConfigsResource(TOPIC_RESOURCE, TOPIC, [AlterableConfig(name, 0, value)])]
+            answer = await client.ask_anyone(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(rows)
+            )
+            assert answer.responses[0].error_code == expected, answer
+
+    cluster.simulation.run(scenario, limit_s=300.0)

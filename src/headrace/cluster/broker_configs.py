@@ -204,7 +204,8 @@ _LOG = (
     _built_in("log.flush.offset.checkpoint.interval.ms", _INT, "5000", "How often recovery points are written."),
     _built_in("log.flush.start.offset.checkpoint.interval.ms", _INT, "5000", "How often log start offsets are written."),
     _topic_default("headrace.flush", "headrace.flush"),
-    _topic_default("headrace.storage", "headrace.storage"),
+    # Not to be changed under topics that exist: they would look for their data in the wrong place.
+    _read_only(Standing.TOPIC_DEFAULT, "headrace.storage", _STRING, "disk", "Where topics keep their data unless they say otherwise when they are made."),
     _topic_default("log.index.interval.bytes", "index.interval.bytes"),
     _topic_default("log.index.size.max.bytes", "segment.index.bytes"),
     _topic_default("log.local.retention.bytes", "local.retention.bytes"),

@@ -31,6 +31,7 @@ from headrace.cluster.configs import (
     alter_topic,
     broker_number,
     canonical_topic_config,
+    resolve_topic,
     validated_topic_configs,
 )
 from headrace.cluster.image import ClusterImage, Topic
@@ -54,6 +55,7 @@ from headrace.core.plan import Rejected
 DEFAULT = -1
 """In a request: as the broker's configs say."""
 
+STORAGE = "headrace.storage"
 STALE_CREATION_MS = 60_000
 DELETED = "deleted"
 KEEP_DELETED_MS = 30 * 24 * 60 * 60 * 1000
@@ -462,7 +464,7 @@ def alter_topic_configs(
     configs = alter_topic(topic.state.configs, alterations, image.layers())
     if isinstance(configs, Rejected):
         return configs
-    return _configured(image, topic, configs, controller_epoch)
+    return _moves_data(image, topic, configs) or _configured(image, topic, configs, controller_epoch)
 
 
 def replace_topic_configs(
@@ -473,11 +475,22 @@ def replace_topic_configs(
     problem = alteration_problem(topic.name, topic.view is not None, given)
     if problem is not None:
         return problem
+    if STORAGE not in given and STORAGE in topic.state.configs:
+        configs = {**configs, STORAGE: topic.state.configs[STORAGE]}
     validated = validated_topic_configs(configs, image.layers())
-    return (
-        validated
-        if isinstance(validated, Rejected)
-        else _configured(image, topic, validated, controller_epoch)
+    if isinstance(validated, Rejected):
+        return validated
+    return _moves_data(image, topic, validated) or _configured(image, topic, validated, controller_epoch)
+
+
+def _moves_data(image: ClusterImage, topic: Topic, configs: Mapping[str, str]) -> Rejected | None:
+    """Where a log lies is decided when it is opened; and what counts as durable is decided from the config (R29). So they must
+    not part under a live topic (F7)."""
+    if topic.view is not None or resolve_topic(configs, image.layers()).storage == topic.config.storage:
+        return None
+    return Rejected(
+        ErrorKind.INVALID_CONFIG,
+        f"{STORAGE} is fixed when a topic is made: {topic.name} keeps its data on {topic.config.storage}; make another topic",
     )
 
 
