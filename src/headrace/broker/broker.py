@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.batch_opening import Opener
 from headrace.broker.client_brokers import ClientBrokers
 from headrace.broker.disk_room import AUTOMATIC
@@ -95,6 +96,7 @@ class Broker:
         self.image = metadata.image
         self.node_id = metadata.image.broker_id
         self.auto_create_topics = options.auto_create_topics
+        self.auto_creation = AutoCreation()
         self.log_dir = options.log_dir
         self._options = options
         self.opener = Opener(runtime)
@@ -447,6 +449,7 @@ class Broker:
 
     def connection_closed(self, connection_id: int) -> None:
         """A client is gone. Members leave by their session; only for replicas do we look after them."""
+        self.fetch_sessions.connection_closed(connection_id)
         self.share_groups.connection_closed(connection_id)
         replica_id = self._replica_connections.pop(connection_id, None)
         if replica_id is not None and not self.is_stopping:

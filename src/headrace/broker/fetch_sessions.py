@@ -1,12 +1,15 @@
 """Machine: incremental fetch sessions (KIP-227). A consumer of a thousand partitions names only what changed.
 
+A session belongs to the connection it was opened on, which has no other, and ends with it. It holds no partition that does not
+exist: whoever asks for one is served without a session. All sessions together remember a bounded number of partitions (A4).
+
 What a session remembers about a partition changes when a response is built, never while a fetch is parked, so a
 fetch that is answered late or dropped leaves the session as the client last saw it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from headrace.core import limits
@@ -71,10 +74,11 @@ class Told(Protocol):
 
 
 class Session:
-    __slots__ = ("by_id", "epoch", "id", "used_ms", "wanted")
+    __slots__ = ("by_id", "connection_id", "epoch", "id", "used_ms", "wanted")
 
-    def __init__(self, session_id: int, by_id: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, by_id: bool, now_ms: int, connection_id: int) -> None:
         self.id = session_id
+        self.connection_id = connection_id
         self.epoch = 1
         self.by_id = by_id
         self.used_ms = now_ms
@@ -94,9 +98,17 @@ class Opened(NamedTuple):
 class FetchSessions:
     """All sessions of one broker; bounded, and the one unused for longest goes first."""
 
-    def __init__(self, limit: int = limits.MAX_FETCH_SESSIONS) -> None:
+    def __init__(
+        self,
+        limit: int = limits.MAX_FETCH_SESSIONS,
+        partition_limit: int = limits.MAX_FETCH_SESSION_PARTITIONS,
+    ) -> None:
         self._limit = limit
+        self._partition_limit = partition_limit
         self._sessions: dict[int, Session] = {}
+        self._of_connection: dict[int, int] = {}
+        self.partitions = 0
+        """Of all sessions together."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -110,12 +122,14 @@ class FetchSessions:
         forgotten: Iterable[Key],
         new_id: int,
         now_ms: int,
+        connection_id: int = 0,
+        exists: Callable[[Wanted], bool] = lambda wanted: True,
     ) -> Opened | ErrorKind:
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             if epoch == FINAL_EPOCH:
                 return Opened(0, wanted, False, None)
-            return self._start(by_id, wanted, new_id, now_ms)
+            return self._start(by_id, wanted, new_id, now_ms, connection_id, exists)
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorKind.FETCH_SESSION_ID_NOT_FOUND
@@ -123,8 +137,13 @@ class FetchSessions:
             return ErrorKind.FETCH_SESSION_TOPIC_ID_ERROR
         if session.epoch != epoch:
             return ErrorKind.INVALID_FETCH_SESSION_EPOCH
+        if self.partitions + len(wanted) > self._partition_limit or not all(map(exists, wanted)):
+            # Started over, it is served without a session, and hears of each partition what there is to say.
+            self._end(session_id)
+            return ErrorKind.FETCH_SESSION_ID_NOT_FOUND
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = now_ms
+        before = len(session.wanted)
         for key in forgotten:
             session.wanted.pop(key, None)
         for new in wanted:
@@ -135,23 +154,46 @@ class FetchSessions:
                 held.fetch_offset, held.max_bytes = new.fetch_offset, new.max_bytes
                 held.leader_epoch, held.last_fetched_epoch = new.leader_epoch, new.last_fetched_epoch
                 held.log_start_offset = new.log_start_offset
+        self.partitions += len(session.wanted) - before
         return Opened(session.id, list(session.wanted.values()), True, session)
 
-    def _start(self, by_id: bool, wanted: list[Wanted], new_id: int, now_ms: int) -> Opened:
-        if not wanted or not self._make_room(now_ms):
+    def connection_closed(self, connection_id: int) -> None:
+        self._end(self._of_connection.get(connection_id, 0))
+
+    def _start(
+        self,
+        by_id: bool,
+        wanted: list[Wanted],
+        new_id: int,
+        now_ms: int,
+        connection_id: int,
+        exists: Callable[[Wanted], bool],
+    ) -> Opened:
+        self._end(self._of_connection.get(connection_id, 0))
+        if not wanted or not all(map(exists, wanted)) or not self._make_room(len(wanted), now_ms):
             return Opened(0, wanted, False, None)
-        session = Session(new_id, by_id, now_ms)
+        session = Session(new_id, by_id, now_ms, connection_id)
         session.wanted = {entry.key: entry for entry in wanted}
         self._sessions[new_id] = session
+        if connection_id:
+            self._of_connection[connection_id] = new_id
+        self.partitions += len(session.wanted)
         return Opened(new_id, wanted, False, session)
 
-    def _make_room(self, now_ms: int) -> bool:
-        if len(self._sessions) < self._limit:
-            return True
-        oldest = min(self._sessions.values(), key=lambda session: session.used_ms)
-        if now_ms - oldest.used_ms < MIN_EVICTION_AGE_MS:
-            return False
-        del self._sessions[oldest.id]
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.wanted)
+            self._of_connection.pop(session.connection_id, None)
+
+    def _make_room(self, partitions: int, now_ms: int) -> bool:
+        while len(self._sessions) >= self._limit or self.partitions + partitions > self._partition_limit:
+            if not self._sessions:
+                return False
+            oldest = min(self._sessions.values(), key=lambda session: session.used_ms)
+            if now_ms - oldest.used_ms < MIN_EVICTION_AGE_MS:
+                return False
+            self._end(oldest.id)
         return True
 
     @staticmethod

@@ -12,6 +12,7 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_NAME_BYTES
 from headrace.groups.commands import (
     AdoptOffsets,
     FetchedOffset,
@@ -53,6 +54,11 @@ class Groups(ShardSet):
 
     def _new_machine(self, partition: Partition) -> GroupShard:
         return GroupShard(self._config, wall_minus_now_ms=self._clock.wall_ms() - self._clock.now_ms())
+
+    async def ask(self, identifier: str, make_command: Callable[[int], Any]) -> Any:
+        if len(identifier) > MAX_NAME_BYTES:
+            raise HeadraceError(ErrorKind.INVALID_GROUP_ID, f"a group id has at most {MAX_NAME_BYTES} bytes")
+        return await super().ask(identifier, make_command)
 
     def confirms(self, command: Any, answer: Any) -> bool:
         """R53: whoever asks where to go on must not be sent back to where it was under an earlier coordinator."""

@@ -9,6 +9,7 @@ from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
 from headrace.cluster.quotas import Entity, Quotas, decode_values, encode_values, key_name
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_QUOTA_ENTITIES
 
 if TYPE_CHECKING:
     from headrace.broker.metadata import Metadata
@@ -28,21 +29,32 @@ class QuotaAdmin:
     def load(self) -> None:
         self.quotas.load(self._metadata.image.opaque(SPACE))
 
-    async def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
-        """Set the values, remove those that are None; compared, so two changes at once can't lose one another (R1)."""
-        key = keys.opaque(SPACE, key_name(entity))
+    async def alter(self, wanted: Mapping[Entity, Mapping[str, float | None]]) -> None:
+        """Set the values, remove those that are None, of all these entities at once or of none; compared, so two changes at once
+        can't lose one another (R1)."""
         image = self._metadata.image
         for _ in range(MAX_ATTEMPTS):
-            stored = image.opaque(SPACE).get(key_name(entity))
-            values = {} if stored is None else decode_values(stored)
-            for name, value in changes.items():
-                if value is None:
-                    values.pop(name, None)
-                else:
-                    values[name] = value
-            compare = Compare(key, "mod", image.mod_revision(key))
-            op = Put(key, encode_values(values)) if values else Delete(key)
-            change = Change((compare,), (op,), f"quotas of {key_name(entity)}")
+            stored = image.opaque(SPACE)
+            compares: list[Compare] = []
+            ops: list[Put | Delete] = []
+            added = 0
+            for entity, changes in wanted.items():
+                name = key_name(entity)
+                key = keys.opaque(SPACE, name)
+                values = decode_values(stored[name]) if name in stored else {}
+                values.update({quota: value for quota, value in changes.items() if value is not None})
+                values = {
+                    quota: value for quota, value in values.items() if changes.get(quota, 0) is not None
+                }
+                compares.append(Compare(key, "mod", image.mod_revision(key)))
+                ops.append(Put(key, encode_values(values)) if values else Delete(key))
+                added += bool(values) - (name in stored)
+            if added > 0 and len(stored) + added > MAX_QUOTA_ENTITIES:
+                raise HeadraceError(
+                    ErrorKind.POLICY_VIOLATION,
+                    f"a cluster has quotas for at most {MAX_QUOTA_ENTITIES} users and clients; set a default for the others",
+                )
+            change = Change(tuple(compares), tuple(ops), f"quotas of {len(wanted)} users and clients")
             if (await self._metadata.commit(change)).succeeded:
                 self.load()
                 return

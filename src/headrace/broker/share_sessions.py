@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
+from headrace.core.limits import MAX_SHARE_SESSION_PARTITIONS
 
 OPEN, FINAL = 0, -1
 MAX_SESSIONS = 2_000
+MAX_PARTITIONS = MAX_SHARE_SESSION_PARTITIONS
 _MAX_EPOCH = 2**31 - 1
 
 Key = tuple[bytes, int]
@@ -55,6 +57,10 @@ class ShareSessions:
     def begin(
         self, owner: Owner, epoch: int, connection_id: int, added: Iterable[Key], forgotten: Iterable[Key]
     ) -> Turn | ErrorKind:
+        added = list(added)
+        kept = self._sessions.get(owner)
+        if len(added) + (0 if epoch == OPEN or kept is None else len(kept.partitions)) > MAX_PARTITIONS:
+            return ErrorKind.SHARE_SESSION_LIMIT_REACHED
         if epoch == OPEN:
             if owner not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
                 return ErrorKind.SHARE_SESSION_LIMIT_REACHED

@@ -113,10 +113,11 @@ class _Match(NamedTuple):
 class Quotas:
     """All quotas of the cluster, and this broker's buckets. `active` is False while there are none, which costs nothing."""
 
-    __slots__ = ("_buckets", "_limit", "_matches", "_values", "active")
+    __slots__ = ("_buckets", "_limit", "_matches", "_stored", "_values", "active")
 
     def __init__(self, max_buckets: int = MAX_BUCKETS) -> None:
         self._values: dict[Entity, dict[str, float]] = {}
+        self._stored: dict[str, bytes] = {}
         self._buckets: OrderedDict[tuple[str, str | None, str | None], Bucket] = OrderedDict()
         self._matches: dict[tuple[str, str, str], _Match | None] = {}
         self._limit = max_buckets
@@ -124,13 +125,25 @@ class Quotas:
 
     def load(self, stored: Mapping[str, bytes]) -> None:
         """What the coordinator holds, by key name. Debts stay: changing a quota is no way out of one."""
-        self._values.clear()
+        for name in self._stored.keys() - stored.keys():
+            self._forget(name)
         for name, raw in stored.items():
-            entity, values = parse_key_name(name), decode_values(raw)
-            if entity is not None and values:
-                self._values[entity] = values
+            # Only what changed is parsed: there may be thousands, and they change one by one (A3).
+            if self._stored.get(name) != raw:
+                self._forget(name)
+                entity, values = parse_key_name(name), decode_values(raw)
+                if entity is not None and values:
+                    self._values[entity] = values
+        self._stored = dict(stored)
         self._matches.clear()
         self.active = bool(self._values)
+
+    def _forget(self, name: str) -> None:
+        if name in self._stored and (entity := parse_key_name(name)) is not None:
+            self._values.pop(entity, None)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def values(self) -> dict[Entity, dict[str, float]]:
         return {entity: dict(self._values[entity]) for entity in sorted(self._values, key=str)}

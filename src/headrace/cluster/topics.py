@@ -49,7 +49,7 @@ from headrace.cluster.state import (
 from headrace.cluster.views import MAX_VIEWS_PER_TOPIC, ViewSpec, alteration_problem, wanted_view
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import topic_name_problem
-from headrace.core.limits import MAX_PARTITIONS_PER_TOPIC
+from headrace.core.limits import MAX_PARTITIONS_PER_BROKER, MAX_PARTITIONS_PER_TOPIC
 from headrace.core.plan import Rejected
 
 DEFAULT = -1
@@ -108,6 +108,9 @@ def create_topic(
     replicas = _assigned(image, request) if request.assignments else _placed(image, request, topic_id)
     if isinstance(replicas, Rejected):
         return replicas
+    crowded = _room_problem(image, sum(map(len, replicas)))
+    if crowded is not None:
+        return crowded
     partitions = []
     for assigned in replicas:
         new = _new_partition(image, assigned)
@@ -125,6 +128,22 @@ def create_topic(
         guards.append(_as_read(image, keys.topic(data.name)))
     changes = _creation(image, request.name, state, partitions, tuple(guards))
     return CreatedTopic(state, tuple(partitions), tuple(changes))
+
+
+def _room_problem(image: ClusterImage, added: int) -> Rejected | None:
+    """A4: what a cluster can be made to hold in forty bytes is bounded by the number of its brokers."""
+    held = sum(
+        len(topic.partitions) * len(topic.partitions[0].replicas)
+        for topic in image.topics.values()
+        if topic.view is None and topic.partitions and topic.partitions[0] is not None
+    )
+    most = MAX_PARTITIONS_PER_BROKER * max(1, len(image.live_brokers()))
+    if held + added <= most:
+        return None
+    return Rejected(
+        ErrorKind.POLICY_VIOLATION,
+        f"the cluster has {held} replicas and at most {most}: {MAX_PARTITIONS_PER_BROKER} for each live broker",
+    )
 
 
 def _create_view(
@@ -401,6 +420,9 @@ def create_partitions(
     replicas = _replicas_of_new(image, topic, count, held, assignments)
     if isinstance(replicas, Rejected):
         return replicas
+    crowded = _room_problem(image, sum(map(len, replicas)))
+    if crowded is not None:
+        return crowded
     new: dict[int, PartitionState] = {}
     for number, assigned in zip(range(have, count), replicas, strict=True):
         partition = _new_partition(image, assigned)

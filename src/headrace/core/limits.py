@@ -54,4 +54,32 @@ MAX_OFFSET_METADATA_BYTES = 4096
 MAX_GROUP_MEMBERS = 10_000
 MAX_TAGGED_FIELDS = 1_000
 MAX_FETCH_SESSIONS = 1_000
+MAX_FETCH_SESSION_PARTITIONS = 100_000
+"""Partitions that all fetch sessions of a broker remember together: some 300 bytes each (A4)."""
+
+MAX_SHARE_SESSION_PARTITIONS = 5_000
+"""Partitions of one share session (A4)."""
+
+MAX_PROTOCOL_METADATA_BYTES = 64 * KIB
+"""What a member of a classic group may say with each protocol it offers; a KIP-848 member with its subscription (A4)."""
+
+MAX_MEMBER_PROTOCOLS = 16
+MAX_GROUP_METADATA_BYTES = 8 * MIB
+"""Metadata of all members of a group, and its assignments (A4)."""
+
+MAX_NAME_BYTES = KIB
+"""Of group ids and transactional ids (A4)."""
+
+MAX_QUOTA_ENTITIES = 5_000
+"""Users and clients with quotas of their own, in a cluster (A4)."""
+
+MAX_NEW_PARTITIONS_PER_REQUEST = 5_000
+"""Partitions that one CreateTopics or CreatePartitions makes (A4)."""
+
+MAX_PARTITIONS_PER_BROKER = 10_000
+"""Replicas that a cluster has for each live broker (A4)."""
+
+AUTO_CREATED_TOPICS = 500
+AUTO_CREATED_PER_SECOND = 20
+"""Topics that come to be because a client named them: so many at once per address, and so many a second after that (A4)."""
 MAX_PARTITIONS_PER_TOPIC = 10_000

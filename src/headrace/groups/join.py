@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
+from headrace.core.limits import (
+    MAX_GROUP_METADATA_BYTES,
+    MAX_MEMBER_PROTOCOLS,
+    MAX_PROTOCOL_METADATA_BYTES,
+)
 from headrace.core.plan import Plan, Reply
 from headrace.groups.commands import JoinGroup, JoinResult
 from headrace.groups.config import GroupConfig
@@ -10,7 +15,7 @@ from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import Assigned, GroupOpened, MemberIdReserved, MemberReplaced
 from headrace.groups.fields import fits
 from headrace.groups.rebalance import complete_if_all_joined, joined, rebalance, start
-from headrace.groups.state import ClassicGroup, GroupState, Member
+from headrace.groups.state import ClassicGroup, GroupState, Member, metadata_size
 
 
 def malformed(command: JoinGroup, config: GroupConfig) -> ErrorKind:
@@ -21,6 +26,10 @@ def malformed(command: JoinGroup, config: GroupConfig) -> ErrorKind:
         return ErrorKind.INVALID_SESSION_TIMEOUT
     names = (command.new_member_id, command.instance_id, command.client_id, command.protocol_type)
     if not fits(*names, *(protocol.name for protocol in command.protocols)):
+        return ErrorKind.INVALID_REQUEST
+    if len(command.protocols) > MAX_MEMBER_PROTOCOLS or any(
+        len(protocol.metadata) > MAX_PROTOCOL_METADATA_BYTES for protocol in command.protocols
+    ):
         return ErrorKind.INVALID_REQUEST
     return ErrorKind.NONE
 
@@ -47,6 +56,10 @@ def refuse(command: JoinGroup, error: ErrorKind) -> Plan:
 
 
 def _has_room(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool:
+    replaced = group.members.get(command.member_id)
+    held = group.metadata_bytes - (0 if replaced is None else metadata_size(replaced.protocols))
+    if held + metadata_size(command.protocols) > MAX_GROUP_METADATA_BYTES:
+        return False
     if not command.member_id and len(group.reserved) >= config.max_size:
         return False
     if command.member_id in group.members or command.instance_id in group.statics:

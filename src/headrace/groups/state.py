@@ -52,6 +52,11 @@ class Member(NamedTuple):
         return b""
 
 
+def metadata_size(protocols: tuple[Protocol, ...]) -> int:
+    """What a member makes us keep (A4)."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
 class ClassicGroup:
     __slots__ = (
         "awaiting_join", "generation", "group_id", "initial_remaining_ms", "leader", "member_added", "members",
@@ -100,6 +105,11 @@ class ClassicGroup:
     def can_be_forgotten(self) -> bool:
         """Once it has no offsets either."""
         return self.is_empty and not self.reserved
+
+    @property
+    def metadata_bytes(self) -> int:
+        """What all members together make us keep (A4)."""
+        return sum(metadata_size(member.protocols) for member in self.members.values())
 
     @property
     def is_initial_rebalance(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
+from headrace.core.limits import MAX_GROUP_METADATA_BYTES
 from headrace.core.plan import Plan, Reply
 from headrace.groups.commands import SyncGroup, SyncResult
 from headrace.groups.config import GroupConfig
@@ -43,6 +44,8 @@ def _refusal(group: ClassicGroup, command: SyncGroup) -> ErrorKind:
         return ErrorKind.INCONSISTENT_GROUP_PROTOCOL
     if command.protocol_name is not None and command.protocol_name != group.protocol:
         return ErrorKind.INCONSISTENT_GROUP_PROTOCOL
+    if sum(len(assignment) for _, assignment in command.assignments) > MAX_GROUP_METADATA_BYTES:
+        return ErrorKind.INVALID_REQUEST
     return ErrorKind.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorKind.NONE
 
 

@@ -152,3 +152,25 @@ def test_topics_are_told_apart_by_id_when_the_client_speaks_ids() -> None:
     assert isinstance(sessions.open(0, INITIAL_EPOCH, True, [old], [], 7, 0), Opened)
     opened = sessions.open(7, 1, True, [new], [(b"\x01" * 16, 0)], 9, 0)
     assert isinstance(opened, Opened) and [entry.topic_id for entry in opened.wanted] == [b"\x02" * 16]
+
+
+def test_partitions_of_all_sessions_are_counted_f21() -> None:
+    """A4: over the limit the one unused for longest goes, once it is old; until then newcomers have none."""
+    sessions = FetchSessions(partition_limit=3)
+    assert begin(sessions, want(0), want(1), new_id=1).session_id == 1
+    assert begin(sessions, want(0), want(1), new_id=2).session_id == 0
+    assert sessions.partitions == 2
+    assert begin(sessions, want(0), want(1), new_id=3, now_ms=MIN_EVICTION_AGE_MS).session_id == 3
+    assert sessions.partitions == 2 and len(sessions) == 1
+    grown = sessions.open(3, 1, False, [want(2), want(3)], [], 9, MIN_EVICTION_AGE_MS)
+    assert grown is ErrorKind.FETCH_SESSION_ID_NOT_FOUND and sessions.partitions == 0
+
+
+def test_a_connection_has_one_session_f21() -> None:
+    sessions = FetchSessions()
+    for new_id in (1, 2):
+        sessions.open(0, INITIAL_EPOCH, False, [want(0)], [], new_id, 0, 5)
+    assert len(sessions) == 1
+    sessions.connection_closed(5)
+    assert (len(sessions), sessions.partitions) == (0, 0)
+    assert sessions.open(2, 1, False, [], [], 9, 0) is ErrorKind.FETCH_SESSION_ID_NOT_FOUND

@@ -75,6 +75,8 @@ def handle_frame(
         _forgotten(request, by_id),
         int.from_bytes(broker.runtime.random_bytes(4), "big") >> 1 or 1,
         broker.runtime.clock.now_ms(),
+        connection.id,
+        lambda wanted: broker.image.partition(wanted.topic, wanted.partition) is not None,
     )
     if isinstance(opened, ErrorKind):
         _send(slot, header, FetchResponse([], opened.kafka_code, 0))

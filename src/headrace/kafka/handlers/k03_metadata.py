@@ -72,6 +72,9 @@ async def _named(call: Call, entry: MetadataRequestTopic, may_create: bool) -> M
     if topic_name_problem(name) is not None:
         return MetadataResponseTopic(ErrorKind.INVALID_TOPIC_EXCEPTION, name)
     if may_create and call.broker.auto_create_topics and not is_internal(name):
+        if not call.broker.auto_creation.take(call.client_host, call.broker.runtime.clock.now_ms()):
+            # Every client asks again after this one.
+            return MetadataResponseTopic(ErrorKind.LEADER_NOT_AVAILABLE, name)
         try:
             return _row(call, await call.broker.topics.auto_create(name))
         except HeadraceError as problem:

@@ -7,6 +7,7 @@ from collections import Counter
 from headrace.cluster.configs import describe_topic
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_NEW_PARTITIONS_PER_REQUEST
 from headrace.kafka.call import Call
 from headrace.wire.messages.create_topics import (
     CreatableTopic,
@@ -24,12 +25,19 @@ async def handle(call: Call) -> CreateTopicsResponse:
     request: CreateTopicsRequest = call.request
     seen = Counter(topic.name for topic in request.topics)
     results = []
+    asked = 0
     wanted = {topic.name: topic for topic in request.topics}
     async for name, topic in call.pace().over(wanted.items()):
         if seen[name] > 1:
             results.append(
                 _failed(name, ErrorKind.INVALID_REQUEST, "the topic is named twice in one request")
             )
+            continue
+        asked += max(topic.num_partitions, len(topic.assignments), 1)
+        if asked > MAX_NEW_PARTITIONS_PER_REQUEST:
+            # A4. As in Kafka, which has its own number.
+            message = f"one request makes at most {MAX_NEW_PARTITIONS_PER_REQUEST} partitions"
+            results.append(_failed(name, ErrorKind.POLICY_VIOLATION, message))
             continue
         results.append(await _create(call, topic, request.validate_only))
     return CreateTopicsResponse(topics=results)

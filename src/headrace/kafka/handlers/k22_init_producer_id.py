@@ -7,6 +7,7 @@ says who it was (KIP-360). v4: PRODUCER_FENCED. Not served: v6 (two-phase commit
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_NAME_BYTES
 from headrace.kafka.call import Call
 from headrace.transactions.commands import InitProducerId, ProducerIdentity
 from headrace.transactions.versions import error_for_version
@@ -36,6 +37,10 @@ async def _transactional(
 ) -> ProducerIdentity:
     if not transactional_id:
         raise HeadraceError(ErrorKind.INVALID_REQUEST, "the transactional id is empty")
+    if len(transactional_id.encode()) > MAX_NAME_BYTES:
+        raise HeadraceError(
+            ErrorKind.INVALID_REQUEST, f"a transactional id has at most {MAX_NAME_BYTES} bytes"
+        )
     identity: ProducerIdentity = await call.broker.transactions.ask(
         transactional_id,
         lambda waiter: InitProducerId(

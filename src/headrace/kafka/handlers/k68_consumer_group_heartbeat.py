@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_PROTOCOL_METADATA_BYTES
 from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerHeartbeatResult
 from headrace.kafka.call import Call
 from headrace.wire.messages.consumer_group_heartbeat import (
@@ -18,6 +19,12 @@ VERSIONS = (0, 1)
 
 async def handle(call: Call) -> ConsumerGroupHeartbeatResponse:
     request: ConsumerGroupHeartbeatRequest = call.request
+    named = sum(len(name) for name in request.subscribed_topic_names or ())
+    if named > MAX_PROTOCOL_METADATA_BYTES:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorKind.INVALID_REQUEST.kafka_code,
+            error_message=f"the names of a subscription have at most {MAX_PROTOCOL_METADATA_BYTES} bytes; use a pattern",
+        )
     try:
         result: ConsumerHeartbeatResult = await call.broker.groups.ask(
             request.group_id, lambda waiter: _command(call, waiter)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_PROTOCOL_METADATA_BYTES
 from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatResult
 from headrace.kafka.call import Call
 from headrace.wire.messages.share_group_heartbeat import (
@@ -19,6 +20,12 @@ VERSIONS = (1, 1)
 async def handle(call: Call) -> ShareGroupHeartbeatResponse:
     request: ShareGroupHeartbeatRequest = call.request
     names = request.subscribed_topic_names
+    named = sum(len(name) for name in request.subscribed_topic_names or ())
+    if named > MAX_PROTOCOL_METADATA_BYTES:
+        return ShareGroupHeartbeatResponse(
+            error_code=ErrorKind.INVALID_REQUEST.kafka_code,
+            error_message=f"the names of a subscription have at most {MAX_PROTOCOL_METADATA_BYTES} bytes; use a pattern",
+        )
     try:
         result: ShareHeartbeatResult = await call.broker.groups.ask(
             request.group_id,
