@@ -502,6 +502,7 @@ def test_signatures_are_verified_when_keys_are_configured(
 ) -> None:
     credentials = tmp_path / "credentials"
     credentials.write_text("[default]\naws_access_key_id = AKID\naws_secret_access_key = s3cret\n")
+    credentials.chmod(0o600)
     broker = fresh_broker(arguments=("--sqs-credentials", str(credentials)))
     connect(broker, "AKID", "s3cret").create_queue(QueueName="signed")
     for key, secret in (("AKID", "wrong"), ("NOBODY", "s3cret")):

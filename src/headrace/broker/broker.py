@@ -18,6 +18,7 @@ from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.flusher import Flusher
 from headrace.broker.groups import OFFSETS_TOPIC, Groups
 from headrace.broker.introductions import Introductions
+from headrace.broker.latest import Latest
 from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.partition_admin import PartitionAdmin
@@ -114,6 +115,7 @@ class Broker:
             disk_reserve_bytes=options.disk_reserve_bytes,
         )
         self.partitions = self.replicas.partitions
+        self.latest = Latest(runtime, metadata, self.replicas.caught_up)
         self.topics = TopicAdmin(runtime, metadata, self._serves)
         self.partition_admin = PartitionAdmin(metadata)
         self.quota_admin = QuotaAdmin(metadata)

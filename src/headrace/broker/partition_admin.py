@@ -16,7 +16,7 @@ from headrace.cluster.image import Topic
 from headrace.cluster.membership import unregister
 from headrace.cluster.reassignment import start, stop
 from headrace.cluster.state import PartitionState
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.plan import Rejected
 
 log = logging.getLogger(__name__)
@@ -100,9 +100,7 @@ class PartitionAdmin:
         for _ in range(ATTEMPTS):
             found, controller = self._image.topic(topic), self._image.controller
             if found is None or not 0 <= number < len(found.partitions):
-                raise HeadraceError(
-                    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{number}"
-                )
+                raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{number}")
             if found.view is not None:
                 raise HeadraceError(
                     ErrorKind.INVALID_TOPIC_EXCEPTION,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.queueing import names
 from headrace.broker.queueing.hosting import SHARE_PREFIX
 from headrace.broker.queueing.questions import AskShareOffset, ShareOffset
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.groups.share import commands
 from headrace.queues import commands as engine
@@ -55,7 +55,7 @@ class ShareOffsets:
     async def _ask(self, group: str, tp: TopicPartition, action: str, offset: int = -1) -> ShareOffset:
         known = self._broker.image.topic(tp.topic)
         if known is None or not 0 <= tp.partition < len(known.partitions):
-            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
+            raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
         if self._broker.image.topic(names.journal_topic(tp.topic)) is None:
             if action != "set":
                 return NOWHERE  # nobody has ever shared it

@@ -25,7 +25,7 @@ from headrace.cluster.topics import (
     delete_topic,
     replace_topic_configs,
 )
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.plan import Rejected
 
 log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ class TopicAdmin:
     def _topic(self, name: str) -> Topic:
         topic = self._image.topic(name)
         if topic is None:
-            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{name}"')
+            raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{name}"')
         return topic
 
     def _controller_epoch(self) -> int:

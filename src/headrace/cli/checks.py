@@ -73,6 +73,7 @@ def all_checks(settings: Settings, profile: Profile) -> Iterator[CheckRow]:
         lambda: check_port("http port", settings.http_port),
         lambda: check_kafka(profile),
         lambda: check_ready(profile),
+        lambda: check_doors(profile),
         lambda: check_coordinator(settings, directory, is_running=store is not None),
     ]
     for check in checks:
@@ -282,6 +283,43 @@ def _detail(body: str) -> str:
         return str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError):
         return body[:200]
+
+
+def check_doors(profile: Profile) -> CheckRow:
+    """A8: the broker is asked for its queues without any key, at each door: one that wants a key is no use beside one that
+    does not."""
+    listing = {"X-Amz-Target": "AmazonSQS.ListQueues", "Content-Type": "application/x-amz-json-1.0"}
+    try:
+        sqs = _status(profile, "POST", "/", b"{}", listing)
+        rest = _status(profile, "GET", "/api/v1/queues?limit=1")
+    except (OSError, http.client.HTTPException) as problem:
+        return fail(
+            "doors", f"{profile.url} does not answer: {problem}", "headrace serve; --url points elsewhere"
+        )
+    if sqs == http.client.FORBIDDEN and rest == http.client.OK:
+        return warn(
+            "doors",
+            "SQS wants signed requests, REST and Kafka give the same messages to everybody",
+            "--sqs-credentials guards SQS alone: keep both ports from whoever must not read",
+        )
+    return ok("doors", "no door wants a key" if rest == http.client.OK else "every door wants a key")
+
+
+def _status(
+    profile: Profile, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+) -> int:
+    parts = urlsplit(profile.url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(
+        parts.hostname or "localhost", parts.port or 9324, timeout=min(profile.timeout_ms / 1000, 5)
+    )
+    try:
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        response.read()
+        return response.status
+    finally:
+        connection.close()
 
 
 def _skew(date: str | None) -> float | None:

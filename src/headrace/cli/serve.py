@@ -47,6 +47,8 @@ class ServeRow(Row):
     durable: bool
     pid: int
     ready_ms: int
+    sqs_signed: bool = False
+    """SQS requests need a key of --sqs-credentials."""
 
 
 @leaf(ServeRow, Shape.ONE)
@@ -189,11 +191,22 @@ def _announce(run: Invocation, settings: Settings, node: Node) -> None:
         durable=not settings.ephemeral,
         pid=os.getpid(),
         ready_ms=age_ms() or int((time.perf_counter() - _LOADED) * 1000),
+        sqs_signed=bool(settings.sqs_credentials),
     )
     run.output.one(row, lambda: banner(row))
     sys.stdout.flush()
     if not settings.is_loopback:
         run.warn(f"anyone who can reach {row.kafka} can read and write everything (--insecure)")
+    if row.sqs_signed:
+        run.warn(open_doors(row.kafka, row.http))
+
+
+def open_doors(kafka: str, http: str) -> str:
+    """A8: what --sqs-credentials does not protect."""
+    return (
+        f"--sqs-credentials guards SQS alone: the same queues can be read, written and deleted without a key by REST ({http}) "
+        f"and Kafka ({kafka}), by everybody who can reach them"
+    )
 
 
 def banner(row: ServeRow) -> str:
@@ -206,10 +219,18 @@ def banner(row: ServeRow) -> str:
         [
             f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s",
             f"  Kafka     {row.kafka}",
-            f"  HTTP      {row.http}   (SQS with any access key, REST, /metrics)",
+            f"  HTTP      {row.http}   ({_doors(row)}, /metrics)",
             f"  Data      {data}",
             f"Try:  headrace topic produce hello{elsewhere}     Stop: Ctrl+C",
         ]
+    )
+
+
+def _doors(row: ServeRow) -> str:
+    return (
+        "SQS signed with a key of yours; REST without any"
+        if row.sqs_signed
+        else "SQS with any access key, REST"
     )
 
 

@@ -184,6 +184,11 @@ class HeadraceError(Exception):
         self.hint = hint or kind.info.hint
 
 
+class Unknown(HeadraceError):
+    """There is no such name in the cluster's metadata, as far as this broker has heard. What another broker has just made may
+    not have come here yet, so the metadata is read again before anybody is told (F34, broker/latest.py)."""
+
+
 _SQS = "AWS.SimpleQueueService."
 _DEFAULT = ErrorInfo()
 _RETRY = ErrorInfo(503, True, "ServiceUnavailable", "ServiceUnavailable", "Try again in a moment.")
@@ -196,6 +201,9 @@ _INFO: dict[ErrorKind, ErrorInfo] = {
     ErrorKind.NOT_LEADER_OR_FOLLOWER: _RETRY,
     ErrorKind.REQUEST_TIMED_OUT: ErrorInfo(504, True, "ServiceUnavailable", "ServiceUnavailable", "The write may or may not have happened; an idempotent producer retries safely."),
     ErrorKind.BROKER_NOT_AVAILABLE: _RETRY,
+    ErrorKind.NETWORK_EXCEPTION: _RETRY,
+    ErrorKind.FENCED_LEADER_EPOCH: _RETRY,
+    ErrorKind.UNKNOWN_LEADER_EPOCH: _RETRY,
     ErrorKind.REPLICA_NOT_AVAILABLE: _RETRY,
     ErrorKind.MESSAGE_TOO_LARGE: ErrorInfo(413, hint="Raise max.message.bytes on the topic, or send a smaller batch."),
     ErrorKind.RECORD_LIST_TOO_LARGE: ErrorInfo(413, hint="The batch is larger than a segment (segment.bytes)."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, Unknown
 from headrace.http.browsers import CLIENT
 from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.peer_requests import PeerRequests
@@ -43,7 +43,8 @@ class Forwarder:
 
     async def forward(self, request: Request, elsewhere: Elsewhere) -> Response:
         if request.sender is not None or elsewhere.broker_id == self._broker.node_id:
-            raise HeadraceError(ErrorKind.NOT_COORDINATOR, elsewhere.detail)
+            # Two brokers have different news; nothing has happened yet, so ours is read again (F34).
+            raise Unknown(ErrorKind.NOT_COORDINATOR, elsewhere.detail)
         headers = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in request.headers.items()

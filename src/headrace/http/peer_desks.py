@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.broker import Broker
+from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.questions import (
     AnyQuestion,
     decode_answer,
@@ -54,7 +55,10 @@ class PeerDeskDoor:
         if request.sender is None:
             raise HeadraceError(ErrorKind.ACCESS_DENIED, "this is for brokers of the same cluster")
         try:
-            answer = await self._broker.queues.anywhere.answer(decode_question(bytes(request.body)))
+            question = decode_question(bytes(request.body))
+            # The asker may have heard of a queue, or that it lives here, before we have (F34).
+            desk = self._broker.queues.anywhere
+            answer = await self._broker.latest.answer(lambda: desk.answer(question), Elsewhere)
         except HeadraceError as problem:
             return Response(encode_refusal(problem), 200, TYPE)
         return Response(encode_answer(answer), 200, TYPE)

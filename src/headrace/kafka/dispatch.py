@@ -25,6 +25,7 @@ from headrace.kafka import handlers as handler_package
 from headrace.kafka.call import Call
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.handlers import k18_api_versions
+from headrace.kafka.named_topics import ALWAYS_LATEST, NAMED
 from headrace.kafka.throttle import TimedRequest
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode, encode_sliced
@@ -136,7 +137,9 @@ class Dispatcher:
             connection.session,
         )
         slot = connection.open_slot()
-        result = entry.handle(call)
+        result = (
+            self._informed(entry.handle, call) if self._is_late(entry.key, request) else entry.handle(call)
+        )
         if inspect.isawaitable(result):
             self._broker.runtime.spawn(
                 self._finish(connection, slot, header, result), f"api {header.api_key}"
@@ -144,6 +147,24 @@ class Dispatcher:
             return True
         self._answer(slot, header, result)
         return False
+
+    def _is_late(self, key: int, request: Any) -> bool:
+        """Whether the answer would rest on something that has perhaps not come here yet (F34)."""
+        if key in ALWAYS_LATEST:
+            return True
+        named = NAMED.get(key)
+        if named is None:
+            return False
+        image = self._broker.image
+        return any(
+            (image.topic_by_id(topic) if isinstance(topic, bytes) else image.topic(topic)) is None
+            for topic in named(request)
+        )
+
+    async def _informed(self, handle: Callable[[Call], Any], call: Call) -> Any:
+        await self._broker.latest.news()
+        result = handle(call)
+        return await result if inspect.isawaitable(result) else result
 
     async def _finish(
         self, connection: Connection, slot: Slot, header: RequestHeader, result: Awaitable[Any]

@@ -28,6 +28,7 @@ from headrace.core.limits import KIB
 from headrace.core.units import format_size
 from headrace.groups.config import GroupConfig
 from headrace.http.forwarding import Forwarder
+from headrace.http.known import KnowingRouter
 from headrace.http.messages import Request, Response
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.peer_desks import PeerDeskDoor
@@ -230,7 +231,7 @@ class Node:
         self.webhooks = Couriers(
             self.broker, webhook_rules(self.settings), ca_file=self.settings.webhook_ca_file
         )
-        WebhookDoor(self.broker, self.webhooks, forwarder).mount(router)
+        WebhookDoor(self.broker, self.webhooks, forwarder).mount(KnowingRouter(router, self.broker))
         registry.add(self.webhooks)
 
     def _sqs_settings(self) -> SqsSettings:

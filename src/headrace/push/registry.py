@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put, absent
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.push.signature import NEW_SECRET_BYTES, SigningSecret
 from headrace.push.spec import WebhookSecrets, WebhookSpec, decode_secrets, decode_webhook, problem_of
 
@@ -50,7 +50,7 @@ class WebhookRegistry:
     def get(self, name: str) -> WebhookSpec:
         spec = self._specs.get(name)
         if spec is None:
-            raise HeadraceError(
+            raise Unknown(
                 ErrorKind.NOT_FOUND,
                 f'there is no webhook called "{name}"',
                 "headrace webhook list shows them",

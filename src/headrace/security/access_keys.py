@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from configparser import ConfigParser, Error
 from pathlib import Path
 
+from headrace.core.errors import ErrorKind, HeadraceError
+
 
 def read_access_keys(path: str) -> dict[str, str]:
-    """Access key id -> secret, of every profile. Raises ValueError for a file that has none."""
+    """Access key id -> secret, of every profile. Raises INVALID_CONFIG for a file that has none, or that others may read."""
+    file = Path(path).expanduser()
     parser = ConfigParser(interpolation=None)
     try:
-        parser.read_string(Path(path).expanduser().read_text())
+        with file.open() as opened:
+            _need_private(path, os.fstat(opened.fileno()))
+            parser.read_string(opened.read())
     except (OSError, UnicodeDecodeError, Error) as problem:
-        raise ValueError(f"{path} is not a credentials file: {type(problem).__name__}") from None
+        # Its name and no more: the text of a parser's error is a line of the file.
+        words = (
+            problem.strerror.lower()
+            if isinstance(problem, OSError) and problem.strerror
+            else type(problem).__name__
+        )
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG, f"{path} is not a credentials file: {words}", "check --sqs-credentials"
+        ) from None
     keys = {}
     for profile in parser.sections():
         key, secret = (
@@ -21,5 +36,20 @@ def read_access_keys(path: str) -> dict[str, str]:
         if key and secret:
             keys[key] = secret
     if not keys:
-        raise ValueError(f"{path} has no aws_access_key_id with an aws_secret_access_key")
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG,
+            f"{path} has no aws_access_key_id with an aws_secret_access_key",
+            "check --sqs-credentials",
+        )
     return keys
+
+
+def _need_private(path: str, status: os.stat_result) -> None:
+    """Its owner's alone (A29); or root's, read by a group of ours, as Kubernetes mounts secrets for other users."""
+    others = stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+    if others and not (status.st_uid == 0 and os.geteuid() != 0 and others == stat.S_IRGRP):
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG,
+            f"{path} holds secrets and can be read by others (mode {stat.S_IMODE(status.st_mode):04o})",
+            f"chmod 600 {path}",
+        )

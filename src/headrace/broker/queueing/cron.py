@@ -18,7 +18,7 @@ from msgspec import Meta
 from headrace.broker.queueing import names
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class CronSchedules:
         next_tick_ms(schedule.cron, 0)
         topic = self._image.topic(schedule.topic)
         if topic is None:
-            raise HeadraceError(
+            raise Unknown(
                 ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{schedule.topic}"'
             )
         wall_ms = self._broker.runtime.clock.wall_ms()
@@ -74,7 +74,7 @@ class CronSchedules:
 
     async def remove(self, name: str) -> None:
         if name not in self._image.opaque("schedules"):
-            raise HeadraceError(ErrorKind.SCHEDULE_NOT_FOUND, f'there is no schedule called "{name}"')
+            raise Unknown(ErrorKind.SCHEDULE_NOT_FOUND, f'there is no schedule called "{name}"')
         key = keys.opaque("schedules", name)
         await self._broker.metadata.commit(Change((), (Delete(key),), f"schedule {name} ends"))
 

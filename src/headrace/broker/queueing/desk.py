@@ -29,7 +29,7 @@ from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.topics import CreateTopic
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.queues import commands as engine
@@ -121,7 +121,7 @@ class QueueDesk:
     def spec(self, name: str) -> QueueSpec:
         spec = self._specs.get(name)
         if spec is None:
-            raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, f'there is no queue called "{name}"')
+            raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, f'there is no queue called "{name}"')
         return spec
 
     def find_spec(self, name: str) -> QueueSpec | None:
@@ -232,7 +232,7 @@ class QueueDesk:
             await self._broker.topics.delete_left_over(journal, topic)
             held = self._image.topic(journal)
         if data is None:
-            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
+            raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         if data.view is not None:
             raise HeadraceError(
                 ErrorKind.INVALID_TOPIC_EXCEPTION,

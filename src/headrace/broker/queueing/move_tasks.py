@@ -21,7 +21,7 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Put
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, Source
@@ -145,7 +145,7 @@ class MoveTasks:
         """What was moved stays moved."""
         task = self.find(task_id)
         if task is None:
-            raise HeadraceError(ErrorKind.RESOURCE_NOT_FOUND, "The task handle does not name a task.")
+            raise Unknown(ErrorKind.RESOURCE_NOT_FOUND, "The task handle does not name a task.")
         for node in self._broker.image.live_brokers():
             if node.registration.incarnation == task.runner and node.id != self._broker.node_id:
                 raise Elsewhere(node.id, f"the move of {task.source}")

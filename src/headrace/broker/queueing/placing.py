@@ -28,7 +28,7 @@ from headrace.broker.queueing.moving import Moving
 from headrace.broker.queueing.questions import AskSend, Outgoing, Sent, SentSome
 from headrace.broker.queueing.sender import Fence, Sender
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, shard_for
 from headrace.core.plan import Rejected
 from headrace.queues import commands as engine
@@ -153,9 +153,15 @@ class Placing:
 
     async def send_for_another(self, ask: AskSend) -> SentSome:
         """A home that does not lead the data itself sends one after the other."""
-        return SentSome(
-            [await self.send_here(ask.topic, ask.partition, one.record, ask.era) for one in ask.messages]
-        )
+        sent: list[Sent] = []
+        for one in ask.messages:
+            try:
+                sent.append(await self.send_here(ask.topic, ask.partition, one.record, ask.era))
+            except Unknown as refusal:
+                if sent:  # some are written: not to be asked for once more
+                    raise HeadraceError(refusal.kind, refusal.detail) from refusal
+                raise
+        return SentSome(sent)
 
     async def send_here(
         self, topic: str, number: int, record: Record, era: int = -1, fence: Fence | None = None
@@ -169,7 +175,8 @@ class Placing:
         """In the order of the calls."""
         partition, missing = self._broker.find_partition(topic, number)
         if partition is None or not partition.is_leader:
-            raise HeadraceError(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
+            # Nothing is written yet, and that we lead it may be the youngest news (F34).
+            raise Unknown(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
         if fence is None and era >= 0:
             fence = partial(self._is_in, topic, era)
         return partition, self._sender(partition).send(record, fence)

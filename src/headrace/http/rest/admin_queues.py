@@ -17,7 +17,7 @@ from typing import Any
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.move_tasks import MoveTask
 from headrace.broker.queueing.specs import QueueSpec, with_config
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import topic_name_problem
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.paging import page, window
@@ -59,7 +59,7 @@ class AdminQueueDoor:
         name = request.params["queue"]
         spec = self._desk.find_spec(name)
         if spec is None:
-            raise HeadraceError(
+            raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', f"headrace queue create {name}"
             )
         return spec
@@ -144,9 +144,7 @@ class AdminQueueDoor:
         if kind == "subscription":
             for topic in topics:
                 if self._broker.image.topic(topic) is None:
-                    raise HeadraceError(
-                        ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"'
-                    )
+                    raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         now_ms = self._broker.runtime.clock.wall_ms()
         is_fifo = bool(body.get("fifo", name.endswith(".fifo")))
         base = (
@@ -228,9 +226,7 @@ class AdminQueueDoor:
             given.setdefault("fair", False)
         dead_letter = given.get("dead_letter", "")
         if dead_letter and self._desk.find_spec(dead_letter) is None:
-            raise HeadraceError(
-                ErrorKind.NOT_FOUND, f'there is no queue called "{dead_letter}" for dead letters'
-            )
+            raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{dead_letter}" for dead letters')
         return replace(base, filtered=bool(filter_text), **given)
 
     async def _delete(self, request: Request) -> Answer:

@@ -18,7 +18,7 @@ from headrace.broker.broker import Broker
 from headrace.cluster.configs import Alteration, AlterOp, describe_topic
 from headrace.cluster.image import Topic
 from headrace.cluster.topics import DEFAULT, CreateTopic
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, topic_name_problem
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.problem import problem
@@ -77,7 +77,7 @@ class AdminTopicDoor:
         name = request.params["topic"]
         topic = self._broker.image.topic(name)
         if topic is None:
-            raise HeadraceError(
+            raise Unknown(
                 ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
                 f'there is no topic called "{name}"',
                 "GET /api/v1/topics lists them.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.broker.broker import Broker
 from headrace.http.forwarding import Forwarder, ForwardingRouter
+from headrace.http.known import KnowingRouter
 from headrace.http.rest.admin_queues import AdminQueueDoor
 from headrace.http.rest.admin_topics import AdminTopicDoor
 from headrace.http.rest.cluster import ClusterDoor
@@ -21,6 +22,7 @@ from headrace.http.router import Router
 def mount_rest(
     router: Router, broker: Broker, forwarder: Forwarder, receipt_key: bytes, version: str
 ) -> None:
+    router = KnowingRouter(router, broker)
     forwarding = ForwardingRouter(router, forwarder)
     once = Once(broker)
     TopicDoor(broker, forwarder, once).mount(router)

@@ -21,7 +21,7 @@ import msgspec
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.browsers import need_program
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import invalid, number, query_duration_ms, shown_record
@@ -57,7 +57,7 @@ class QueueStreamDoor:
         need_program(request.headers, request.method, f"POST /queues/{name}/stream")
         spec = self._desk.find_spec(name)
         if spec is None:
-            raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
+            raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
         ack = request.query.get("ack", "manual")
         if ack not in ("manual", "auto"):
             raise invalid("ack is manual or auto")

@@ -18,7 +18,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.queueing import names
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
@@ -104,7 +104,7 @@ class QueueDoor:
         if spec is not None:
             return spec
         if not create or not self._broker.auto_create_topics:
-            raise HeadraceError(
+            raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "POST /api/v1/queues makes one."
             )
         now_ms = self._broker.runtime.clock.wall_ms()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.limits import KIB, MIB
 from headrace.core.plan import Rejected
@@ -24,11 +24,9 @@ from headrace.records.build import Record
 from headrace.records.read import iter_records
 from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from headrace.wire.fetch_response import FetchResponse
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 
@@ -39,6 +37,9 @@ REMOTE_POLL_S = 0.2
 """How often a leader elsewhere is asked for news while somebody waits."""
 FETCH_VERSION, LIST_VERSION = 12, 7
 READ_COMMITTED = 1
+PATIENCE_MS = 3_000
+AGAIN_S = 0.05
+_PASSING = (ErrorKind.NOT_LEADER_OR_FOLLOWER, ErrorKind.LEADER_NOT_AVAILABLE, ErrorKind.NETWORK_EXCEPTION)
 EARLIEST, LATEST = -2, -1
 
 
@@ -65,10 +66,10 @@ class RecordReader:
     def partitions(self, topic: str, chosen: int = -1) -> list[int]:
         known = self._broker.image.topic(topic)
         if known is None:
-            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
+            raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         count = len(known.partitions)
         if chosen >= count:
-            raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions")
+            raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions")
         return list(range(count)) if chosen < 0 else [chosen]
 
     def _here(self, tp: TopicPartition) -> Partition | None:
@@ -102,14 +103,27 @@ class RecordReader:
     async def _listed(self, tp: TopicPartition, timestamp: int) -> int:
         wanted = ListOffsetsTopic(tp.topic, [ListOffsetsPartition(tp.partition, -1, timestamp)])
         request = ListOffsetsRequest(-1, READ_COMMITTED, [wanted])
-        response: ListOffsetsResponse = await self._broker.peers.call(
-            self._leader(tp), ApiKey.LIST_OFFSETS, LIST_VERSION, request
-        )
-        row = response.topics[0].partitions[0]
-        if row.error_code:
-            raise HeadraceError(ErrorKind(row.error_code), f"{tp} can't be read right now")
+        row = await self._ask(tp, ApiKey.LIST_OFFSETS, LIST_VERSION, request)
         offset: int = row.offset
         return offset
+
+    async def _ask(self, tp: TopicPartition, key: ApiKey, version: int, request: object) -> Any:
+        """The row of a partition, from its leader. Reading may be repeated: a leader that has not heard yet that it is one (F34),
+        or a connection that broke on a busy machine, is no answer to a reader."""
+        clock = self._broker.runtime.clock
+        deadline_ms = clock.now_ms() + PATIENCE_MS
+        while True:
+            try:
+                response = await self._broker.peers.call(self._leader(tp), key, version, request)
+                row = response.topics[0].partitions[0]
+                if not row.error_code:
+                    return row
+                problem = HeadraceError(ErrorKind(row.error_code), f"{tp} can't be read right now")
+            except HeadraceError as trouble:
+                problem = trouble
+            if problem.kind not in _PASSING or clock.now_ms() >= deadline_ms:
+                raise problem
+            await asyncio.sleep(AGAIN_S)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -140,12 +154,7 @@ class RecordReader:
             tp.topic, ZERO_UUID, [FetchPartition(tp.partition, -1, offset, -1, -1, READ_BYTES)]
         )
         request = FetchRequest(-1, -1, 0, 1, READ_BYTES, READ_COMMITTED, 0, -1, [wanted])
-        response: FetchResponse = await self._broker.peers.call(
-            self._leader(tp), ApiKey.FETCH, FETCH_VERSION, request
-        )
-        row = response.topics[0].partitions[0]
-        if row.error_code:
-            raise HeadraceError(ErrorKind(row.error_code), f"{tp} can't be read from offset {offset}")
+        row = await self._ask(tp, ApiKey.FETCH, FETCH_VERSION, request)
         data = row.records if isinstance(row.records, memoryview) else b""
         aborted = [
             AbortedTransaction(entry.producer_id, entry.first_offset, -1, -1)

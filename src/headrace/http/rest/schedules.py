@@ -17,7 +17,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.queueing import names
 from headrace.broker.queueing.cron import CronSchedule, next_tick_ms
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.reading import answer, invalid, json_object, number, shown_record, time_ms
 from headrace.http.router import Router
@@ -42,7 +42,7 @@ class ScheduleDoor:
     def _spec(self, request: Request) -> QueueSpec:
         spec = self._broker.queues.schedule_spec(request.params["queue"])
         if spec is None:
-            raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{request.params["queue"]}"')
+            raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{request.params["queue"]}"')
         return spec
 
     # -- messages that wait --------------------------------------------------------------------------------------------

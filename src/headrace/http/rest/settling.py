@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.http.messages import Answer, Request
@@ -46,7 +46,7 @@ class SettleDoor:
         name = request.params["queue"]
         spec = self._broker.queues.find_spec(name)
         if spec is None:
-            raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
+            raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
         return spec
 
     async def _settle(self, request: Request) -> Answer:
@@ -100,9 +100,7 @@ class SettleDoor:
         topic = request.query.get("topic", spec.topics[0])
         source = Source(spec.name, topic, number(request, "partition", 0, 0, 2**31))
         if source not in self._broker.queues.sources(spec):
-            raise HeadraceError(
-                ErrorKind.NOT_FOUND, f"{spec.name} has no partition {topic}-{source.partition}"
-            )
+            raise Unknown(ErrorKind.NOT_FOUND, f"{spec.name} has no partition {topic}-{source.partition}")
         machine = self._broker.queues.hosted(source).machine
         counts = machine.counts(source)
         if counts is None:

@@ -19,7 +19,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.questions import Sent
 from headrace.cluster.image import Topic
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
 from headrace.core.limits import MIB
 from headrace.http.forwarding import Forwarder
@@ -129,7 +129,7 @@ class TopicDoor:
             raise HeadraceError(refusal.kind, refusal.detail)
         if self._broker.image.topic(topic) is None:
             if not self._broker.auto_create_topics:
-                raise HeadraceError(
+                raise Unknown(
                     ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
                     f'there is no topic called "{topic}"',
                     "POST /api/v1/topics makes one.",
@@ -161,7 +161,7 @@ class TopicDoor:
         count = len(known.partitions) if known is not None else 1
         if chosen >= 0:
             if chosen >= count:
-                raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions")
+                raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions")
             return chosen
         if record.key is not None:
             return (java_string_hash(record.key.decode("latin-1")) & 0x7FFFFFFF) % count

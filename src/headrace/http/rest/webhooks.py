@@ -21,7 +21,7 @@ from msgspec import Meta
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.specs import QueueSpec, with_config
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import topic_name_problem
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
@@ -234,7 +234,7 @@ class WebhookDoor:
                     "name topics, and a subscription with them is made; or PATCH /api/v1/queues/{queue}",
                 )
             if self._desk.find_spec(wanted.queue) is None:
-                raise HeadraceError(
+                raise Unknown(
                     ErrorKind.NOT_FOUND,
                     f'there is no queue called "{wanted.queue}"',
                     f"headrace queue create {wanted.queue}, or name topics (--topic) to subscribe to them",
@@ -244,13 +244,11 @@ class WebhookDoor:
             raise invalid(f"queue: {problem}")
         for topic in wanted.topics:
             if self._broker.image.topic(topic) is None:
-                raise HeadraceError(
-                    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"'
-                )
+                raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         if wanted.topics == [wanted.queue]:
             raise invalid("a subscription needs a name of its own, not the topic's")
         if wanted.dead_letter and self._desk.find_spec(wanted.dead_letter) is None:
-            raise HeadraceError(
+            raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{wanted.dead_letter}" for dead letters'
             )
         await self._desk.create(self._subscription(wanted))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.units import is_digits
 from headrace.http.sqs.call import Call
 from headrace.queues.commands import Counts
@@ -99,7 +99,7 @@ def redrive_policy(call: Call, text: str) -> tuple[str, int]:
         raise _invalid("RedrivePolicy") from None
     name = arn.rsplit(":", 1)[-1]
     if not 1 <= count <= MAX_RECEIVES or call.desk.find_spec(name) is None:
-        raise HeadraceError(
+        raise Unknown(
             ErrorKind.INVALID_ATTRIBUTE_VALUE,
             f"Value {text} for parameter RedrivePolicy is invalid. Reason: Dead letter target does not exist or "
             "maxReceiveCount is not between 1 and 1000.",

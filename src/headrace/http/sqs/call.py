@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
 _is_entry_id = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
@@ -62,13 +62,13 @@ class Call:
     def named(self, name: str) -> QueueSpec:
         spec = self.desk.find_spec(name)
         if spec is None:
-            raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+            raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
         return spec
 
     def queue_of_arn(self, arn: str) -> QueueSpec:
         name = arn.rsplit(":", 1)[-1]
         if not arn.startswith("arn:aws:sqs:") or self.desk.find_spec(name) is None:
-            raise HeadraceError(
+            raise Unknown(
                 ErrorKind.RESOURCE_NOT_FOUND,
                 "The resource that you specified for the SourceArn parameter doesn't exist.",
             )

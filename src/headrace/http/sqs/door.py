@@ -86,7 +86,10 @@ class SqsDoor:
                     f"The action {name or target or 'none'} is not valid for this endpoint.",
                 )
             self.requests[name] = self.requests.get(name, 0) + 1
-            answer = await action(self._call(request, parameters, region))
+            call = self._call(request, parameters, region)
+            is_last = request.sender is not None  # whoever forwarded it has heard that it lives here
+            also = (Elsewhere,) if is_last else ()
+            answer = await self._broker.latest.answer(lambda: action(call), *also)
             return _answered(name, answer, request.request_id, is_query=is_query)
         except Elsewhere as elsewhere:
             try:

@@ -81,6 +81,7 @@ async def get_queue_url(call: Call) -> dict[str, Any]:
 
 
 async def list_queues(call: Call) -> dict[str, Any]:
+    await call.broker.latest.news()  # what is missing from a list tells nobody that it is missing (F34)
     prefix = call.text("QueueNamePrefix", "")
     names = [spec.name for spec in call.desk.specs() if spec.kind == "queue" and spec.name.startswith(prefix)]
     return _page(call, "QueueUrls", [call.queue_url(name) for name in names])
