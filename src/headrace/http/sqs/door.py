@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.forwarding import HOST as FORWARDED_HOST
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request, Response
@@ -87,9 +87,8 @@ class SqsDoor:
                 )
             self.requests[name] = self.requests.get(name, 0) + 1
             call = self._call(request, parameters, region)
-            is_last = request.sender is not None  # whoever forwarded it has heard that it lives here
-            also = (Elsewhere,) if is_last else ()
-            answer = await self._broker.latest.answer(lambda: action(call), *also)
+            is_last = request.sender is not None
+            answer = await self._broker.latest.answer(lambda: self._act(action, call, is_last))
             return _answered(name, answer, request.request_id, is_query=is_query)
         except Elsewhere as elsewhere:
             try:
@@ -98,6 +97,15 @@ class SqsDoor:
                 return error_response(problem, request.request_id, is_query=is_query)
         except HeadraceError as problem:
             return error_response(problem, request.request_id, is_query=is_query)
+
+    async def _act(self, action: Action, call: Call, is_last: bool) -> dict[str, Any]:
+        try:
+            return await action(call)
+        except Elsewhere as elsewhere:
+            if is_last or elsewhere.broker_id == self._broker.node_id:
+                # It lives here, as others or our own image say, and is not open yet; nothing has happened (F34).
+                raise Unknown(elsewhere.kind, elsewhere.detail) from elsewhere
+            raise
 
     def _signed(self, request: Request) -> str:
         """The region a caller claims; when keys are configured it must have signed the claim (X19)."""
