@@ -33,7 +33,7 @@ demo-delivery:  ## kill workers under each delivery guarantee and count what is 
 	@$(BIN)/python examples/delivery.py
 
 test: env lint  ## everything that decides whether a change lands
-	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm openjdk-17-jre-headless=java
+	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm openjdk-17-jre-headless=java chromium=chromium
 	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not spark"  # they wait more than they work
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/spark  # one Spark session for each of the two
 
