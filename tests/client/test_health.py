@@ -15,13 +15,14 @@ from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
-from raw_client import RawClient
+from raw_client import RawClient, produce_request
 
 from headrace.testing.broker_process import BrokerProcess
 from headrace.testing.etcd_server import EtcdServer, etcd_binary, free_ports
+from headrace.wire.api import ApiKey
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_disk import fill, mounted, need_root
+from test_disk import batch, fill, mounted, need_root
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(300)]
 PATIENCE_S = 90.0
@@ -139,3 +140,31 @@ def test_f47_a_full_disk_is_told_by_every_door(tmp_path: Path) -> None:
         assert rows["disk space"]["status"] == "fail" and str(disk) in rows["disk space"]["detail"]
         assert str(os.getpid()) not in rows["lock"]["detail"] and str(broker.pid) in rows["lock"]["detail"]
         assert rows["readiness"]["status"] == "fail" and "nearly full" in rows["readiness"]["detail"]
+
+
+SICK = """
+import sys
+from headrace.broker.flusher import Flusher
+async def broken(self):
+    raise KeyError("a bug in the flusher")
+Flusher._gather = broken
+from headrace.cli.main import main
+sys.argv = ["headrace", *sys.argv[1:]]
+main()
+"""
+
+
+def test_f16_a_broker_whose_group_commit_can_not_be_kept_alive_ends_and_says_why(tmp_path: Path) -> None:
+    kafka_port, http_port = free_ports(2)
+    ports = ("--kafka-port", str(kafka_port), "--http-port", str(http_port))
+    command = [sys.executable, "-c", SICK, "serve", "--json", *ports, "--data-dir", str(tmp_path / "d")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "it is ready: nobody has written anything yet"
+        with RawClient(kafka_port) as raw:
+            raw.create_topic("t")
+            raw.send(ApiKey.PRODUCE, 9, produce_request("t", batch(10), acks=-1))
+            _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, errors
+    assert "group commit failed 8 times in a row" in errors and "KeyError" in errors
+    assert "the broker ended" in errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from headrace.coordinator.memory import MemoryCoordinator
 from headrace.node.node import Node
 from headrace.node.settings import Settings
 from headrace.testing.hostile_coordinator import HostileCoordinator
+from headrace.testing.sim_disk import DiskFault
 from headrace.testing.sim_node import SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
 from headrace.wire.api import ApiKey
@@ -257,3 +259,26 @@ def test_f47_a_coordinator_that_goes_in_the_middle_of_a_start_is_waited_for() ->
         await until_ready(world.machine)
 
     Beginner(33).run(scenario)
+
+
+def test_f47_what_could_not_be_opened_for_want_of_room_is_tried_again() -> None:
+    """S15: the start itself fits, one log does not; it is not offline until somebody restarts the broker."""
+
+    async def scenario(world: Beginner) -> None:
+        world.machine.start()
+        await until_ready(world.machine)
+        client = SimClient(world.machine.address, PORT)
+        await client.create_topic("t")
+        await client.send("t", b"before")
+        world.machine.kill()
+        for _ in range(3):
+            world.machine.disk.arm(DiskFault.APPEND_ERROR, "/data/topics/t@", error=errno.ENOSPC)
+        world.machine.start()
+        await until_ready(world.machine)
+        again = SimClient(world.machine.address, PORT)
+        await again.send("t", b"after")
+        assert list((await again.read_all("t")).values()) == [b"before", b"after"]
+        assert not world.nodes[-1].broker.replicas.offline
+        assert not world.machine.disk._armed, "it did happen"
+
+    Beginner(34).run(scenario)
