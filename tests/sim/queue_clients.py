@@ -85,6 +85,25 @@ class SqsClient:
             self._host = self._dice.pick(self._hosts)
             await asyncio.sleep(RETRY_S)
 
+    async def rest(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+        """Over REST, until it works."""
+        while True:
+            try:
+                got = await self._http.request(
+                    Origin(self._host, HTTP_PORT),
+                    method,
+                    path,
+                    headers={"Content-Type": "application/json"},
+                    body=b"" if body is None else json.dumps(body).encode(),
+                    timeout_s=CALL_S,
+                )
+                if got.status < 300:
+                    return
+            except HttpFailure:
+                pass
+            self._host = self._dice.pick(self._hosts)
+            await asyncio.sleep(RETRY_S)
+
     async def insist(self, action: str, **parameters: Any) -> dict[str, Any]:
         """Until it works: for what may be asked twice."""
         while True:

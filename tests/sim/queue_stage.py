@@ -20,16 +20,17 @@ class Stage(QueueCluster):
     def __init__(self, seed: int, play: Callable[[Stage], Awaitable[None]]) -> None:
         super().__init__(seed, CALM)
         self._play = play
+        self.seconds = HEAL_S
 
     async def _scenario(self, simulation: Simulation) -> None:
         for node in self.nodes.values():
             node.start()
         supervisor = asyncio.get_running_loop().create_task(self._supervise())
         await self._brokers_live()
-        async with asyncio.timeout(HEAL_S):
+        async with asyncio.timeout(self.seconds):
             await self._play(self)
         self._over = True
         await supervisor
 
     def perform(self) -> None:
-        self.simulation.run(self._scenario, limit_s=2 * HEAL_S)
+        self.simulation.run(self._scenario, limit_s=HEAL_S + self.seconds)

@@ -55,7 +55,7 @@ class Recreator:
         self._nodes = nodes
         self._replicas = replicas
         self._lives: list[str] = []
-        self._acknowledged = -1
+        self.acknowledged = -1
         self._next = 0
         self._open: set[int] = set()
         """Commits without an answer. They may come late, and then into any life: they name the topic by its name."""
@@ -70,9 +70,9 @@ class Recreator:
                 if self._life() is None:
                     await self._client.create_topic(1, self._replicas, CONFIGS)
                 elif self._dice.chance(0.1):
-                    await self._delete()
+                    await self.delete()
                 elif self._dice.chance(0.6):
-                    await self._commit()
+                    await self.commit()
                 else:
                     await self.look()
             except Gone:
@@ -84,7 +84,7 @@ class Recreator:
         topic_id = None if item is None or item.value is None else str(json.loads(item.value)["id"])
         if topic_id is not None and (not self._lives or self._lives[-1] != topic_id):
             self._lives.append(topic_id)
-            self._acknowledged, self._next = -1, 0
+            self.acknowledged, self._next = -1, 0
         return topic_id
 
     def _known_everywhere(self, life: str) -> bool:
@@ -96,7 +96,7 @@ class Recreator:
                 return False
         return True
 
-    async def _delete(self) -> None:
+    async def delete(self) -> None:
         life = self._life()
         if life is not None:
             request = DeleteTopicsRequest(
@@ -104,7 +104,7 @@ class Recreator:
             )
             await self._client.ask_anyone(ApiKey.DELETE_TOPICS, 6, request)
 
-    async def _commit(self) -> None:
+    async def commit(self) -> None:
         life = self._life()
         if life is None or not self._known_everywhere(life):
             return
@@ -117,7 +117,7 @@ class Recreator:
         self._open.add(offset)
         if await self._committed(request) and self._life() == life:  # else: which life has it?
             self._open.discard(offset)
-            self._acknowledged = max(self._acknowledged, offset)
+            self.acknowledged = max(self.acknowledged, offset)
 
     async def _committed(self, request: OffsetCommitRequest) -> bool:
         """Asked once: a second attempt would leave the first one without an answer."""
@@ -136,7 +136,7 @@ class Recreator:
         return error is ErrorKind.NONE
 
     async def look(self) -> None:
-        life, acknowledged = self._life(), self._acknowledged
+        life, acknowledged = self._life(), self.acknowledged
         if life is None or not self._known_everywhere(life):
             return
         request = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(AGAIN, [0])], [], False)

@@ -11,12 +11,21 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cluster_sim import TOPIC, Shape, SimCluster, find
+from cluster_client import ClusterClient, _batch, _now
+from cluster_invariants import Place
+from cluster_sim import BROKERS, PORT, TOPIC, Shape, SimCluster, find
 from queue_sim import QueueCluster, QueueShape
-from test_lease import CALM, started
+from queue_stage import CONFIGS, Stage
+from recreation import AGAIN, Recreator
+from test_lease import CALM, soon, started
+from test_queue_homes import receive_all
 
 from headrace.broker.groups import Groups
+from headrace.broker.load import Load
+from headrace.testing.sim_node import SimNode
 from headrace.testing.simulation import Simulation
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.delete_topics import DeleteTopicsRequest
 
 TOPICS = "/data/topics"
 
@@ -103,3 +112,100 @@ def test_f1_a_queue_made_again_holds_what_was_sent_to_it(fifo: bool) -> None:
     cluster = QueueCluster(5, shape)
     cluster.run()
     assert cluster.lives > 2
+
+
+def gate(monkeypatch: pytest.MonkeyPatch, topic: str) -> asyncio.Event:
+    """Shards of a journal load, but not before the event is set."""
+    opened, load = asyncio.Event(), Load.load
+
+    async def late(self: Load) -> None:
+        if self.shard.partition.tp.topic.startswith(topic):
+            await opened.wait()
+        await load(self)
+
+    opened.set()
+    monkeypatch.setattr(Load, "load", late)
+    return opened
+
+
+def leader_of(cluster: SimCluster, topic: str) -> SimNode:
+    return cluster.nodes[cluster.invariants.states()[Place(topic, 0)].leader]
+
+
+def test_f1_a_topic_deleted_while_its_groups_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody hears of the deletion; nor does the group inherit anything, nor is the offset kept."""
+    cluster = SimCluster(4, CALM)
+
+    async def scenario(simulation: Simulation) -> None:
+        await started(cluster)
+        opened = gate(monkeypatch, "__consumer_offsets")
+        client = ClusterClient([(node.address, PORT) for node in cluster.nodes.values()], AGAIN, cluster.dice)
+        group = Recreator(client, cluster.dice.fork("group"), cluster.store, cluster.nodes, 3)
+        await client.create_topic(1, 3, {})
+        while group.acknowledged < 0:
+            await group.commit()
+        opened.clear()
+        leader = leader_of(cluster, "__consumer_offsets")
+        leader.kill()
+        await until(lambda: leader_of(cluster, "__consumer_offsets") is not leader)
+        await group.delete()
+        await client.create_topic(1, 2, {})
+        leader.start()
+        await cluster._recovered()
+        opened.set()
+        await group.look()
+        assert group.lives == 2
+        shards = [node.service.broker.groups.shards for node in cluster.nodes.values()]
+        tables = [shard.machine.table.offsets for held in shards for shard in held.values()]
+        assert tables and not any(table.committed for table in tables)
+
+    cluster.simulation.run(scenario)
+
+
+def test_f1_a_subscription_made_again_while_its_shard_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic stays, and so does its journal: what is in there is of another subscription of that name."""
+
+    async def play(stage: Stage) -> None:
+        kafka, sqs = stage._kafka("orders", "admin"), stage._sqs("admin")
+        await kafka.create_topic(1, BROKERS, CONFIGS)
+        opened = gate(monkeypatch, "__queue.")
+        batch = _batch([f"m{number}" for number in range(10)], -1, -1, -1, transactional=False)
+        await kafka.produce(0, batch, soon())
+        wanted = {"name": "all", "topics": ["orders"], "start": "earliest"}
+        await sqs.rest("POST", "/api/v1/queues", wanted)
+        assert len(await receive_all(sqs, "all", 10)) == 10
+        opened.clear()
+        home = leader_of(stage, "__queue.orders")
+        home.kill()
+        await until(lambda: leader_of(stage, "__queue.orders") is not home)
+        await sqs.rest("DELETE", "/api/v1/queues/all?keep_topic")
+        await sqs.rest("POST", "/api/v1/queues", wanted)
+        opened.set()
+        async with asyncio.timeout(60.0):
+            assert len(await receive_all(sqs, "all", 10)) == 10
+
+    Stage(3, play).perform()
+
+
+def test_f1_a_schedule_makes_up_for_nothing_in_a_topic_made_again() -> None:
+    """A tick that nobody was there for is made up for, unless it was for a topic that is gone."""
+
+    async def play(stage: Stage) -> None:
+        kafka, sqs = stage._kafka("ticks", "admin"), stage._sqs("admin")
+        await kafka.create_topic(1, BROKERS, CONFIGS)
+        schedule = {"name": "s", "cron": "*/2 * * * *", "topic": "ticks", "value": "tick"}
+        await sqs.rest("POST", "/api/v1/schedules", schedule)
+        await kafka.ask_anyone(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["ticks"]))
+        await asyncio.sleep(130.0)
+        await kafka.create_topic(1, BROKERS, CONFIGS)
+        begun = _now()
+        row = None
+        while row is None or not row.records:
+            assert _now() - begun < 125.0
+            kafka.forget_leader(0)
+            row = await kafka.fetch(0, 0)
+        assert _now() - begun > 20.0, "the next full minute that is even, which is a while off with this seed"
+
+    stage = Stage(2, play)
+    stage.seconds = 600.0
+    stage.perform()

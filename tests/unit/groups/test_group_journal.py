@@ -28,6 +28,17 @@ def test_offset_commit_bytes_are_kafkas() -> None:
     assert record.value == bytes.fromhex("0003 0000000000000009 00000002 0002 6d64 00000000000003e8")
 
 
+def test_the_id_of_the_topic_lies_where_kafkas_readers_do_not_look() -> None:
+    """F1: behind version 3 and version 1, whose fields come first and are unchanged."""
+    for expiry in (-1, 2_000):
+        plain = CommittedOffset(9, -1, "md", 1_000, expiry)
+        value = plain._replace(topic_id=bytes(range(16)))
+        record = journal.offset_record("g", "t", 0, value)
+        before = journal.offset_record("g", "t", 0, plain).value
+        assert before is not None and record.value == before + bytes(range(16))
+        assert journal.decode(record) == ("g", "t", 0, value)
+
+
 def test_an_offset_with_its_own_expiry_is_written_as_version_1() -> None:
     record = journal.offset_record("g", "t", 0, CommittedOffset(9, 2, "", 1_000, 2_000))
     assert record.value == bytes.fromhex("0001 0000000000000009 0000 00000000000003e8 00000000000007d0")

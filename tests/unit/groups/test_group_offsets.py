@@ -9,6 +9,7 @@ from subscriptions import encode_subscription
 
 from headrace.core.errors import ErrorKind
 from headrace.groups.commands import (
+    AdoptOffsets,
     DeleteGroups,
     DeleteOffsets,
     FetchOffsets,
@@ -149,6 +150,31 @@ def test_a_deleted_topic_takes_its_offsets_along(world: Any) -> None:
     world.restart()
     assert world.committed().offset == world.committed(group_id="h").offset == -1
     assert "h" not in world.shard.table.offsets.group_ids()
+
+
+def test_f1_a_deletion_takes_the_offsets_of_one_life_along(world: Any) -> None:
+    """Told late, when the name is taken again: what was committed for the new topic stays."""
+    old, new = b"o" * 16, b"n" * 16
+    world.commit(T0._replace(topic_id=old))
+    assert world.committed().topic_id == old
+    world.restart()
+    assert world.committed().topic_id == old, "it is journaled"
+    world.commit(T0._replace(topic_id=new, offset=7))
+    world.ask(lambda w: TopicDeleted(w, "t", old))
+    assert (world.committed().offset, world.committed().topic_id) == (7, new)
+    world.ask(lambda w: TopicDeleted(w, "t", new))
+    assert world.committed().offset == -1
+
+
+def test_f1_offsets_from_before_there_were_ids_belong_to_the_topic_that_is_there(world: Any) -> None:
+    world.commit(T0, T0._replace(topic="gone"))
+    adopted = b"a" * 16
+    world.ask(lambda w: AdoptOffsets(w, {"t": adopted}))
+    world.restart()
+    assert (world.committed().offset, world.committed().topic_id) == (42, adopted)
+    assert world.committed("gone").topic_id == b""
+    world.ask(lambda w: AdoptOffsets(w, {"t": b"b" * 16}))
+    assert world.committed().topic_id == adopted, "once"
 
 
 # --- retention -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.core.errors import ErrorKind
 from headrace.groups.commands import (
+    AdoptOffsets,
     DeleteGroups,
     FetchOffsets,
     OffsetToCommit,
@@ -125,6 +126,21 @@ def test_a_deleted_topic_or_group_takes_pending_offsets_along(world: Any) -> Non
     assert world.committed().offset == world.committed("u", group_id="h").offset == -1
     world.restart()
     assert not world.shard.table.offsets.pending
+
+
+def test_f1_a_late_deletion_leaves_what_a_transaction_commits_to_the_new_topic(world: Any) -> None:
+    """A key can only be dropped as a whole, so the old offset waits; and adopting does not outdate what is pending (R50)."""
+    old, new = b"o" * 16, b"n" * 16
+    world.commit(T0._replace(topic_id=old, offset=1))
+    txn_commit(world, T0._replace(topic_id=new))
+    world.ask(lambda w: TopicDeleted(w, "t", old))
+    mark(world, commit=True)
+    assert (world.committed().offset, world.committed().topic_id) == (42, new)
+    world.commit(T0._replace(topic="u", offset=1))
+    txn_commit(world, T0._replace(topic="u", topic_id=new))
+    world.ask(lambda w: AdoptOffsets(w, {"u": new}))
+    mark(world, commit=True)
+    assert world.committed("u").offset == 42
 
 
 def test_offsets_in_a_transaction_do_not_expire(world: Any) -> None:
