@@ -15,7 +15,7 @@ import trustme
 
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
 from headrace.coordinator.etcd_calls import Credentials
-from headrace.coordinator.etcd_watch import WatchSettings
+from headrace.coordinator.etcd_watch import PrefixFeed, WatchSettings
 from headrace.coordinator.h1_client import Origin
 from headrace.coordinator.mirror import Mirror
 from headrace.coordinator.opening import open_coordinator
@@ -581,3 +581,24 @@ async def test_a_restored_backup_is_noticed(tmp_path: Path) -> None:
             await watching.stop()
         finally:
             replacement.stop()
+
+
+async def test_f17_a_watch_outlives_what_nobody_foresaw(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The feed of a prefix that ended by an exception would leave its watchers waiting for ever."""
+    usual, raised = PrefixFeed._take, asyncio.Event()
+
+    def broken(self: PrefixFeed, reply: object) -> None:
+        if getattr(reply, "events", None) and not raised.is_set():
+            raised.set()
+            raise KeyError("a bug, or a newer etcd")
+        usual(self, reply)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PrefixFeed, "_take", broken)
+    async with connected(server.address) as one:
+        watching = Watching(one, "k/", (await one.read("")).revision + 1)
+        await one.txn([], [Put("k/1", b"")])
+        await watching.until(lambda: "k/1" in watching.mirror.items)
+        assert raised.is_set()
+        await watching.stop()

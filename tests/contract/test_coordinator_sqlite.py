@@ -363,3 +363,26 @@ async def test_a_large_revision_is_one_batch(tmp_path: Path) -> None:
     gone = store.since("k/", 12)
     assert gone is not None and len(gone.events) == 1_280
     store.close()
+
+
+async def test_f17_a_watch_outlives_a_file_that_can_not_be_looked_at_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The poller that ended by an exception would leave this process blind to what the others on the host write."""
+    usual, raised = SqliteStore.stamp, asyncio.Event()
+
+    def broken(self: SqliteStore) -> object:
+        if self is watcher._store and not raised.is_set():
+            raised.set()
+            raise FileNotFoundError("gone for a moment")
+        return usual(self)
+
+    async with opened(tmp_path / "c.db") as watcher, opened(tmp_path / "c.db") as writer:
+        monkeypatch.setattr(SqliteStore, "stamp", broken)
+        async with aclosing(watcher.watch("k/", 1)) as updates, asyncio.timeout(PATIENCE_S):
+            watcher._poke.fire()
+            await raised.wait()
+            await writer.txn([], [Put("k/1", b"")])
+            async for update in updates:
+                if isinstance(update, WatchBatch) and any(event.key == "k/1" for event in update.events):
+                    break

@@ -113,6 +113,8 @@ class Supervisor:
         self._alarm = alarm
         self.tasks: list[Supervised] = []
         """The living and those that were given up; whoever ended as it should is forgotten."""
+        self.failures: dict[str, int] = {}
+        """By name, also of those that are forgotten: a counter never falls."""
         self.surprises: dict[str, Tally] = {}
         self.on_given_up: Callable[[Supervised], None] = lambda task: None
 
@@ -163,6 +165,7 @@ class Supervisor:
         entry.is_running = False
         entry.failed_ms = now_ms
         entry.failures += 1
+        self.failures[entry.name] = self.failures.get(entry.name, 0) + 1
         entry.in_a_row += 1
         entry.problem = describe(problem)
         self.unexpected(entry.name, problem)

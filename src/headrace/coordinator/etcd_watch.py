@@ -81,6 +81,9 @@ class PrefixFeed:
                 continue
             except (_StreamBroken, HttpFailure, CoordinatorError, codec.GatewayError) as error:
                 log.info("watch of %r at %s broke, resuming: %s", self._prefix, endpoint.authority, error)
+            except Exception:
+                # A bug, or an answer that nobody foresaw: a feed that ended would leave its watchers waiting for ever (F17).
+                log.exception("watch of %r at %s failed, resuming", self._prefix, endpoint.authority)
             self._calls.avoid(endpoint)
             await self._back_off()
 

@@ -172,23 +172,33 @@ class SqliteCoordinator:
     async def _poll(self) -> None:
         look_s = LOOK_IDLE_S
         while self._dead is None:
-            ticket = self._poke.ticket()
-            stamp = self._store.stamp()
-            before = self._revision
-            wait_s = RETRY_S
             try:
-                pulse = await self._call(lambda: self._store.poll(self._now_ms()))
-            except CoordinatorError as error:
-                log.warning("coordinator poll: %s", error)
-            else:
-                self._saw(pulse.revision)
-                wait_s = self._until_next_poll_s(pulse)
-            look_s = LOOK_BUSY_S if self._revision > before else min(LOOK_IDLE_S, look_s * 1.25)
-            while wait_s > 0:
-                step_s = min(look_s, wait_s) if self._watchers else wait_s
-                wait_s -= step_s
-                if await self._poke.wait(ticket, step_s) or self._store.stamp() != stamp:
-                    break
+                look_s = await self._poll_once(look_s)
+            except Exception:
+                # The file went away for a moment, or a bug: a poller that ended would leave watchers waiting for ever (F17).
+                log.exception("the coordinator file can't be looked at; trying again")
+                await asyncio.sleep(RETRY_S)
+
+    async def _poll_once(self, look_s: float) -> float:
+        """Ask, then wait for a reason to ask again; how often to look at the file from now on."""
+        ticket = self._poke.ticket()
+        stamp = self._store.stamp()
+        before = self._revision
+        wait_s = RETRY_S
+        try:
+            pulse = await self._call(lambda: self._store.poll(self._now_ms()))
+        except CoordinatorError as error:
+            log.warning("coordinator poll: %s", error)
+        else:
+            self._saw(pulse.revision)
+            wait_s = self._until_next_poll_s(pulse)
+        look_s = LOOK_BUSY_S if self._revision > before else min(LOOK_IDLE_S, look_s * 1.25)
+        while wait_s > 0:
+            step_s = min(look_s, wait_s) if self._watchers else wait_s
+            wait_s -= step_s
+            if await self._poke.wait(ticket, step_s) or self._store.stamp() != stamp:
+                break
+        return look_s
 
     def _until_next_poll_s(self, pulse: Pulse) -> float:
         longest_s = POLL_WATCHED_S if self._watchers else POLL_UNWATCHED_S

@@ -118,21 +118,20 @@ class Health:
             [Sample((("check", name),), level) for name, level in levels.items()],
         )
         supervisor = self._runtime.supervisor
-        by_name: dict[str, tuple[int, int]] = {}
+        running: dict[str, int] = {}
         for task in supervisor.tasks:
-            running, failures = by_name.get(task.name, (0, 0))
-            by_name[task.name] = (running + task.is_running, failures + task.failures)
+            running[task.name] = running.get(task.name, 0) + task.is_running
         yield Family(
             "mq_task_running",
             "gauge",
             "Supervised tasks: 1 while it runs, 0 while it waits to be started again or was given up.",
-            [Sample((("task", name),), running) for name, (running, _) in by_name.items()],
+            [Sample((("task", name),), count) for name, count in running.items()],
         )
         yield Family(
             "mq_task_failures_total",
             "counter",
-            "How often a supervised task failed and was started again.",
-            [Sample((("task", name),), failures) for name, (_, failures) in by_name.items()],
+            "How often a supervised task failed.",
+            [Sample((("task", name),), count) for name, count in supervisor.failures.items()],
         )
         yield Family(
             "mq_unexpected_errors_total",
