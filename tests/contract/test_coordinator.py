@@ -11,11 +11,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from mirror import Mirror
 
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
 from headrace.coordinator.h1_client import Origin
 from headrace.coordinator.memory import MemoryCoordinator
-from headrace.coordinator.mirror import Mirror
 from headrace.coordinator.port import (
     MAX_TXN_BYTES,
     MAX_TXN_OPERATIONS,

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import trustme
+from mirror import Mirror
 
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
 from headrace.coordinator.etcd_calls import Credentials
 from headrace.coordinator.etcd_watch import PrefixFeed, WatchSettings
 from headrace.coordinator.h1_client import Origin
-from headrace.coordinator.mirror import Mirror
 from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import (
     MAX_TXN_OPERATIONS,

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
+from typing import NamedTuple
 
 from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import OR_END, Supervised
@@ -24,6 +25,7 @@ from headrace.coordinator.port import (
     Operation,
     Put,
     Resync,
+    Snapshot,
     Target,
     TxnResult,
 )
@@ -40,12 +42,22 @@ _TARGETS = {"mod": Target.MOD_REVISION, "create": Target.CREATE_REVISION, "value
 Listener = Callable[[list[Delta]], None]
 
 
+class Restored(NamedTuple):
+    """The coordinator went back to a backup while we looked."""
+
+    from_revision: int
+    to_revision: int
+
+
 class Metadata:
     def __init__(self, runtime: Runtime, coordinator: Coordinator, image: ClusterImage) -> None:
         self.image = image
         self.coordinator = coordinator
         self.revision = 0
         """Everything the coordinator did up to here is in the image."""
+        self.restored: Restored | None = None
+        self.epochs_before: dict[tuple[bytes, int], int] = {}
+        """(topic id, partition) -> the leader epoch before the coordinator went back: it must not be given again (R9)."""
         self.listeners: list[Listener] = []
         self._runtime = runtime
         self._moved = asyncio.Event()
@@ -54,8 +66,27 @@ class Metadata:
 
     async def load(self) -> None:
         """Read everything once (R2); the listeners hear of it as of any change."""
+        known = self.revision
         snapshot = await self.coordinator.read("")
-        self._tell(self.image.resync(snapshot.items, snapshot.revision), snapshot.revision)
+        if snapshot.revision < known <= self.revision:
+            # Reads are linearizable: what was known before this one began can't be news after it.
+            self._went_back(snapshot)
+        else:
+            self._tell(self.image.resync(snapshot.items, snapshot.revision), snapshot.revision)
+
+    def _went_back(self, snapshot: Snapshot) -> None:
+        """F10: a backup was restored. Everything is taken as it is there now; what we knew is kept only where forgetting it
+        would do harm: leader epochs (R9), and the data of replicas that the backup does not know (S12, replicas.py)."""
+        before, self.restored = self.revision, Restored(self.revision, snapshot.revision)
+        log.critical(
+            "the coordinator went back from revision %d to %d: it was restored from a backup. What was created, moved or deleted "
+            "since is unknown to it; data that no topic claims any more goes to the quarantine. This broker registers again.",
+            before, snapshot.revision,
+        )  # fmt: skip
+        for place, epoch in self.image.leader_epochs().items():
+            self.epochs_before[place] = max(epoch, self.epochs_before.get(place, -1))
+        self.revision = 0
+        self._tell(self.image.replace(snapshot.items, snapshot.revision), snapshot.revision)
 
     def start(self) -> None:
         self._tasks = [
@@ -73,6 +104,9 @@ class Metadata:
             async for update in updates:
                 if isinstance(update, Resync):
                     snapshot = update.snapshot
+                    if update.restored and snapshot.revision < self.revision:
+                        self._went_back(snapshot)
+                        continue
                     self._tell(self.image.resync(snapshot.items, snapshot.revision), snapshot.revision)
                 else:
                     deltas = [delta for event in update.events for delta in self.image.apply(event)]

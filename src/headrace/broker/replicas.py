@@ -20,7 +20,7 @@ from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.configs import TopicConfig
 from headrace.cluster.controller import Standings
-from headrace.cluster.election import hand_over
+from headrace.cluster.election import hand_over, raise_epoch
 from headrace.cluster.image import (
     BrokerDown,
     BrokerRegistered,
@@ -203,7 +203,7 @@ class Replicas:
             # R35: should it come back, it starts empty. The metadata says in so many words that it is not ours.
             fs, directory = self._place(topic, number)
             if fs.exists(directory):
-                await self._runtime.run_blocking(lambda: _remove(fs, directory))
+                await self._clear_away(fs, directory, f"{directory_name(topic.name, topic.id)}-{number}")
             return
         if partition is None:
             try:
@@ -222,6 +222,14 @@ class Replicas:
         if partition.failed:
             if state.leader == me:
                 self._hand_over(topic.name, number)
+            return
+        known = max(partition.log.epochs.latest, self._metadata.epochs_before.get((topic.id, number), -1))
+        if state.leader_epoch < known:
+            # F10: in this epoch somebody else has led already. It is raised before anybody leads or follows in it.
+            if partition.is_leader:
+                self._resign(partition)
+            self.replicator.forget(partition)
+            self._runtime.spawn(self._raise_epoch(topic, number, known), f"raise the epoch of {partition.tp}")
             return
         if not self._image.leads_in_this_life(topic, number, me, self.broker_epoch):
             if partition.is_leader:
@@ -370,6 +378,21 @@ class Replicas:
         except HeadraceError as problem:
             log.warning("%s-%d can't be handed over yet: %s", topic_name, number, problem.detail)
 
+    async def _raise_epoch(self, topic: Topic, number: int, above: int) -> None:
+        """Until it is above: by us or by another replica."""
+        while self._image.topic(topic.name) is topic:
+            change = raise_epoch(self._image, topic, number, above, self._image.broker_id)
+            state = topic.partitions[number]
+            if state is None or state.leader_epoch > above:
+                return
+            try:
+                if change is not None and (await self._metadata.commit(change)).succeeded:
+                    log.warning("%s-%d: the leader epoch is raised above %d", topic.name, number, above)
+                    return
+            except HeadraceError as problem:
+                log.info("%s-%d: the epoch can't be raised yet: %s", topic.name, number, problem.detail)
+            await asyncio.sleep(READ_AGAIN_S)
+
     def _configure(self, topic: Topic, number: int) -> None:
         partition = self.partitions.get((topic.name, number))
         if partition is not None:
@@ -489,7 +512,17 @@ class Replicas:
         directory = f"{self._log_dir}/{directory_name(deleted.name, deleted.topic_id)}"
         for fs in (self._memory, self._runtime.fs):
             if fs.exists(directory):
-                await self._runtime.run_blocking(lambda fs=fs: _remove(fs, directory))  # type: ignore[misc]
+                await self._clear_away(fs, directory, directory_name(deleted.name, deleted.topic_id))
+
+    async def _clear_away(self, fs: FileSystem, directory: str, name: str) -> None:
+        """Data that the metadata says is not ours. A coordinator that was restored from a backup says so of everything that
+        came later: then it is put aside (S12, F10)."""
+        if self._metadata.restored is None or fs is self._memory:
+            await self._runtime.run_blocking(lambda: _remove(fs, directory))
+            return
+        aside = f"{name}-{self._runtime.clock.wall_ms()}"
+        log.error("a restored coordinator does not know %s: moved to %s/%s", name, self._quarantine, aside)
+        await self._runtime.run_blocking(lambda: _put_aside(fs, directory, self._quarantine, aside))
 
     async def close(self, *, clean: bool) -> None:
         for partition in list(self.partitions.values()):

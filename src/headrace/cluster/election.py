@@ -226,6 +226,27 @@ def hand_over(
     )
 
 
+def raise_epoch(image: ClusterImage, topic: Topic, number: int, above: int, broker_id: int) -> Change | None:
+    """R9 when the coordinator was restored from a backup (F10): an epoch in which somebody wrote is never given again, or two
+    histories would look like one. Written by a replica that knows of the epoch; raising it twice does no harm.
+    """
+    partition, broker = topic.partitions[number], image.broker(broker_id)
+    if partition is None or broker is None or partition.leader_epoch > above:
+        return None
+    state = msgspec.structs.replace(
+        partition, leader_epoch=above + 1, partition_epoch=partition.partition_epoch + 1
+    )
+    key = keys.partition(topic.id, number)
+    return Change(
+        compares=(
+            Compare(key, "mod", image.mod_revision(key)),
+            Compare(keys.broker(broker_id), "mod", broker.epoch),
+        ),
+        ops=(Put(key, encode(state)),),
+        why=f"{topic.name}-{number}: epoch {above} was given before the coordinator went back",
+    )
+
+
 # -- the controller writes --------------------------------------------------------------------------------------------
 
 

@@ -370,6 +370,38 @@ class ClusterImage:
         self._tombstones = {key: held for key, held in self._tombstones.items() if held > revision}
         return deltas
 
+    def replace(self, items: Iterable[Item], revision: int) -> list[Delta]:
+        """The store itself went back, to a backup: only this snapshot counts, whatever revision was held (F10)."""
+        self._floor, self._tombstones = 0, {}
+        found = sorted(items, key=lambda item: (_order(item.key), item.key))
+        present = {item.key for item in found}
+        deltas: list[Delta] = []
+        for key in [held for held in self._revisions if held not in present]:
+            deltas += self._take(key, None, revision)
+        for item in found:
+            if item.value is not None and self._has_shrunk(item.key, item.value):
+                deltas += self._take(item.key, None, revision)
+            deltas += self._take(item.key, item.value, item.mod_revision)
+        self._floor = self.revision = revision
+        self._tombstones = {}
+        return deltas
+
+    def _has_shrunk(self, key: str, value: bytes) -> bool:
+        """A topic that had fewer partitions then is seen as another one: a topic never gives partitions up."""
+        ref = keys.parse(key)
+        if ref is None or ref.kind is not Kind.TOPIC or ref.name not in self.topics:
+            return False
+        try:
+            return decode(TopicState, value).partitions < self.topics[ref.name].state.partitions
+        except InvalidState:
+            return False
+
+    def leader_epochs(self) -> dict[tuple[bytes, int], int]:
+        """(topic id, partition) -> its leader epoch."""
+        return {
+            (topic.id, number): partition.leader_epoch for topic, number, partition in self.all_partitions()
+        }
+
     def _held(self, key: str) -> int:
         held = self._revisions.get(key)
         if held is not None:

@@ -200,10 +200,12 @@ def unregister(image: ClusterImage, broker_id: int, controller_epoch: int) -> Ch
     )
 
 
-def must_register_again(image: ClusterImage, broker_id: int) -> bool:
-    """A broker that lives but whose registration ended or was fenced on suspicion."""
+def must_register_again(image: ClusterImage, broker_id: int, broker_epoch: int | None = None) -> bool:
+    """A broker that lives but whose registration ended, was fenced on suspicion, or is not the one it knows (F10)."""
     broker = image.broker(broker_id)
-    return broker is None or (broker.fence is not None and broker.fence.reason is FenceReason.SUSPECTED)
+    if broker is None or (broker_epoch is not None and broker.epoch != broker_epoch):
+        return True
+    return broker.fence is not None and broker.fence.reason is FenceReason.SUSPECTED
 
 
 def unfence(image: ClusterImage, broker_id: int, controller_epoch: int) -> Change | None:

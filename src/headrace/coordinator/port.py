@@ -7,7 +7,7 @@ Every change of the store gets one new revision; all operations of a transaction
   a `TxnResult`, `CoordinatorUnavailable` (it did not happen) and `OutcomeUnknown` (it may have happened, or may
   still happen: R5; `resolve.py` settles it);
 - a watch is a hint (R3): it loses nothing and heals itself, but may repeat, so apply an event only when its
-  `mod_revision` is above the one held (`mirror.py` does);
+  `mod_revision` is above the one held (`cluster/image.py` does);
 - a lease says when we notice a death, never what is legal (R8): expiry can be late, and is never a fence.
 
 Keys are text with `/` between their parts. The limits are etcd's defaults, kept by every adapter, so that what works

@@ -43,8 +43,8 @@ class NodeRecord(NamedTuple):
     lease: int
     incarnation: str
     earlier: tuple[str, ...] = ()
-    """Lives since that epoch which tried to register from here, newest first. Each may have been registered after all,
-    and died before it learnt so: the next life must know them all as its own (R29, F82)."""
+    """The lives before that tried to register from here, newest first. Each may have been registered and have died before
+    it learnt so (R29, F82), and a coordinator that was restored may know any of them (F10): all are this directory's."""
 
     @property
     def lives(self) -> tuple[str, ...]:

@@ -85,7 +85,15 @@ class Health:
         silence = membership.silence_ms()
         if not membership.lease_held():
             return f"no answer for {silence // 1000} s, and the lease has run out"
-        return Degraded(f"no answer for {silence // 1000} s") if silence else None
+        if silence:
+            return Degraded(f"no answer for {silence // 1000} s")
+        restored = None if self.broker is None else self.broker.metadata.restored
+        if restored is None:
+            return None
+        return Degraded(
+            f"it was restored from a backup (from revision {restored.from_revision} to {restored.to_revision}): compare topics "
+            "and configs with what you expect, look into the quarantine directories, then restart this broker"
+        )
 
     def _replication(self) -> str | None:
         broker = self.broker

@@ -36,11 +36,14 @@ class Membership:
         ttl_ms: int,
         durable: bool,
         making_progress: Callable[[], bool],
+        lives: tuple[str, ...] = (),
     ) -> None:
+        """`lives` are the incarnations that had this data directory before."""
         self._runtime = runtime
         self._metadata = metadata
         self._coordinator: Coordinator = metadata.coordinator
         self._registration = registration
+        self._lives = lives
         self._ttl_ms = ttl_ms
         self._durable = durable
         self._making_progress = making_progress
@@ -84,6 +87,10 @@ class Membership:
             await asyncio.sleep(RETRY_S)
         raise HeadraceError(ErrorKind.BROKER_NOT_AVAILABLE, "could not register with the coordinator")
 
+    def _must_register_again(self) -> bool:
+        image = self._metadata.image
+        return must_register_again(image, image.broker_id, self.broker_epoch)
+
     def silence_ms(self) -> int:
         """How long the coordinator has not answered although it was asked; 0 while it answers."""
         return 0 if self._silent_since_ms is None else self._runtime.clock.now_ms() - self._silent_since_ms
@@ -108,9 +115,10 @@ class Membership:
                 async with asyncio.timeout(term.keep_alive_timeout_ms / 1000):
                     term.answered(sent_ms, await self._coordinator.keep_alive(term.lease_id))
                 self._answered()
-                if term.lost or must_register_again(self._metadata.image, self._metadata.image.broker_id):
+                if term.lost or self._must_register_again():
                     log.warning("this broker was fenced or its lease was lost; registering again")
-                    await self.register(None)
+                    # The lives matter only to a coordinator that was restored: it may know none but an earlier one.
+                    await self.register(PreviousLife(0, clean=False, incarnations=self._lives))
             except (CoordinatorError, HeadraceError, TimeoutError, OSError) as problem:
                 # OSError: a registration is written down first, and the disk may be full.
                 self._not_answered(problem, sent_ms)

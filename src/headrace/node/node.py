@@ -276,6 +276,7 @@ class Node:
             ttl_ms=LEASE_MS,
             durable=settings.flush == "commit",
             making_progress=self._makes_progress,
+            lives=self._earlier,
         )
         self.controller = Controller(self.runtime, self.metadata, settings.node_id)
         self.broker.replicas.lease_held = self.membership.lease_held
@@ -303,7 +304,7 @@ class Node:
 
     def _registered(self, broker_epoch: int, lease: int) -> None:
         # R33: on disk before the logs are used, so that the next life can tell whose marker it finds.
-        self._used_epoch, self._earlier = broker_epoch, ()
+        self._used_epoch = broker_epoch
         self._write_record(broker_epoch, lease)
         self.broker.replicas.broker_epoch = broker_epoch
         self.broker.introductions.broker_epoch = broker_epoch

@@ -288,7 +288,7 @@ class Leader:
         else:
             self._live.pop(event.broker_id, None)
         progress = self._followers.get(event.broker_id)
-        if progress is not None and event.broker_epoch > progress.broker_epoch:
+        if progress is not None and event.broker_epoch not in (-1, progress.broker_epoch):
             progress.forget(event.broker_epoch)
         self._recompute()
         return self._advance()

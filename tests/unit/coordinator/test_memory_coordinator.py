@@ -6,9 +6,9 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from mirror import Mirror
 
 from headrace.coordinator.memory import MemoryCoordinator
-from headrace.coordinator.mirror import Mirror
 from headrace.coordinator.port import (
     Compare,
     CoordinatorError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from mirror import Mirror
 
-from headrace.coordinator.mirror import Mirror
 from headrace.coordinator.port import Delete, Event, KeyValue, Put, Resync, Snapshot, WatchBatch
 from headrace.coordinator.store import RevisionedStore
 

@@ -25,7 +25,6 @@ ASKED_FOR = {
 """Patterns of what is reached in ways that no name shows, each with its reason."""
 
 SOMEBODY_WIRES_IT = {
-    "headrace.coordinator.mirror": "F10",
     "headrace.broker.replicator:Replicator.followed": "F47",
     "headrace.broker.supervision:Supervisor.troubles": "F47",
     "headrace.core.cluster_key:PEER_REQUESTS": "F31",

@@ -28,6 +28,7 @@ BOUNDED = {
     ("broker/replicas.py", "_give_away"): "one transaction",
     ("broker/replicas.py", "propose"): "one transaction",
     ("broker/replicas.py", "_read_again"): "until the partition was read",
+    ("broker/replicas.py", "_raise_epoch"): "until the epoch is high enough, or the topic is gone",
     ("broker/shards.py", "_load"): "one load",
     ("broker/views/scanner.py", "_work"): "until nobody waits for a piece",
     (
