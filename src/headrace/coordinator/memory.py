@@ -54,11 +54,12 @@ class MemoryCoordinator:
         while not self._closed:
             ticket = self._changed.ticket()
             self.tick()
-            batch = self.store.since(prefix, position) if position else None
+            went_back = position > self.store.revision + 1
+            batch = self.store.since(prefix, position) if position and not went_back else None
             if batch is None:
                 snapshot = self.store.read(prefix)
                 position = snapshot.revision + 1
-                yield Resync(snapshot)
+                yield Resync(snapshot, restored=went_back)
                 continue
             position = max(position, batch.revision + 1)
             if batch.events:
