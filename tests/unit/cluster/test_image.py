@@ -296,3 +296,48 @@ def test_a_partition_that_loses_its_key_has_no_state() -> None:
     image.apply(KeyEvent(keys.partition(TOPIC_ID, 0), None, 6))
     assert image.partition("t", 0) is None
     assert len(image.topics["t"].partitions) == 2
+
+
+# -- F10: the store itself went back --------------------------------------------------------------------------------------
+
+
+def restorable() -> tuple[ClusterImage, list[KeyEvent]]:
+    """An image at revision 100, and the backup that was made at 50."""
+    image = ClusterImage()
+    old = [
+        KeyEvent(keys.topic("t"), encode(TOPIC), 40),
+        KeyEvent(keys.partition(TOPIC_ID, 0), encode(PARTITION), 45),
+        KeyEvent(keys.partition(TOPIC_ID, 1), encode(PARTITION), 45),
+    ]
+    later = msgspec.structs.replace(PARTITION, leader=2, leader_epoch=4, partition_epoch=6)
+    other = msgspec.structs.replace(TOPIC, id=bytes(range(16, 32)).hex(), partitions=1)
+    now = [old[0], KeyEvent(keys.partition(TOPIC_ID, 0), encode(later), 99), old[2]]
+    now += [KeyEvent(keys.topic("late"), encode(other), 80)]
+    image.resync(now, 100)
+    return image, old
+
+
+def test_f10_a_backup_replaces_everything_that_was_held() -> None:
+    image, old = restorable()
+    deltas = image.replace(old, 50)
+    assert "TopicDeleted" in names(deltas) and image.topic("late") is None
+    assert image.partition("t", 0) == PARTITION
+    assert image.mod_revision(keys.partition(TOPIC_ID, 0)) == 45, "what a compare must expect from now on"
+    assert image.revision == 50
+
+
+def test_f10_events_after_the_restore_are_news() -> None:
+    image, old = restorable()
+    image.replace(old, 50)
+    raised = msgspec.structs.replace(PARTITION, leader_epoch=5, partition_epoch=1)
+    (delta,) = image.apply(KeyEvent(keys.partition(TOPIC_ID, 0), encode(raised), 51))
+    assert isinstance(delta, PartitionChanged) and delta.new.leader_epoch == 5
+    assert image.resync(old, 49) == [], "R2: an older read is stale again"
+
+
+def test_f10_a_topic_that_had_fewer_partitions_is_another_one() -> None:
+    image, old = restorable()
+    small = msgspec.structs.replace(TOPIC, partitions=1)
+    deltas = image.replace([KeyEvent(keys.topic("t"), encode(small), 30), old[1]], 50)
+    assert names(deltas).index("TopicDeleted") < names(deltas).index("TopicCreated")
+    assert len(image.topics["t"].partitions) == 1
