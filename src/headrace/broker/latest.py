@@ -49,7 +49,7 @@ class Latest:
 
     async def news(self) -> bool:
         """Everything that was decided before this call is in the image. False: the coordinator does not answer."""
-        if self._upcoming is None:
+        if self._upcoming is None or self._upcoming.done():
             self._upcoming = self._runtime.spawn(self._catch_up(), "read metadata before a refusal")
         return await asyncio.shield(self._upcoming)
 

@@ -16,6 +16,7 @@ BROKER_SIDE = ("broker", "coordinator", "http", "kafka", "net", "node", "push", 
 BOUNDED = {
     ("broker/broker.py", "_fence"): "one transaction",
     ("broker/broker.py", "_probe"): "one connection",
+    ("broker/latest.py", "_catch_up"): "one read, which has a deadline",
     ("broker/marker_mail.py", "_carry"): "until the letters to one broker are sent",
     ("broker/markers.py", "_deliver"): "until a transaction's markers are written or its shard is gone",
     ("broker/load.py", "coro"): "ends with its load",
