@@ -19,7 +19,6 @@ BOUNDED = {
     ("broker/latest.py", "_catch_up"): "one read, which has a deadline",
     ("broker/marker_mail.py", "_carry"): "until the letters to one broker are sent",
     ("broker/markers.py", "_deliver"): "until a transaction's markers are written or its shard is gone",
-    ("broker/latest.py", "_catch_up"): "one read",
     ("broker/load.py", "coro"): "ends with its load",
     ("broker/peers.py", "connect"): "one connection, which has a deadline",
     ("broker/producer_ids.py", "_refill_ahead"): "one transaction",
