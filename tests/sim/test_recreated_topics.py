@@ -22,10 +22,11 @@ from test_queue_homes import receive_all
 
 from headrace.broker.groups import Groups
 from headrace.broker.load import Load
+from headrace.broker.peer import PeerConnection
 from headrace.testing.sim_node import SimNode
 from headrace.testing.simulation import Simulation
 from headrace.wire.api import ApiKey
-from headrace.wire.messages.delete_topics import DeleteTopicsRequest
+from headrace.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 TOPICS = "/data/topics"
 
@@ -209,3 +210,43 @@ def test_f1_a_schedule_makes_up_for_nothing_in_a_topic_made_again() -> None:
     stage = Stage(2, play)
     stage.seconds = 600.0
     stage.perform()
+
+
+def test_f1_what_becomes_of_a_dropped_replica_is_nothing_to_its_successor() -> None:
+    """An answer that comes after the deletion finds a closed log. That was taken for a failed disk: the partition was reported
+    offline for good, and the leadership of the new topic of that name was given away."""
+    cluster = SimCluster(6, CALM)
+
+    async def scenario(simulation: Simulation) -> None:
+        client = await started(cluster)
+        leader = cluster._partition_states()[0].leader
+        node = next(node for number, node in cluster.nodes.items() if number != leader)
+        broker = node.service.broker
+        old = broker.partitions[TOPIC, 0]
+        arrives = asyncio.Event()
+        exchange = PeerConnection.exchange
+
+        async def late(self: PeerConnection, key: int, *given: Any) -> Any:
+            got = await exchange(self, key, *given)
+            if key == ApiKey.FETCH and not old.log.failed:
+                await arrives.wait()
+            return got
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PeerConnection, "exchange", late)
+            batch = _batch(["x"], -1, -1, -1, transactional=False)
+            sent = asyncio.get_running_loop().create_task(client.produce(0, batch, soon()))
+            await asyncio.sleep(2.0)  # nobody tells the leader that he has it
+            life = home(cluster).rpartition("@")[2]
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(None, bytes.fromhex(life))])
+            await client.ask_anyone(ApiKey.DELETE_TOPICS, 6, request)
+            await client.create_topic(1, BROKERS, {})
+            await until(lambda: broker.partitions.get((TOPIC, 0)) not in (None, old))
+            arrives.set()
+            await asyncio.wait((sent,))
+        old.mark_failed()  # whatever else may come of it
+        await asyncio.sleep(5.0)
+        assert not broker.replicas.offline
+        assert cluster._partition_states()[0].leader_epoch == 0, "nobody has given anything away"
+
+    cluster.simulation.run(scenario)

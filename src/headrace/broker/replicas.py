@@ -356,6 +356,8 @@ class Replicas:
 
     def _failed(self, partition: Partition) -> None:
         """This replica is out of service until a restart. Nobody may wait for us to lead it."""
+        if self.partitions.get(partition.tp) is not partition:
+            return  # it was dropped; what has its name now is another's
         self.offline[partition.tp] = "the replica failed; see the log"
         self.replicator.forget(partition)
         for callback in self.on_resign:

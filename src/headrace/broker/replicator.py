@@ -150,7 +150,8 @@ class Replicator:
         for topic in response.topics:
             for row in topic.partitions:
                 entry = by_place.get((topic.topic_id, row.partition))
-                if entry is not None:
+                # Its topic may have been deleted meanwhile: a closed log takes nothing.
+                if entry is not None and any(entry.partition in held for held in self._following.values()):
                     if isinstance(row.records, memoryview) and self._is_throttled(entry.partition):
                         self._throttle.spend(len(row.records))
                     _take(entry, row)
