@@ -142,6 +142,58 @@ def test_r26_restart_at_the_leaders_start(offset: int) -> None:
     assert not any(name.endswith(".deleted") for name in fs.list_dir(DIRECTORY))
 
 
+@pytest.mark.parametrize("offset", [500, 3, 0])
+def test_f72_a_replica_that_starts_over_knows_only_what_comes_then(offset: int) -> None:
+    """With a marker too many in the index, what is aborted afterwards is shown as if it had been committed (R48)."""
+    log = fresh_log()
+    for number in range(3):
+        put(log, produced(7, number, transactional=True))
+        put(log, marker(7, commit=False))
+    log.truncate_fully_and_start_at(offset)
+    leader = fresh_log()
+    leader.truncate_fully_and_start_at(offset)
+    leader.start_epoch(1)
+    for batch in (
+        produced(7, 0, transactional=True), marker(7, commit=False), produced(8, 0, transactional=True), marker(8, commit=False),
+    ):  # fmt: skip
+        put(leader, batch)
+        data = leader.read(log.end_offset, 1 << 20, leader.end_offset)
+        assert not isinstance(data, Rejected)
+        assert not isinstance(log.append_replicated(data, WALL_MS), Rejected)
+    found = [
+        (entry.producer_id, entry.first_offset - offset)
+        for entry in log.aborted_transactions(offset, offset + 9)
+    ]
+    assert found == [(7, 0), (8, 2)]
+    assert [entry.producer_id for entry in log.aborted_transactions(offset + 2, offset + 9)] == [8]
+    assert log.aborted_transactions(offset, offset + 9) == leader.aborted_transactions(offset, offset + 9)
+
+
+@pytest.mark.parametrize("in_flush", [False, True])
+def test_f74_a_segment_that_is_active_again_stays_the_writers(in_flush: bool) -> None:
+    """Cut back into a segment that was rolled and not yet synced: the flush that was to hand it to readers must not."""
+    log = fresh_log()
+    fill(log, 3)
+    log.roll(RollReason.REQUESTED)
+    fill(log, 3)
+    flush = log.begin_flush() if in_flush else None
+    assert log.truncate(4) == 4
+    if flush is None:
+        assert put(log, data_batch()).base_offset == 4
+        flush = log.begin_flush()
+    assert flush is not None
+    for file in flush.files:
+        file.sync()
+    log.flush_done(flush)
+    at = log.end_offset
+    assert put(log, data_batch([b"after"])).base_offset == at
+    log.sync()
+    assert log.durable_end == log.end_offset == at + 1
+    assert [header.base_offset for header in headers(read_all(log))][-1] == at
+    log.roll(RollReason.REQUESTED)
+    assert put(log, data_batch()).base_offset == at + 1
+
+
 # ---- the beginning
 
 

@@ -75,14 +75,30 @@ def test_r56_a_receipt_from_before_a_failover_does_not_ack_someone_elses_lease()
     assert desk.ask(Ack(SOURCE, (new,))) == (None,)
 
 
-def test_r56_a_receipt_from_before_a_seek_is_void() -> None:
+def test_f73_r56_a_receipt_from_before_a_seek_is_void() -> None:
+    """Nor does it come back to life: epochs grow with every seek and every load, so none is given twice."""
     desk = Desk(QueueConfig())
     desk.send_plain(1)
-    (old,) = desk.receive()
-    desk.ask(Seek(SOURCE, 0))
-    (new,) = desk.receive()
-    assert old.delivery == new.delivery and old.epoch != new.epoch
-    assert desk.ask(Ack(SOURCE, (old,)))[0].kind is ErrorKind.RECEIPT_HANDLE_IS_INVALID
+    receipts: list[Handle] = []
+    for change in (
+        lambda: None,
+        lambda: desk.ask(Seek(SOURCE, 0)),
+        lambda: desk.ask(Seek(SOURCE, 0)),
+        desk.crash,
+    ) * 2:
+        change()
+        (new,) = desk.receive() or receipts[-1:]
+        if receipts and new == receipts[-1]:
+            continue  # nothing has changed: it is still leased
+        assert all(old.delivery == new.delivery and old.epoch < new.epoch for old in receipts)
+        for old in receipts:
+            for command in (Ack(SOURCE, (old,)), Extend(SOURCE, (old,), 5_000), Release(SOURCE, (old,))):
+                (result,) = desk.ask(command)
+                assert result.kind is ErrorKind.RECEIPT_HANDLE_IS_INVALID
+                assert desk.status(0).state is MessageState.ACQUIRED
+        receipts.append(new)
+    assert len(receipts) == 7
+    assert desk.ask(Ack(SOURCE, (receipts[-1],))) == (None,)
 
 
 def test_a_late_delete_counts_until_somebody_else_has_the_message() -> None:
