@@ -22,7 +22,7 @@ from headrace.wire.messages.describe_quorum import DescribeQuorumRequest
 from headrace.wire.messages.metadata import MetadataRequest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cluster_sim import NO_ODDS, PORT, Shape, SimCluster
+from cluster_sim import NO_ODDS, PORT, TOPIC, Shape, SimCluster
 from sim_client import SimClient
 from test_supervision import batch_of, followers, soon, started, until
 
@@ -282,3 +282,20 @@ def test_f47_what_could_not_be_opened_for_want_of_room_is_tried_again() -> None:
         assert not world.machine.disk._armed, "it did happen"
 
     Beginner(34).run(scenario)
+
+
+def test_f47_a_replica_that_was_moved_away_is_nobodys_trouble_any_more() -> None:
+    cluster = SimCluster(26, CALM)
+
+    async def scenario(simulation: Simulation) -> None:
+        client = await started(cluster, 1)
+        sick = followers(cluster, 0)[0]
+        number = next(number for number, node in cluster.nodes.items() if node is sick)
+        cluster._replica(sick, 0).mark_failed()
+        await readyz(
+            sick, lambda status, body: status == 200 and "[!]replication orders-0 is offline" in body
+        )
+        await client.move(TOPIC, 0, [other for other in cluster.nodes if other != number])
+        await readyz(sick, lambda status, body: "[+]replication ok" in body)
+
+    cluster.simulation.run(scenario, limit_s=600.0)

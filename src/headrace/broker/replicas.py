@@ -200,6 +200,7 @@ class Replicas:
             await self._drop(partition, topic.name)
             partition = None
         if not mine:
+            self.offline.pop(TopicPartition(topic.name, number), None)
             # R35: should it come back, it starts empty. The metadata says in so many words that it is not ours.
             fs, directory = self._place(topic, number)
             if fs.exists(directory):
@@ -358,7 +359,7 @@ class Replicas:
         """This replica is out of service until a restart. Nobody may wait for us to lead it."""
         if self.partitions.get(partition.tp) is not partition:
             return  # it was dropped; what has its name now is another's
-        self.offline[partition.tp] = "the replica failed; see the log"
+        self.offline[partition.tp] = partition.log.failed or "the replica failed; see the log"
         self.replicator.forget(partition)
         for callback in self.on_resign:
             callback(partition)
