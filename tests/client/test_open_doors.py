@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,9 @@ def test_f30_the_start_and_doctor_name_the_doors_that_are_open(
     fresh_broker: Callable[..., BrokerProcess], credentials: Path, broker: BrokerProcess
 ) -> None:
     signed = fresh_broker(arguments=("--sqs-credentials", str(credentials)))
+    deadline = time.monotonic() + 60  # it is said behind the line that tells of the ports
+    while "guards SQS alone" not in signed.log() and time.monotonic() < deadline:
+        time.sleep(0.05)
     warnings = [line for line in signed.log().splitlines() if line.startswith("warning:")]
     assert len(warnings) == 1 and "guards SQS alone" in warnings[0]
     assert (
