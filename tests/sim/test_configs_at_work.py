@@ -121,3 +121,26 @@ def test_f40_segments_roll_at_times_of_their_own() -> None:
         return sum(log.segment_count > 1 for log in logs)
 
     assert 0 < cluster.simulation.run(scenario) < 8
+
+
+@pytest.mark.parametrize("rate", ["", "1000"])
+def test_f40_compaction_is_as_slow_as_it_was_told_to_be(rate: str) -> None:
+    """log.cleaner.io.max.bytes.per.second: some 200,000 bytes of one key, looked at every 30 seconds."""
+    cluster = SimCluster(4, CALM)
+
+    async def scenario(simulation: Simulation) -> float:
+        configs = {"cleanup.policy": "compact", "segment.bytes": "60000", "min.cleanable.dirty.ratio": "0"}
+        client = await start(cluster, configs)
+        if rate:
+            await alter(client, BROKERS, "", log_cleaner_io_max_bytes_per_second=rate)
+        for _ in range(20):
+            await client.produce(0, batch(10_000, b"k"), soon())
+        state = cluster._partition_states()[0]
+        (node,) = (node for node in cluster.nodes.values() if cluster._numbers[node.name] == state.leader)
+        log = cluster._replica(node, 0).log
+        full, began = log.size_bytes, now()
+        await until(lambda: log.size_bytes < full / 2)
+        return now() - began
+
+    seconds = cluster.simulation.run(scenario)
+    assert seconds > 150 if rate else seconds < 60
