@@ -63,6 +63,9 @@ from headrace.transactions.connections import Leaderships, MarkerSenders, Newest
 
 log = logging.getLogger(__name__)
 
+TOPICS_SETTLE_S = 0.05
+"""Groups are told of all topics at once, so many that are made one after the other are told together (F27)."""
+
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 DOUBT_MS = 300
 
@@ -187,26 +190,16 @@ class Broker:
         if moved and not self._topics_moved:
             # Many changes may come in one go; the groups look at the outcome once.
             self._topics_moved = True
-            asyncio.get_running_loop().call_soon(self.tell_groups_of_topics)
+            asyncio.get_running_loop().call_later(TOPICS_SETTLE_S, self.tell_groups_of_topics)
 
     def tell_groups_of_topics(self) -> None:
         self._topics_moved = False
+        racks = {node.id: node.rack for node in self.image.brokers.values() if node.rack is not None}
         self.groups.topics_changed(
             {
-                topic.name: TopicInfo(topic.id, len(topic.partitions), self._racks(topic))
+                topic.name: TopicInfo(topic.id, len(topic.partitions), _racks(topic, racks))
                 for topic in self.image.topics.values()
             }
-        )
-
-    def _racks(self, topic: Topic) -> tuple[frozenset[str], ...]:
-        racks = {node.id: node.rack for node in self.image.brokers.values() if node.rack is not None}
-        if not racks:
-            return ()
-        return tuple(
-            frozenset(racks[replica] for replica in state.replicas if replica in racks)
-            if state
-            else frozenset()
-            for state in topic.partitions
         )
 
     # -- leadership --------------------------------------------------------------------------------------------
@@ -457,3 +450,12 @@ class Broker:
         if replica_id is not None and not self.is_stopping:
             self._doubt(replica_id, True)
             self.runtime.spawn(self._probe(replica_id), f"probe broker {replica_id}")
+
+
+def _racks(topic: Topic, racks: dict[int, str]) -> tuple[frozenset[str], ...]:
+    if not racks:
+        return ()
+    return tuple(
+        frozenset(racks[replica] for replica in state.replicas if replica in racks) if state else frozenset()
+        for state in topic.partitions
+    )

@@ -40,7 +40,8 @@ BALANCE_MS = 15_000
 """R32: leaderships drift back to their preferred replicas a few at a time, not all when a broker returns."""
 
 LEFTOVERS_MS = 60_000
-_REASONS = (BrokerUp, BrokerDown, BrokerRegistered, ControllerChanged, TopicCreated, TopicConfigChanged)
+_OF_ALL = (BrokerUp, BrokerDown, BrokerRegistered, ControllerChanged)
+_OF_ONE = (TopicCreated, TopicConfigChanged)
 
 
 class Controller:
@@ -57,6 +58,11 @@ class Controller:
         self._tidy_at_ms = 0
         self.losses: list[DataLoss] = []
         """R27: every unclean election this controller has carried out; also logged and counted."""
+        self._everything = True
+        self._changed: set[str] = set()
+        """Unless it is `everything`: the topics to look at (F27). Thousands stand still while one is made."""
+        self._settled_version = -1
+        """The image in which nothing was left to do."""
         metadata.listeners.append(self._heard)
 
     @property
@@ -71,11 +77,14 @@ class Controller:
 
     def _heard(self, deltas: list[Delta]) -> None:
         for delta in deltas:
-            if isinstance(delta, _REASONS) or (
+            if isinstance(delta, _OF_ALL):
+                self._everything = True
+                self._wake.set()
+            elif isinstance(delta, _OF_ONE) or (
                 isinstance(delta, PartitionChanged) and _needs_controller(delta)
             ):
+                self._changed.add(delta.topic.name)
                 self._wake.set()
-                return
 
     async def run(self) -> None:
         while True:
@@ -83,12 +92,14 @@ class Controller:
                 async with asyncio.timeout(LOOK_S):
                     await self._wake.wait()
             except TimeoutError:
-                pass
+                # Decisions depend on the image alone, so one that is the same needs no second look.
+                self._everything = self._everything or self._image.version != self._settled_version
             self._wake.clear()
             try:
                 await self._round()
             except (HeadraceError, CoordinatorError) as problem:
                 log.warning("controller: %s", problem)
+                self._everything = True
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()
 
@@ -106,11 +117,19 @@ class Controller:
         if self._somebody_waits_to_be_let_in():
             # R2, R4: whether somebody still counts on its earlier life is decided from a fresh, linearizable look.
             await self._metadata.load()
-        decisions = reconcile(self._image, epoch)
-        if decisions.changes:
+            self._everything = True
+        decisions = reconcile(self._image, epoch, None if self._everything else self._changed)
+        if not decisions.changes:
+            if self._everything:
+                self._settled_version = self._image.version
+            self._everything = False
+            self._changed.clear()
+        else:
             done = await self._metadata.commit_all(decisions.changes)
             if done:
                 self._report(decisions.losses)
+            else:
+                self._everything = True
             # Something moved under us, or one change made the next possible: decide again from what is true now.
             self._wake.set()
             return

@@ -55,9 +55,10 @@ class Housekeeping:
             last_ms = now_ms
             self._broker.replicas.room.look()
             for partition in list(self._broker.partitions.values()):
-                partition.expire_waiting(now_ms)
+                if partition.has_waiting:
+                    partition.expire_waiting(now_ms)
             if stalled or self._is_due("leaders", LEADER_TICK_MS):
-                self._broker.replicas.tick(self._lease_held(), stalled)
+                await self._broker.replicas.tick(self._lease_held, stalled)
 
     def _note_lag(self, lag_ms: int, now_ms: int) -> None:
         if now_ms - self._lag_since_ms >= LAG_WINDOW_MS // 2:

@@ -312,6 +312,10 @@ class Partition:
         self.request_flush(0, urgent=True)
         await done
 
+    @property
+    def has_waiting(self) -> bool:
+        return len(self._acks) > 0
+
     def expire_waiting(self, now_ms: int) -> None:
         self._settle(self._acks.expire(now_ms), ErrorKind.REQUEST_TIMED_OUT)
 

@@ -14,6 +14,7 @@ from headrace.broker.disk_room import AUTOMATIC, DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.isr_writer import IsrWriter
 from headrace.broker.metadata import Metadata
+from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
@@ -344,11 +345,13 @@ class Replicas:
             self._runtime.unexpected("leader", problem, str(partition.tp))
             partition.mark_failed()
 
-    def tick(self, lease_held: bool, stalled: bool) -> None:
-        """Now and then: slow followers leave the ISR (R15), and leaders learn whether our lease holds (R7)."""
-        for partition in list(self.partitions.values()):
+    async def tick(self, lease_held: Callable[[], bool], stalled: bool) -> None:
+        """Now and then: slow followers leave the ISR (R15), and leaders learn whether our lease holds (R7). In slices, as
+        there may be thousands (A3)."""
+        pace = Pace(self._runtime.clock)
+        async for partition in pace.over(list(self.partitions.values())):
             if partition.is_leader:
-                self._tell(partition, LeaseChanged(lease_held), Stalled() if stalled else Tick())
+                self._tell(partition, LeaseChanged(lease_held()), Stalled() if stalled else Tick())
 
     def _resign(self, partition: Partition) -> None:
         partition.resign()

@@ -7,6 +7,7 @@ was refused costs one more pass and nothing else (R2, R3, R5). Every change is g
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import NamedTuple
 
 from headrace.cluster import membership
@@ -65,15 +66,17 @@ class Standings:
         return standing
 
 
-def reconcile(image: ClusterImage, controller_epoch: int) -> Decisions:
+def reconcile(image: ClusterImage, controller_epoch: int, only: Collection[str] | None = None) -> Decisions:
     """Fence, elect, finish moves, let brokers in. Apply, refresh the image, repeat until there is nothing to do.
+
+    `only`: the topics that changed since a pass over everything found nothing to do, when nothing else has changed.
 
     Brokers are let in only in a pass that finds no partition to change, so the image must have been read afresh for it.
     """
     standings = Standings(image)
     changes: list[Change] = []
     losses: list[DataLoss] = []
-    for topic, number, partition in image.all_partitions():
+    for topic, number, partition in image.all_partitions(only):
         config = topic.config
         standing = standings.of(config)
         elected = settle(

@@ -8,7 +8,7 @@ compare-and-swap compares with (R1). A value that does not decode is reported an
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from headrace.cluster import keys
@@ -208,6 +208,8 @@ class ClusterImage:
         self._revisions: dict[str, int] = {}
         self._tombstones: dict[str, int] = {}
         self._floor = 0
+        self._resolved: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+        """Thousands of topics have a handful of configs between them (F27)."""
 
     # -- lookups ------------------------------------------------------------------------------------------------------
 
@@ -253,10 +255,13 @@ class ClusterImage:
             and self.mod_revision(keys.partition(topic.id, number)) > broker_epoch
         )
 
-    def all_partitions(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """Those that there are: a view's are its source's."""
-        for topic in self.topics.values():
-            if topic.view is not None:
+    def all_partitions(
+        self, only: Collection[str] | None = None
+    ) -> Iterator[tuple[Topic, int, PartitionState]]:
+        """Those that there are, or of these topics: a view's are its source's."""
+        topics = self.topics.values() if only is None else map(self.topics.get, only)
+        for topic in topics:
+            if topic is None or topic.view is not None:
                 continue
             for number, partition in enumerate(topic.partitions):
                 if partition is not None:
@@ -520,7 +525,7 @@ class ClusterImage:
             return deltas
         self._hidden_topics.pop(name, None)
         if topic is None:
-            topic = Topic(name, state, resolve_topic(state.configs, self.layers()))
+            topic = Topic(name, state, self._resolve(state.configs))
             self.topics[name] = topic
             self._topics_by_id[topic.id] = topic
             self._link_views(topic)
@@ -529,12 +534,21 @@ class ClusterImage:
             topic.state = state
         else:
             old, topic.state = topic.config, state
-            topic.config = resolve_topic(state.configs, self.layers())
+            topic.config = self._resolve(state.configs)
             topic.partitions += [None] * (state.partitions - len(topic.partitions))
             if topic.config != old:
                 deltas.append(TopicConfigChanged(topic, old))
         deltas += self._fill_partitions(topic)
         return deltas
+
+    def _resolve(self, overrides: Mapping[str, str]) -> TopicConfig:
+        key = tuple(sorted(overrides.items()))
+        config = self._resolved.get(key)
+        if config is None:
+            if len(self._resolved) >= _MAX_RESOLVED:
+                self._resolved.clear()
+            config = self._resolved[key] = resolve_topic(overrides, self.layers())
+        return config
 
     def _fill_partitions(self, topic: Topic) -> Iterator[Delta]:
         """Partitions that arrived before the topic key that covers them."""
@@ -614,12 +628,15 @@ class ClusterImage:
             self._broker_configs.pop(broker_id, None)
         deltas: list[Delta] = [BrokerConfigChanged(broker_id)]
         if broker_id is None or broker_id == self.broker_id:
-            layers = self.layers()
+            self._resolved.clear()
             for topic in self.topics.values():
-                old, topic.config = topic.config, resolve_topic(topic.state.configs, layers)
+                old, topic.config = topic.config, self._resolve(topic.state.configs)
                 if topic.config != old:
                     deltas.append(TopicConfigChanged(topic, old))
         return deltas
+
+
+_MAX_RESOLVED = 1_000
 
 
 def _order(key: str) -> int:
