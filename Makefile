@@ -16,7 +16,7 @@ EXAMPLES ?= 200
 SAMPLE ?= 200
 SEED ?= 1
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench limits docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -87,6 +87,9 @@ interop: env  ## peers from Maven Central: Java clients of several years, Spark'
 
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py
+
+limits: env  ## the largest legal request of each API: how long it keeps the loop (50 ms is the rule)
+	@$(BIN)/python bench/largest_requests.py
 
 docs: env  ## write docs/cli.md, docs/config.md and docs/openapi.json anew, from the code
 	@$(BIN)/python scripts/generate-docs

@@ -87,6 +87,10 @@ def main() -> int:
     broker = Broker()
     gauge = Gauge(broker.thread.ident)
     producer_id = broker.prepare(options.partitions)
+    # As `headrace serve` does.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
     only = [name for name in options.only.split("|") if name]
     print(
         f"{'request':<30} {'entries':>7} {'bytes':>10} {'answer':>10} {'CPU ms':>9} {'longest':>8} {'memory MB':>8}"
