@@ -20,8 +20,9 @@ JOURNALS = ("__transaction_state", "__consumer_offsets")
 
 
 class JournalTrouble:
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(self, cluster: SimCluster, journals: tuple[str, ...] = JOURNALS) -> None:
         self._cluster = cluster
+        self._journals = journals
         self._dice = cluster.dice.fork("journals")
 
     async def run(self) -> None:
@@ -32,7 +33,7 @@ class JournalTrouble:
         begun_s = loop.time()
         while loop.time() - begun_s < shape.seconds:
             await asyncio.sleep(dice.exponential(2 * shape.period_s))
-            place = Place(dice.pick(JOURNALS), 0)
+            place = Place(dice.pick(self._journals), 0)
             if shape.full_journals:
                 self._fill(place)
             if shape.flaps and dice.chance(0.5):
@@ -49,11 +50,13 @@ class JournalTrouble:
             return
         disk = self._cluster.nodes[leader].disk
         for _ in range(dice.pick((1, 1, 2, 5))):
-            disk.arm(DiskFault.APPEND_ERROR, f"/data/topics/{place.topic}", error=errno.ENOSPC)
+            disk.arm(DiskFault.APPEND_ERROR, f"/data/topics/{place.topic}@", error=errno.ENOSPC)
         if dice.chance(0.5):
             node = self._cluster.nodes[dice.pick(sorted(self._cluster.nodes))]
             for _ in range(dice.between(1, 3)):
-                node.disk.arm(DiskFault.APPEND_ERROR, "/data/topics/orders", error=errno.ENOSPC)
+                node.disk.arm(
+                    DiskFault.APPEND_ERROR, f"/data/topics/{self._cluster.topic}@", error=errno.ENOSPC
+                )
 
     async def _flap(self, place: Place) -> None:
         """Its followers are killed and started again, twice in short order."""

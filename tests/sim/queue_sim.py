@@ -14,6 +14,7 @@ from typing import Any
 
 from cluster_client import ClusterClient
 from cluster_sim import BROKERS, HEAL_S, PORT, Broken, Shape, SimCluster
+from journal_trouble import JournalTrouble
 from queue_clients import Sender, SqsClient, Station, Worker, now_ms
 from recreation import Phoenix
 
@@ -135,11 +136,14 @@ class QueueCluster(SimCluster):
                 tasks.create_task(self._move(self._kafka(self.topic, "mover"), enough))
             if shape.recreates:
                 tasks.create_task(phoenix.run(enough.is_set, shape.pause_s))
+            journals = (f"__queue.{self.topic}", f"__queue.{self.dead}", "__transaction_state")
+            journal_trouble = tasks.create_task(JournalTrouble(self, journals).run())
             trouble = tasks.create_task(self._trouble())
             nemesis = Nemesis(simulation)
             self._clocks = trust_in_clocks(plan, now_ms())
             await nemesis.carry_out(plan)
             await trouble
+            await journal_trouble
             self._heal(nemesis)
             await asyncio.sleep(5.0)
             enough.set()
@@ -292,4 +296,7 @@ def draw_shape(seed: int) -> QueueShape:
         and not has_clock_faults,  # due by a clock that was ten years ahead, they never come
         dead_letters=dice.chance(0.3 if fifo else 0.5),
         kinds=kinds,
+        full_journals=dice.chance(0.4),
+        flaps=dice.chance(0.3),
+        io_first=dice.chance(0.5),
     )

@@ -191,8 +191,9 @@ class Load:
         self._waiters[waiter] = future
         command = make_command(waiter)
         plan = self.machine.decide(command, self._runtime.clock.now_ms())
-        asks = self._must_ask_followers(plan, command)
-        if (refusal := self._refusal(plan, asks=asks)) is not None:
+        durable = any(fact.durable for fact in plan.facts)
+        asks = not durable and self._must_ask_followers(plan, command)
+        if (durable or asks) and (refusal := self._partition.refusal(-1)) is not None:
             # Nothing was applied yet, so nothing has to be undone (F83).
             self._waiters.pop(waiter, None)
             _fail(future, refusal, f"{self._partition.tp} takes no writes: {refusal.name}")
@@ -208,24 +209,17 @@ class Load:
         if self.state is not ShardState.READY:
             return False
         plan = self.machine.decide(command, self._runtime.clock.now_ms())
-        asks = self._must_ask_followers(plan, command)
-        if (refusal := self._refusal(plan, asks=asks)) is not None:
+        durable = any(fact.durable for fact in plan.facts)
+        asks = not durable and self._must_ask_followers(plan, command)
+        if (durable or asks) and (refusal := self._partition.refusal(-1)) is not None:
             self.distrust(refusal)
         else:
             self._execute(plan, barrier=asks)
         return not self.ended
 
-    def _refusal(self, plan: Plan, *, asks: bool) -> ErrorKind | None:
-        """Why what this plan wants to journal can't be."""
-        if not asks and not any(fact.durable for fact in plan.facts):
-            return None
-        return self._partition.refusal(-1)
-
     def _must_ask_followers(self, plan: Plan, command: Any) -> bool:
         """Whether we have to be sure that we still lead before this leaves (R7). Durable facts ask by themselves."""
-        if any(fact.durable for fact in plan.facts) or not any(
-            reply.waiter in self._waiters for reply in plan.replies
-        ):
+        if not any(reply.waiter in self._waiters for reply in plan.replies):
             return False
         if not self._partition.is_trusted_alone:
             return True
@@ -380,12 +374,13 @@ class Load:
         except Exception as problem:
             self._not_written(problem)  # else time would stand still for this shard
             return
-        asks = self._must_ask_followers(plan, None)
-        if self._refusal(plan, asks=asks) is None:
-            self._execute(plan, barrier=asks)
-        else:
+        durable = any(fact.durable for fact in plan.facts)
+        asks = not durable and self._must_ask_followers(plan, None)
+        if (durable or asks) and self._partition.refusal(-1) is not None:
             # Nothing is lost: what is due stays due.
             self._timer = asyncio.get_running_loop().call_later(REFUSED_S, self._fire)
+        else:
+            self._execute(plan, barrier=asks)
 
 
 def setter(future: asyncio.Future[ErrorKind]) -> Callable[[ErrorKind], None]:
