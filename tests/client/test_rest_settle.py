@@ -80,7 +80,7 @@ def test_f41_rejected_messages_are_dead_letters_with_a_reason(broker: BrokerProc
     assert _ask(broker, "POST", f"/queues/{topic}/settle", given) == (200, {"refused": []})
     letters: dict[str, str] = {}
     while len(letters) < 2:
-        _, body = _ask(broker, "GET", f"/queues/{dead}/messages?max=10&wait=10s")
+        _, body = _ask(broker, "POST", f"/queues/{dead}/receive?max=10&wait=10s")
         letters |= {item["value"]: item["headers"]["headrace-dead-detail"] for item in body["items"]}
     assert letters == {"0": "no such customer", "1": "torn"}
     assert _receive(broker, topic) == {}
