@@ -1,4 +1,4 @@
-"""F28: Java's own client, of the years that applications, Spark, Flink and Debezium bring along."""
+"""F28: Java's own client, of the years that applications, Spark, Flink and Debezium bring along. F25: its transactions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,20 @@ def class_path(version: str) -> str:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_round_trip_with_kafka_clients(version: str) -> None:
+    assert "ROUND TRIP OK" in run("RoundTrip", version)
+
+
+@pytest.mark.timeout(600)
+def test_an_abort_at_once_after_a_commit() -> None:
+    """F25 (KAFKA-18464): it was fenced by its own commit."""
+    assert "QUICK ABORT OK" in run("QuickAbort", VERSIONS[-1])
+
+
+def run(program: str, version: str) -> str:
     path = class_path(version)
     with BrokerProcess() as broker:
-        program = ["java", "-cp", path, str(HERE / "java" / "RoundTrip.java")]
+        command = ["java", "-cp", path, str(HERE / "java" / f"{program}.java")]
         done = subprocess.run(
-            [*program, broker.bootstrap, "round-trip"], capture_output=True, text=True, timeout=400
+            [*command, broker.bootstrap, program.lower()], capture_output=True, text=True, timeout=400
         )
-    assert "ROUND TRIP OK" in done.stdout, done.stdout + done.stderr
+    return done.stdout + done.stderr

@@ -8,7 +8,7 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Fact
 from headrace.transactions.commands import CloseConnection
 from headrace.transactions.facts import SpokenBy
-from headrace.transactions.state import LAST_EPOCH
+from headrace.transactions.state import LAST_EPOCH, PREPARED, Transaction
 from headrace.transactions.table import Entry, TransactionTable
 
 
@@ -36,12 +36,21 @@ def find_producer(
     if isinstance(entry, Refusal):
         return entry
     if entry.transaction.producer_id != producer_id:
+        if is_ahead(entry.transaction, producer_id, producer_epoch):
+            return Refusal(ErrorKind.CONCURRENT_TRANSACTIONS)
         return Refusal(ErrorKind.INVALID_PRODUCER_ID_MAPPING)
     if entry.transaction.producer_epoch != producer_epoch or producer_epoch > LAST_EPOCH:
         return Refusal(
             ErrorKind.PRODUCER_FENCED
         )  # the epoch above the last is kept for fencing: it is nobody's
     return superseded(table, entry, connection_id) or entry
+
+
+def is_ahead(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """F25 (KAFKA-18464): the producer is told who it is in its next transaction when the end of this one is decided, so it may
+    speak under that name while the markers are still on their way. It is early, not fenced: it asks again."""
+    is_told = (producer_id, producer_epoch) == transaction.identity_after and producer_epoch <= LAST_EPOCH
+    return is_told and transaction.state in PREPARED
 
 
 def superseded(table: TransactionTable, entry: Entry, connection_id: int | None) -> Refusal | None:

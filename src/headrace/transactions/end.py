@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Fact, Plan, Reply
-from headrace.transactions.admission import Refusal, find, find_producer, heard
+from headrace.transactions.admission import Refusal, find, find_producer, heard, is_ahead
 from headrace.transactions.commands import EndTxn, MarkersWritten, ProducerIdentity, SendMarkers
 from headrace.transactions.facts import Fencing, MarkersAcked, Moved
 from headrace.transactions.state import (
@@ -65,10 +65,11 @@ def _end_with_bump(table: TransactionTable, command: EndTxn, now_ms: int) -> Pla
         if error is ErrorKind.NONE:
             return _answer(command, _identity_after(transaction))
         return _answer(command, ProducerIdentity(error))
+    if is_ahead(transaction, command.producer_id, command.producer_epoch):
+        return _answer(command, ProducerIdentity(ErrorKind.CONCURRENT_TRANSACTIONS))
     if transaction.producer_id != command.producer_id:
         return _answer(command, ProducerIdentity(ErrorKind.INVALID_PRODUCER_ID_MAPPING))
-    is_current = transaction.producer_epoch == command.producer_epoch <= LAST_EPOCH
-    if not is_current or transaction.state in PREPARED:
+    if not transaction.producer_epoch == command.producer_epoch <= LAST_EPOCH:
         return _answer(command, ProducerIdentity(ErrorKind.PRODUCER_FENCED))
     facts: tuple[Fact, ...] = ()
     if transaction.state is not TransactionState.ONGOING:
@@ -115,10 +116,7 @@ def _bump(transaction: Transaction, command: EndTxn) -> Transaction | None:
 
 
 def _identity_after(transaction: Transaction) -> ProducerIdentity:
-    """Who the client is in its next transaction."""
-    if transaction.next_producer_id != NO_PRODUCER_ID:
-        return ProducerIdentity(ErrorKind.NONE, transaction.next_producer_id, 0)
-    return ProducerIdentity(ErrorKind.NONE, transaction.producer_id, transaction.producer_epoch)
+    return ProducerIdentity(ErrorKind.NONE, *transaction.identity_after)
 
 
 def _answer(command: EndTxn, identity: ProducerIdentity) -> Plan:
@@ -133,10 +131,11 @@ def _decide(table: TransactionTable, transaction: Transaction, commit: bool, now
     wall_ms = table.wall_ms(now_ms)
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     prepared = transaction._replace(state=state, updated_wall_ms=wall_ms)
+    last_round = table.entries[prepared.transactional_id].marker_round
     if not prepared.partitions:
-        return (Moved(prepared), Moved(completed(prepared, wall_ms))), ()
+        return (Moved(prepared, last_round), Moved(completed(prepared, wall_ms))), ()
     # Rounds rise, and by following the clock they go on rising when the shard loads again.
-    marker_round = max(table.entries[prepared.transactional_id].marker_round + 1, now_ms)
+    marker_round = max(last_round + 1, now_ms)
     return (Moved(prepared, marker_round),), (markers(table, prepared, marker_round),)
 
 

@@ -93,6 +93,13 @@ class Transaction(NamedTuple):
     def commits(self) -> bool:
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
+    @property
+    def identity_after(self) -> tuple[int, int]:
+        """Producer id and epoch of its client in the next transaction."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return self.next_producer_id, 0
+        return self.producer_id, self.producer_epoch
+
 
 def is_exhausted(epoch: int) -> bool:
     """No producer can be given the epoch after this one: it needs a new producer id."""
