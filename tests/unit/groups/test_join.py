@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import ErrorKind
+from headrace.core.limits import (
+    MAX_GROUP_METADATA_BYTES,
+    MAX_MEMBER_PROTOCOLS,
+    MAX_PROTOCOL_METADATA_BYTES,
+)
 from headrace.groups.commands import Protocol
 from headrace.groups.facts import GenerationStarted, GroupOpened
 
@@ -205,3 +210,23 @@ def test_r54_the_generation_is_journaled_before_anybody_hears_of_it(world: Any) 
     kinds = [type(fact) for fact in world.last.facts if fact.durable]
     assert kinds == [GroupOpened, GenerationStarted]
     assert [reply.waiter for reply in world.last.replies] == [waiter]
+
+
+def test_a_group_keeps_8_mib_of_its_members_words_f21(world: Any) -> None:
+    """A4: each member may say 64 KiB for each protocol, but not all of them for ever more."""
+    largest = Protocol("range", b"x" * MAX_PROTOCOL_METADATA_BYTES)
+    waiters = [
+        world.join(protocols=(largest,))
+        for _ in range(MAX_GROUP_METADATA_BYTES // MAX_PROTOCOL_METADATA_BYTES + 1)
+    ]
+    assert world.answers[waiters[-1]].error is ErrorKind.GROUP_MAX_SIZE_REACHED
+    assert world.group().metadata_bytes <= MAX_GROUP_METADATA_BYTES
+    known = world.answers[waiters[0]].member_id
+    again = world.join(known, protocols=(largest,))
+    refused = again in world.answers and world.answers[again].error is ErrorKind.GROUP_MAX_SIZE_REACHED
+    assert not refused, "who is in is not shut out by its own words"
+
+
+def test_a_member_offers_a_bounded_number_of_protocols_f21(world: Any) -> None:
+    many = tuple(Protocol(f"p{number}", b"") for number in range(MAX_MEMBER_PROTOCOLS + 1))
+    assert world.answers[world.join(protocols=many)].error is ErrorKind.INVALID_REQUEST
