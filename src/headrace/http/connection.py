@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headrace.http")
 
 _CORK_BYTES = 64 * 1024
-_MAX_DISCARDED_BYTES = 4 * 1024 * 1024
+_MAX_DISCARDED_BYTES = 64 * 1024 * 1024
+"""Of a body that was refused and is on its way all the same: a reset before the client has sent it would take the answer with
+it. They cost no memory, and `linger_ms` bounds the time."""
 
 
 class _Waiting(NamedTuple):

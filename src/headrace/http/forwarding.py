@@ -13,7 +13,7 @@ from headrace.http.browsers import CLIENT
 from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.peer_seals import SEAL
-from headrace.http.router import Router
+from headrace.http.router import Router, TooLarge
 
 HOST = b"x-headrace-host"
 TIMEOUT_S = 70.0
@@ -76,6 +76,7 @@ class ForwardingRouter(Router):
         *,
         max_body_bytes: int | None = None,
         any_body: bool = False,
+        too_large: TooLarge | None = None,
     ) -> None:
         async def forwarding(request: Request) -> Answer:
             try:
@@ -84,4 +85,11 @@ class ForwardingRouter(Router):
             except Elsewhere as elsewhere:
                 return await self._forwarder.forward(request, elsewhere)
 
-        self._router.add(method, template, forwarding, max_body_bytes=max_body_bytes, any_body=any_body)
+        self._router.add(
+            method,
+            template,
+            forwarding,
+            max_body_bytes=max_body_bytes,
+            any_body=any_body,
+            too_large=too_large,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.broker.broker import Broker
 from headrace.http.messages import Answer, Handler, Request
-from headrace.http.router import Route, Router
+from headrace.http.router import Route, Router, TooLarge
 
 LISTS = frozenset(
     f"/api/v1/{things}" for things in ("topics", "queues", "subscriptions", "webhooks", "schedules")
@@ -27,6 +27,7 @@ class KnowingRouter(Router):
         *,
         max_body_bytes: int | None = None,
         any_body: bool = False,
+        too_large: TooLarge | None = None,
     ) -> None:
         async def attempt(request: Request) -> Answer:
             answer = handler(request)
@@ -39,7 +40,9 @@ class KnowingRouter(Router):
                 await self._broker.latest.news()
             return await self._broker.latest.answer(lambda: attempt(request))
 
-        self._router.add(method, template, knowing, max_body_bytes=max_body_bytes, any_body=any_body)
+        self._router.add(
+            method, template, knowing, max_body_bytes=max_body_bytes, any_body=any_body, too_large=too_large
+        )
 
     def routes(self) -> list[Route]:
         return self._router.routes()

@@ -17,7 +17,7 @@ from headrace.core.ports import Buffer
 from headrace.http.browsers import BrowserPolicy, Refusal, body_refusal
 from headrace.http.messages import Handler, Peer, Request, Response
 from headrace.http.problem import problem
-from headrace.http.router import METHODS, NoRoute, Router
+from headrace.http.router import METHODS, NoRoute, Router, TooLarge
 
 SLICE_BYTES = 16 * 1024
 """Input is parsed in slices, so that one read full of tiny requests cannot build thousands of them at once."""
@@ -58,7 +58,7 @@ class RequestReader:
     __slots__ = (
         "_body", "_body_bytes", "_body_cap", "_browsers", "_framing_bytes", "_handler", "_header_bytes", "_header_count",
         "_headers", "_headers_done", "_is_chunked", "_keep_alive", "_limits", "_method", "_params", "_parser", "_path",
-        "_peer", "_query", "_router", "_sink", "_target", "_template", "_version", "is_ended", "is_partial",
+        "_peer", "_query", "_router", "_sink", "_target", "_template", "_too_large", "_version", "is_ended", "is_partial",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +98,14 @@ class RequestReader:
             self.is_ended = True
             self.is_partial = False
             self._sink.refused(problem(status, code, detail, hint=hint))
+
+    def _refuse_body(self) -> None:
+        if self._too_large is None:
+            self.refuse(413, "PAYLOAD_TOO_LARGE", f"the body exceeds {self._body_cap} bytes")
+        elif not self.is_ended:
+            self.is_ended = True
+            self.is_partial = False
+            self._sink.refused(self._too_large(self._headers, self._body_cap))
 
     def _check_framing(self, fed: int) -> None:
         # Bytes that are neither a finished header nor body: an endless header line, endless chunk extensions.
@@ -189,11 +197,13 @@ class RequestReader:
             self._template = ""
             self._params = None
             self._body_cap = self._limits.max_body_bytes
+            self._too_large: TooLarge | None = None
             return None
         route = found.route
         self._handler = route.handler
         self._template = route.template
         self._params = found.params
+        self._too_large = route.too_large
         cap = route.max_body_bytes
         self._body_cap = self._limits.max_body_bytes if cap is None else cap
         if route.any_body or method in _LOOKING:
@@ -216,7 +226,7 @@ class RequestReader:
             if declared is not None:
                 length = int(declared)  # llhttp let digits through and nothing else
                 if length > self._body_cap:
-                    return self.refuse(413, "PAYLOAD_TOO_LARGE", f"the body exceeds {self._body_cap} bytes")
+                    return self._refuse_body()
         if self._parser.should_upgrade():
             # llhttp ends the message here; with a body it would read the body as what comes after the upgrade.
             if length or self._is_chunked:
@@ -239,7 +249,7 @@ class RequestReader:
             return
         self._body_bytes += len(data)
         if self._body_bytes > self._body_cap:
-            self.refuse(413, "PAYLOAD_TOO_LARGE", f"the body exceeds {self._body_cap} bytes")
+            self._refuse_body()
             return
         self._body.append(data)
 

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from headrace.http.messages import Handler
+from headrace.http.messages import Handler, Response
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """The allow-list of X20; any other method is 501."""
 
 MAX_PATH_SEGMENTS = 32
 _NO_PARAMS: Mapping[str, str] = {}
+
+TooLarge = Callable[[Mapping[bytes, bytes], int], Response]
+"""Headers of a request and the cap that its body exceeds -> the refusal, in the words of the route's own protocol."""
 
 
 class Route(NamedTuple):
@@ -28,6 +31,8 @@ class Route(NamedTuple):
     """None: the server's own limit."""
     any_body: bool = False
     """Else a body is JSON and says so, which no form of a web page can (A6)."""
+    too_large: TooLarge | None = None
+    """None: problem+json."""
 
 
 class Match(NamedTuple):
@@ -68,12 +73,13 @@ class Router:
         *,
         max_body_bytes: int | None = None,
         any_body: bool = False,
+        too_large: TooLarge | None = None,
     ) -> None:
         if method not in METHODS:
             raise ValueError(f"{method} is not one of {', '.join(METHODS)}")
         if not template.startswith("/"):
             raise ValueError(f"the template {template!r} must start with a slash")
-        route = Route(method, template, handler, max_body_bytes, any_body)
+        route = Route(method, template, handler, max_body_bytes, any_body, too_large)
         if "{" not in template:
             routes = self._static.setdefault(template, {})
             if method in routes:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 MAX_SKEW_MS = 5 * 60 * 1000
-_SCHEME = "AWS4-HMAC-SHA256"
+SCHEME = "AWS4-HMAC-SHA256"
 _CREDENTIAL = re.compile(
     r"([A-Za-z0-9_./+=@-]{1,128})/([0-9]{8})/([a-z0-9-]{1,32})/([a-z0-9-]{1,32})/aws4_request"
 )
@@ -43,7 +43,7 @@ class BadSignature(ValueError):
 def parse_authorization(header: str) -> Credential | None:
     """None when the header is not a complete SigV4 one."""
     scheme, _, rest = header.partition(" ")
-    if scheme != _SCHEME:
+    if scheme != SCHEME:
         return None
     fields: dict[str, str] = {}
     for part in rest.split(","):
@@ -122,7 +122,7 @@ class SignatureVerifier:
     def _signature(self, credential: Credential, stamp: str, canonical: str) -> str:
         scope = f"{credential.date}/{credential.region}/{credential.service}/aws4_request"
         digest = hashlib.sha256(canonical.encode()).hexdigest()
-        text = f"{_SCHEME}\n{stamp}\n{scope}\n{digest}"
+        text = f"{SCHEME}\n{stamp}\n{scope}\n{digest}"
         return hmac.digest(self._signing_key(credential), text.encode(), "sha256").hex()
 
     def _signing_key(self, credential: Credential) -> bytes:

@@ -18,7 +18,7 @@ from headrace.node.settings import Settings
 from headrace.testing.sim_node import SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
 
-SQS = {("POST", "/"), ("POST", "/{account}/{queue}"), ("GET", "/{account}/{queue}")}
+SQS = {("POST", "/"), ("GET", "/"), ("POST", "/{account}/{queue}"), ("GET", "/{account}/{queue}")}
 """Their contract is Amazon's."""
 COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 

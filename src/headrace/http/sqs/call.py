@@ -31,16 +31,24 @@ class SqsSettings(NamedTuple):
 class Call:
     """One action with its parameters."""
 
-    __slots__ = ("base_url", "broker", "parameters", "region", "settings")
+    __slots__ = ("base_url", "broker", "parameters", "region", "settings", "trace")
 
     def __init__(
-        self, broker: Broker, settings: SqsSettings, parameters: dict[str, Any], base_url: str, region: str
+        self,
+        broker: Broker,
+        settings: SqsSettings,
+        parameters: dict[str, Any],
+        base_url: str,
+        region: str,
+        trace: str = "",
     ) -> None:
         self.broker = broker
         self.settings = settings
         self.parameters = parameters
         self.base_url = base_url
         self.region = region
+        self.trace = trace
+        """X-Amzn-Trace-Id of the request."""
 
     @property
     def desk(self) -> QueueDesk:
@@ -139,7 +147,7 @@ class Call:
 
     def with_parameters(self, parameters: dict[str, Any]) -> Call:
         """The same call for one entry of a batch."""
-        return Call(self.broker, self.settings, parameters, self.base_url, self.region)
+        return Call(self.broker, self.settings, parameters, self.base_url, self.region, self.trace)
 
 
 def invalid(detail: str) -> HeadraceError:

@@ -1,11 +1,13 @@
 """Door: SQS over HTTP. Routed by X-Amz-Target, never by path: SDKs post to `/` or to the queue's URL.
 
-A form without that header is the older Query protocol: same actions, other clothes (query.py).
+A form without that header is the older Query protocol: same actions, other clothes (query.py); its GET has the form in the
+URL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,16 +15,22 @@ import msgspec
 from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.http.browsers import need_program
 from headrace.http.forwarding import HOST as FORWARDED_HOST
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request, Response
+from headrace.http.problem import problem
 from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
 from headrace.http.sqs.call import Call, SqsSettings
-from headrace.security.sigv4 import BadSignature, SignatureVerifier, claimed_region
+from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
+from headrace.security.sigv4 import SCHEME, BadSignature, SignatureVerifier, claimed_region
+
+log = logging.getLogger(__name__)
 
 JSON = "application/x-amz-json-1.0"
-MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_BODY_BYTES = 8 * MAX_MESSAGE_BYTES
+"""Six bytes are the most that escaping makes of one (`\\u0041`; a form's `%41` are three), and the parameters around them."""
 _TARGET = "AmazonSQS."
 
 Action = Callable[[Call], Awaitable[dict[str, Any]]]
@@ -53,6 +61,12 @@ ACTIONS: dict[str, Action] = {
     "ChangeMessageVisibilityBatch": receive_actions.change_message_visibility_batch,
 }
 
+LOOKING = frozenset((
+    "GetQueueUrl", "ListQueues", "GetQueueAttributes", "ListQueueTags", "ListDeadLetterSourceQueues",
+    "ListMessageMoveTasks",
+))  # fmt: skip
+"""Actions that change nothing: any GET may ask for them, an `<img>` of a web page too, which can't read the answer."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _PASSED_ON = (400, 403, 404, 413, 500, 503, 504)
@@ -68,17 +82,30 @@ class SqsDoor:
 
     def mount(self, router: Router) -> None:
         for path in ("/", "/{account}/{queue}"):
-            router.add("POST", path, self._handle, max_body_bytes=MAX_BODY_BYTES, any_body=True)
+            router.add(
+                "POST", path, self._handle, max_body_bytes=MAX_BODY_BYTES, any_body=True, too_large=too_large
+            )
+            router.add("GET", path, self._handle_get)
+
+    async def _handle_get(self, request: Request) -> Response:
+        if "Action=" not in request.query_string:
+            return problem(
+                404, "NOT_FOUND", "there is nothing at this path",
+                hint="GET /openapi.json lists what there is; an SQS request names an Action.",
+                request_id=request.request_id, instance=request.path,
+            )  # fmt: skip
+        return await self._handle(request)
 
     async def _handle(self, request: Request) -> Response:
         target = request.header(b"x-amz-target")
-        is_query = not target and request.header(b"content-type").startswith(query.FORM)
+        is_query = _is_query(request.method, request.headers)
         name = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
         try:
             region = self._signed(request)
             parameters = _form(request) if is_query else _json(request)
             if is_query:
                 name = str(parameters.pop("Action", ""))
+                _need_no_page(request, name)
             action = ACTIONS.get(name)
             if action is None:
                 raise HeadraceError(
@@ -90,13 +117,21 @@ class SqsDoor:
             is_last = request.sender is not None
             answer = await self._broker.latest.answer(lambda: self._act(action, call, is_last))
             return _answered(name, answer, request.request_id, is_query=is_query)
-        except Elsewhere as elsewhere:
-            try:
-                return await self._forwarder.forward(request, elsewhere)
-            except HeadraceError as problem:
-                return error_response(problem, request.request_id, is_query=is_query)
-        except HeadraceError as problem:
-            return error_response(problem, request.request_id, is_query=is_query)
+        except Exception as error:
+            return await self._refused(request, error, is_query)
+
+    async def _refused(self, request: Request, error: Exception, is_query: bool) -> Response:
+        try:
+            if isinstance(error, Elsewhere):
+                return await self._forwarder.forward(request, error)
+            raise error
+        except HeadraceError as refusal:
+            return error_response(refusal, request.request_id, is_query=is_query)
+        except Exception as bug:
+            log.error("sqs: request %s failed", request.request_id, exc_info=bug)
+            detail = "The server failed on this request. This is a bug; the broker's log has the request id."
+            failure = HeadraceError(ErrorKind.UNKNOWN_SERVER_ERROR, detail)
+            return error_response(failure, request.request_id, is_query=is_query)
 
     async def _act(self, action: Action, call: Call, is_last: bool) -> dict[str, Any]:
         try:
@@ -119,10 +154,10 @@ class SqsDoor:
                     request.body,
                     self._broker.runtime.clock.wall_ms(),
                 )
-            except BadSignature as problem:
+            except BadSignature as refusal:
                 raise HeadraceError(
                     ErrorKind.ACCESS_DENIED,
-                    f"The request signature we calculated does not match the signature you provided: {problem}.",
+                    f"The request signature we calculated does not match the signature you provided: {refusal}.",
                 ) from None
             return credential.region
         return claimed_region(request.header(b"authorization")) or self._settings.region
@@ -132,7 +167,46 @@ class SqsDoor:
         if request.sender is not None:
             host = request.header(FORWARDED_HOST) or host
         scheme = "https" if request.peer.is_tls else "http"
-        return Call(self._broker, self._settings, parameters, f"{scheme}://{host}", region)
+        trace = request.header(b"x-amzn-trace-id")
+        return Call(self._broker, self._settings, parameters, f"{scheme}://{host}", region, trace)
+
+
+def _is_query(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    if b"x-amz-target" in headers:
+        return False
+    return method != "POST" or headers.get(b"content-type", b"").startswith(query.FORM.encode())
+
+
+def _need_no_page(request: Request, action: str) -> None:
+    """Nothing changes by a GET that a web page can make (decision 0024): none can sign, since a page of another origin can't
+    set Authorization, and the Basic one that a URL may bring is of another scheme."""
+    if request.method == "POST" or action in LOOKING:
+        return
+    if request.method == "GET" and request.header(b"authorization").startswith(SCHEME + " "):
+        return
+    try:
+        need_program(
+            request.headers, request.method, "POST or a signed request (SigV4, in the Authorization header)"
+        )
+    except HeadraceError as refusal:
+        raise HeadraceError(refusal.kind, f"{action}: {refusal.detail}. {refusal.hint}") from None
+
+
+def too_large(headers: Mapping[bytes, bytes], cap: int) -> Response:
+    """A body that is too long whatever is in it: the refusal that SDKs know of messages that are."""
+    is_batch = headers.get(b"x-amz-target", b"").endswith(b"Batch")
+    refusal = (
+        HeadraceError(
+            ErrorKind.BATCH_TOO_LONG,
+            f"Batch requests cannot be longer than {MAX_MESSAGE_BYTES} bytes. You have sent more than {cap} bytes.",
+        )
+        if is_batch
+        else HeadraceError(
+            ErrorKind.INVALID_PARAMETER,
+            f"One or more parameters are invalid. Reason: Message must be shorter than {MAX_MESSAGE_BYTES} bytes.",
+        )
+    )
+    return error_response(refusal, "", is_query=_is_query("POST", headers))
 
 
 def _json(request: Request) -> dict[str, Any]:
@@ -146,7 +220,7 @@ def _json(request: Request) -> dict[str, Any]:
 
 
 def _form(request: Request) -> dict[str, Any]:
-    parameters = query.parse_form(request.body)
+    parameters = query.parse_form(request.body if request.method == "POST" else request.query_string.encode())
     if "queue" in request.params:
         parameters.setdefault(
             "QueueUrl", request.path
@@ -161,13 +235,13 @@ def _answered(action: str, answer: dict[str, Any], request_id: str, *, is_query:
     return Response(_encode(answer), 200, JSON, headers)
 
 
-def error_response(problem: HeadraceError, request_id: str, *, is_query: bool = False) -> Response:
-    info = problem.kind.info
+def error_response(refusal: HeadraceError, request_id: str, *, is_query: bool = False) -> Response:
+    info = refusal.kind.info
     fault = "Sender" if info.http_status < 500 else "Receiver"
     status = info.http_status if info.http_status in _PASSED_ON else 400
     if is_query:
-        body = query.encode_error(info.sqs_code, fault, problem.detail, request_id)
+        body = query.encode_error(info.sqs_code, fault, refusal.detail, request_id)
         return Response(body, status, query.CONTENT_TYPE, (("x-amzn-requestid", request_id),))
-    document = {"__type": f"com.amazonaws.sqs#{info.sqs_type}", "message": problem.detail}
+    document = {"__type": f"com.amazonaws.sqs#{info.sqs_type}", "message": refusal.detail}
     headers = (("x-amzn-requestid", request_id), ("x-amzn-query-error", f"{info.sqs_code};{fault}"))
     return Response(_encode(document), status, JSON, headers)

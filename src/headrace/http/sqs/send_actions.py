@@ -22,6 +22,7 @@ LOOSE_BATCH_ENTRIES = 1_000
 MAX_MESSAGE_BYTES = 1_048_576
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _TRACE = "AWSTraceHeader"
+MAX_TRACE_CHARS = 1_024
 
 
 class Outgoing(NamedTuple):
@@ -178,10 +179,10 @@ def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
 
 
 def _trace_header(call: Call, answer: dict[str, Any]) -> str | None:
-    """The one system attribute there is."""
+    """The one system attribute there is. It may come as an HTTP header too, as SDKs with X-Ray send it."""
     system = call.get("MessageSystemAttributes", dict, {})
     if not system:
-        return None
+        return call.trace if 0 < len(call.trace) <= MAX_TRACE_CHARS else None
     if set(system) - {_TRACE}:
         raise invalid("Only AWSTraceHeader may be given as a message system attribute.")
     check_attributes(system)

@@ -1,0 +1,229 @@
+"""SQS to the letter: sizes as AWS counts them, the Query protocol by GET, FIFO rules, regions and texts (F32, F33, F38, F39)."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+from xml.etree import ElementTree
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from headrace.testing.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.client
+
+Sqs = Any
+MIB = 1_048_576
+SPACE = {"s": "http://queue.amazonaws.com/doc/2012-11-05/"}
+SIGNED = {
+    "Authorization": "AWS4-HMAC-SHA256 Credential=AK/20261116/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0"
+}
+_numbers = itertools.count()
+
+
+def connect(broker: BrokerProcess, region: str = "us-east-1") -> Sqs:
+    return boto3.client(
+        "sqs", endpoint_url=broker.url, region_name=region, aws_access_key_id="x", aws_secret_access_key="y",
+        config=Config(retries={"max_attempts": 0}),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def sqs(broker: BrokerProcess) -> Sqs:
+    return connect(broker)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"letter-{next(_numbers)}"
+
+
+@pytest.fixture
+def queue(sqs: Sqs, name: str) -> str:
+    url: str = sqs.create_queue(QueueName=name)["QueueUrl"]
+    return url
+
+
+def refused(code: str, call: Any, **parameters: Any) -> str:
+    """The text of the refusal."""
+    with pytest.raises(ClientError) as caught:
+        call(**parameters)
+    assert caught.value.response["Error"]["Code"] == code, caught.value
+    text: str = caught.value.response["Error"]["Message"]
+    return text
+
+
+class Got(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def find(self, name: str) -> str | None:
+        return ElementTree.fromstring(self.body).findtext(f".//s:{name}", None, SPACE)
+
+
+def ask(broker: BrokerProcess, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Got:
+    """Exactly these headers, and Host and length."""
+    connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=120)
+    try:
+        connection.putrequest(method, path, skip_accept_encoding=True)
+        for header, value in headers.items():
+            connection.putheader(header, value)
+        if body:
+            connection.putheader("content-length", str(len(body)))
+        connection.endheaders()
+        try:
+            if body:
+                connection.send(body)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # refused at its head: the answer is there
+        response = connection.getresponse()
+        return Got(response.status, {k.lower(): v for k, v in response.headers.items()}, response.read())
+    finally:
+        connection.close()
+
+
+def asked_by_get(
+    broker: BrokerProcess, path: str, headers: dict[str, str], method: str = "GET", **fields: str
+) -> Got:
+    return ask(broker, method, f"{path}?{urlencode({**fields, 'Version': '2012-11-05'})}", headers)
+
+
+# -- F33: sizes ----------------------------------------------------------------------------------------------------------
+
+
+def test_f33_sizes_are_those_of_the_text_and_not_of_its_escapes(sqs: Sqs, queue: str) -> None:
+    """boto3 writes é as six bytes of JSON; AWS counts two."""
+    for body in ("é" * 350_000, "é" * (MIB // 2), "\n" * MIB, "😀" * (MIB // 4)):
+        sqs.send_message(QueueUrl=queue, MessageBody=body)
+        (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
+        assert message["Body"] == body
+        sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    text = refused(
+        "InvalidParameterValue", sqs.send_message, QueueUrl=queue, MessageBody="é" * (MIB // 2) + "x"
+    )
+    assert text.endswith("Message must be shorter than 1048576 bytes.")
+
+
+def test_f33_attributes_count_and_a_batch_counts_as_one(sqs: Sqs, queue: str) -> None:
+    attributes = {"abc": {"DataType": "String", "StringValue": "é" * 10}}  # 3 + 6 + 20
+    sqs.send_message(QueueUrl=queue, MessageBody="x" * (MIB - 29), MessageAttributes=attributes)
+    refused(
+        "InvalidParameterValue", sqs.send_message, QueueUrl=queue, MessageBody="x" * (MIB - 28), MessageAttributes=attributes
+    )  # fmt: skip
+    entries = [{"Id": str(i), "MessageBody": "é" * (MIB // 8)} for i in range(4)]
+    assert len(sqs.send_message_batch(QueueUrl=queue, Entries=entries)["Successful"]) == 4
+    entries[0]["MessageBody"] += "é"
+    code = "AWS.SimpleQueueService.BatchRequestTooLong"
+    text = refused(code, sqs.send_message_batch, QueueUrl=queue, Entries=entries)
+    assert text == "Batch requests cannot be longer than 1048576 bytes. You have sent 1048578 bytes."
+
+
+def test_f33_every_escaping_has_room(sqs: Sqs, broker: BrokerProcess, name: str, queue: str) -> None:
+    """The longest ways to write a message of a megabyte: each character as \\uXXXX, each byte as %XX."""
+    target = {"X-Amz-Target": "AmazonSQS.SendMessage"}
+    body = f'{{"QueueUrl": "{name}", "MessageBody": "'.encode() + b"\\u0041" * MIB + b'"}'
+    assert ask(broker, "POST", "/", target, body).status == 200
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = b"Action=SendMessage&MessageBody=" + b"%41" * MIB
+    assert ask(broker, "POST", f"/000000000000/{name}", form, body).status == 200
+    for _ in range(2):
+        (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
+        assert message["Body"] == "A" * MIB
+
+
+def test_f33_what_is_too_long_for_any_reading_is_an_error_of_sqs(
+    sqs: Sqs, broker: BrokerProcess, name: str, queue: str
+) -> None:
+    """It was a 413 in problem+json, which no SDK reads."""
+    refused("InvalidParameterValue", sqs.send_message, QueueUrl=queue, MessageBody="x" * 9 * MIB)
+    entries = [{"Id": str(i), "MessageBody": "x" * MIB} for i in range(10)]
+    refused(
+        "AWS.SimpleQueueService.BatchRequestTooLong", sqs.send_message_batch, QueueUrl=queue, Entries=entries
+    )
+    form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    got = ask(broker, "POST", f"/0/{name}", form, b"Action=SendMessage&MessageBody=" + b"x" * 9 * MIB)
+    assert (got.status, got.headers["content-type"], got.find("Code")) == (
+        400,
+        "text/xml",
+        "InvalidParameterValue",
+    )
+    chunked = {"X-Amz-Target": "AmazonSQS.SendMessage", "Transfer-Encoding": "chunked"}
+    connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=120)
+    connection.request("POST", "/", iter([b"x" * MIB] * 9), chunked, encode_chunked=True)
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())["__type"]) == (
+        400,
+        "com.amazonaws.sqs#InvalidParameterValue",
+    )
+    connection.close()
+
+
+def test_forms_are_read_as_they_are_written(sqs: Sqs, broker: BrokerProcess, name: str, queue: str) -> None:
+    """Escapes of a form, backslashes among them, which our own reading of escapes must leave alone."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for body in ("a\\x41b", "100%", "\\", "+ &=é\\u00e9\\", "\\%41\n"):
+        for written in (quote(body, safe=""), quote(body, safe="\\").replace("%20", "+")):
+            assert (
+                ask(
+                    broker, "POST", f"/0/{name}", form, f"Action=SendMessage&MessageBody={written}".encode()
+                ).status
+                == 200
+            )
+            (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
+            assert message["Body"] == body
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    for malformed in ("%4", "%zz", "%", "%ff"):
+        got = ask(broker, "POST", f"/0/{name}", form, f"Action=SendMessage&MessageBody={malformed}".encode())
+        assert (got.status, got.find("Code")) == (400, "InvalidParameterValue")
+
+
+# -- F32: GET --------------------------------------------------------------------------------------------------------------
+
+
+def test_f32_get_speaks_query_for_programs(sqs: Sqs, broker: BrokerProcess, name: str, queue: str) -> None:
+    path = f"/000000000000/{name}"
+    for proof in (SIGNED, {"x-headrace-client": "script"}):
+        sent = asked_by_get(broker, path, proof, Action="SendMessage", MessageBody="by & GET = é")
+        assert sent.status == 200 and sent.headers["content-type"] == "text/xml"
+        got = asked_by_get(broker, "/", proof, Action="ReceiveMessage", QueueUrl=queue, WaitTimeSeconds="20")
+        assert got.find("Body") == "by & GET = é" and got.find("MessageId") == sent.find("MessageId")
+        handle = got.find("ReceiptHandle") or ""
+        assert asked_by_get(broker, path, proof, Action="DeleteMessage", ReceiptHandle=handle).status == 200
+    fields = {"Action": "GetQueueAttributes", "AttributeName.1": "ApproximateNumberOfMessagesNotVisible"}
+    looked = asked_by_get(broker, path, {}, **fields)
+    assert looked.status == 200 and looked.find("Value") == "0"
+    assert asked_by_get(broker, "/", {}, Action="GetQueueUrl", QueueName=name).find("QueueUrl") == queue
+    assert asked_by_get(broker, "/", SIGNED, Action="Dance").find("Code") == "InvalidAction"
+
+
+def test_f32_no_web_page_changes_anything_by_get(
+    sqs: Sqs, broker: BrokerProcess, name: str, queue: str
+) -> None:
+    """Decision 0024: an `<img>` sends no header of its own; a URL with a password in it brings one, of another scheme."""
+    sqs.send_message(QueueUrl=queue, MessageBody="precious")
+    path = f"/000000000000/{name}"
+    image: dict[str, str] = {"Accept": "image/*"}
+    with_password = {**image, "Authorization": "Basic QVdTNC1ITUFDLVNIQTI1Njp4"}
+    for headers in (image, with_password):
+        for action in ("PurgeQueue", "DeleteQueue", "ReceiveMessage", "CancelMessageMoveTask"):
+            got = asked_by_get(broker, path, headers, Action=action)
+            assert (got.status, got.find("Code")) == (403, "AccessDenied"), action
+            assert "x-headrace-client" in (got.find("Message") or "")
+    for headers in (image, SIGNED):
+        assert asked_by_get(broker, path, headers, method="HEAD", Action="ReceiveMessage").status == 403
+    presigned = {"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Signature": "0"}
+    assert asked_by_get(broker, path, image, Action="PurgeQueue", **presigned).status == 403
+    assert (
+        asked_by_get(broker, "/", {**SIGNED, "Origin": "https://evil.example"}, Action="ListQueues").status
+        == 403
+    )
+    assert ask(broker, "GET", "/", {}).status == 404
+    (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
+    assert message["Body"] == "precious"
