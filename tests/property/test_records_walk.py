@@ -47,6 +47,8 @@ def body_of(dice: random.Random, kind: str, count: int, at: int = 0) -> bytearra
 def spoil(dice: random.Random, body: bytearray, boundaries: list[int]) -> None:
     """Where it hurts: within the first bytes of a record, or in the last of the one before."""
     for _ in range(dice.choice((1, 1, 1, 2))):
+        if not body:
+            return
         at = min(max(0, dice.choice(boundaries) + dice.randrange(-2, 14)), len(body) - 1)
         how = dice.randrange(6)
         if how == 0:

@@ -47,6 +47,7 @@ class Source:
         self.bytes_out = self.reads = 0
         self.fetch_waiters: dict[Any, None] = {}
         self.stable: int | None = None
+        self.stepped_over: list[int] = []
 
     @property
     def high_watermark(self) -> int:
@@ -58,6 +59,9 @@ class Source:
 
     def fetch_refusal(self, epoch: int, **_: Any) -> ErrorKind:
         return ErrorKind.NONE
+
+    def step_over(self, offset: int, problem: Exception) -> None:
+        self.stepped_over.append(offset)
 
     def read(self, offset: int, max_bytes: int, upto: int) -> Buffer:
         data = self.log.read(offset, max_bytes, upto)
@@ -309,6 +313,7 @@ def test_a_batch_that_nobody_can_open_holds_up_nobody() -> None:
         put(world.source.log, bytearray(assemble(read_header(good), b"\x06tag\x04eu not a record")))
         world.source.append("eu")
         assert (await world.get(EU))[1] == [0, 2]
+        assert world.source.stepped_over == [1]
 
     run(scenario)
 
