@@ -18,7 +18,7 @@ from cluster_sim import PORT, TOPIC, SimCluster
 from test_lease import CALM, soon, started
 
 from headrace.broker.introductions import PeerUnproven
-from headrace.broker.peer import PeerConnection
+from headrace.broker.peer import PeerConnection, PeerLost
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.core.limits import MIB
@@ -249,13 +249,34 @@ async def said_to(connection: PeerConnection, key: int, version: int, request: o
     return await connection.call(key, version, request, 5.0)
 
 
+def test_r47_a_marker_over_a_connection_that_its_sender_has_replaced_is_not_written() -> None:
+    """It was sent again over the newer one, and the transaction it ended may have a successor with the same epoch."""
+
+    async def story(stage: Stage) -> None:
+        sender = stage.followers[0]
+        old, new = await stage.peer(sender), await stage.peer(sender)
+        request = WriteTxnMarkersRequest(
+            [WritableTxnMarker(1, 0, True, [WritableTxnMarkerTopic(TOPIC, [0])], 0)]
+        )
+        answer = await said_to(new, ApiKey.WRITE_TXN_MARKERS, 1, request)
+        assert answer.markers[0].topics[0].partitions[0].error_code == 0
+        end = stage.partition.log.end_offset
+        with pytest.raises(PeerLost):
+            await said_to(old, ApiKey.WRITE_TXN_MARKERS, 1, request)
+        assert stage.partition.log.end_offset == end
+
+    play(story)
+
+
 def test_a1_markers_verifications_and_replicas_questions_of_strangers_are_refused() -> None:
     async def story(stage: Stage) -> None:
         connection = await stage.stranger()
-        marker = WritableTxnMarker(1, 0, False, [WritableTxnMarkerTopic(TOPIC, [0])], 0)
         end = stage.partition.log.end_offset
-        markers = await said_to(connection, ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))
-        assert markers.markers[0].topics[0].partitions[0].error_code == NOT_A_BROKER.kafka_code
+        # An administrator may abort (F37), but this producer has nothing open; nobody but a coordinator commits.
+        for commit, expected in ((True, NOT_A_BROKER), (False, ErrorKind.INVALID_TXN_STATE)):
+            marker = WritableTxnMarker(1, 0, commit, [WritableTxnMarkerTopic(TOPIC, [0])], 0)
+            markers = await said_to(connection, ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))
+            assert markers.markers[0].topics[0].partitions[0].error_code == expected.kafka_code
         assert stage.partition.log.end_offset == end
         transaction = AddPartitionsToTxnTransaction("id", 1, 0, True, [AddPartitionsToTxnTopic(TOPIC, [0])])
         added = await said_to(

@@ -1,6 +1,7 @@
-"""Door: WriteTxnMarkers (27), between brokers: a coordinator's decision reaches the partitions of a transaction.
+"""Door: WriteTxnMarkers (27): a coordinator's decision reaches the partitions of a transaction; and an administrator ends one
+that hangs, as kafka-transactions.sh does (F37, decision 0027).
 
-A marker that comes over a connection its sender has given up, or from before we led the partition, is not written: it has
+A marker of a broker that comes over a connection its sender has given up, or from before we led the partition, is not written: it has
 been sent again, and the transaction it ended may have a successor with the same epoch (R47).
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.broker.hanging import abort_transaction
 from headrace.broker.load import setter
 from headrace.broker.markers import write_marker
 from headrace.core.errors import ErrorKind
@@ -24,7 +26,6 @@ from headrace.wire.messages.write_txn_markers import (
 
 KEY = 27
 VERSIONS = (1, 2)
-HIGHEST_ADVERTISED = -1
 
 Row = tuple[str, int, asyncio.Future[ErrorKind]]
 """Topic, partition, and what becomes of its marker."""
@@ -32,7 +33,9 @@ Row = tuple[str, int, asyncio.Future[ErrorKind]]
 
 async def handle(call: Call) -> WriteTxnMarkersResponse:
     request: WriteTxnMarkersRequest = call.request
-    if (refused := _refusal(call)) is not None:
+    if not call.session.principal.is_broker:
+        return WriteTxnMarkersResponse([await _administered(call, marker) for marker in request.markers])
+    if (refused := call.broker.introductions.refusal(call.session.principal)) is not None:
         return WriteTxnMarkersResponse([_refused(marker, refused) for marker in request.markers])
     if not _is_from_now(call, request):
         call.broker.close_connection(call.connection_id)
@@ -42,9 +45,27 @@ async def handle(call: Call) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse([await _answered(*each) for each in written])
 
 
-def _refusal(call: Call) -> ErrorKind | None:
-    """Brokers only (A1). An administrator who ends a hanging transaction will be let in here, by right."""
-    return call.broker.introductions.refusal(call.session.principal)
+async def _administered(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    """Aborts only: what is committed is decided by coordinators alone. An open broker has no administrators but everybody."""
+    if marker.transaction_result:
+        return _refused(marker, ErrorKind.CLUSTER_AUTHORIZATION_FAILED)
+    topics = []
+    pace = call.pace()
+    async for topic in pace.over(marker.topics):
+        rows = []
+        async for number in pace.over(dict.fromkeys(topic.partition_indexes)):
+            partition, error = call.broker.find_partition(topic.name, number)
+            if partition is not None:
+                error = await abort_transaction(
+                    call.broker,
+                    partition,
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.coordinator_epoch,
+                )
+            rows.append(WritableTxnMarkerPartitionResult(number, error.kafka_code))
+        topics.append(WritableTxnMarkerTopicResult(topic.name, rows))
+    return WritableTxnMarkerResult(marker.producer_id, topics)
 
 
 def _refused(marker: WritableTxnMarker, kind: ErrorKind) -> WritableTxnMarkerResult:
