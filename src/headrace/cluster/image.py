@@ -322,6 +322,12 @@ class ClusterImage:
             return {}
         return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
+    def configured_groups(self) -> list[str]:
+        """Groups for which something is set."""
+        prefix = "groups/"
+        names = (key[len(prefix) :] for key in self._opaque if key.startswith(prefix))
+        return [name for name in names if self.group_configs(name)]
+
     def mod_revision(self, key: str) -> int:
         """The revision held for a key, 0 when it does not exist: what a compare expects (R1)."""
         return self._revisions.get(key, 0)

@@ -35,7 +35,13 @@ def _resources(request: Any) -> Named:
 NAMED: dict[int, Callable[[Any], Named]] = {
     ApiKey.LIST_OFFSETS: _topics,
     ApiKey.METADATA: _by_name_or_id,
-    ApiKey.OFFSET_COMMIT: _topics,
+    ApiKey.OFFSET_COMMIT: _by_name_or_id,
+    ApiKey.OFFSET_FETCH: lambda request: [
+        topic.topic_id
+        for group in request.groups
+        for topic in group.topics or ()
+        if topic.topic_id != ZERO_UUID
+    ],
     ApiKey.DELETE_TOPICS: lambda request: [*request.topic_names, *_by_name_or_id(request)],
     ApiKey.DELETE_RECORDS: _topics,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda request: [topic.topic for topic in request.topics],

@@ -284,17 +284,15 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
     topics, throttle_time_ms, endpoints = response
     if version < FLEXIBLE:
         return _encode_classic_response(response, version)
-    if version < TOPIC_IDS and len(topics) == 1 and len(topics[0][2]) == 1 and not endpoints:
+    if len(topics) == 1 and len(topics[0][2]) == 1 and not endpoints:
         # One batch that was taken: nearly every answer there is.
-        name, _, ((index, error, base, appended, start, record_errors, text, leader),) = topics[0]
+        name, topic_id, ((index, error, base, appended, start, record_errors, text, leader),) = topics[0]
         if not record_errors and text is None and leader is NO_LEADER:
-            data = name.encode()
             row = _part_v9(index, error, base, appended, start, 1)
             return b"".join(
                 (
                     b"\x02",
-                    uvarint(len(data) + 1),
-                    data,
+                    topic_id if version >= TOPIC_IDS else _compact(name),
                     b"\x02",
                     row,
                     b"\x00",
@@ -306,8 +304,7 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
         if version >= TOPIC_IDS:
             out.append(topic_id)
         else:
-            data = name.encode()
-            out += (uvarint(len(data) + 1), data)
+            out.append(_compact(name))
         out.append(uvarint(len(partitions) + 1))
         for partition in partitions:
             index, error, base, appended, start, record_errors, text, leader = partition
@@ -324,6 +321,11 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
     else:
         out.append(_throttle_and_no_tags(throttle_time_ms))
     return b"".join(out)
+
+
+def _compact(name: str) -> bytes:
+    data = name.encode()
+    return uvarint(len(data) + 1) + data
 
 
 def _encode_failure(partition: ProducePartitionResponse, version: int) -> bytes:

@@ -3,6 +3,7 @@
 v3-8 classic, v9 flexible, v8 per-record errors, v10 leader hints (KIP-951). acks=0 gets no response, and an error
 there can only be shown by closing the connection. Versions 0-2 are advertised and not served: without them
 librdkafka believes that the broker can't do compression. v12: the partition joins the transaction by itself (KIP-890).
+v13: topics by id; a batch is never written to a topic that was made again under the same name (F37).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.produce import Taken, take
 from headrace.core.errors import ErrorKind
+from headrace.core.ids import ZERO_UUID
 from headrace.core.limits import MAX_REQUEST_PARTITIONS, SLICE_ENTRIES, WIDE_REQUEST_PARTITIONS
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
@@ -32,10 +34,11 @@ from headrace.transactions.versions import error_for_version
 from headrace.wire.framing import RequestHeader, encode_response
 from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch
 from headrace.wire.produce import (
-    ProducePartition,
+    TOPIC_IDS,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
+    ProduceTopic,
     ProduceTopicResponse,
     RecordError,
     decode_produce_request,
@@ -54,7 +57,7 @@ _OpenedBatches = dict[int, Opened]
 _UNCONFIRMED = "the transaction coordinator did not confirm it"
 
 KEY = 0
-VERSIONS = (3, 12)
+VERSIONS = (3, 13)
 MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 LOWEST_ADVERTISED = 0
 
@@ -64,6 +67,8 @@ def handle_frame(
 ) -> bool:
     """True: the request is being prepared (for the transaction coordinator, for a thread), and the connection waits."""
     request = decode_produce_request(frame, position, header.api_version, MOST_ENTRIES)
+    if header.api_version >= TOPIC_IDS:
+        request = _with_names(broker, request)
     unverified: list[Unverified] = []
     if request.transactional_id is not None and request.acks == -1:
         if spoken_over(broker, request, header.api_version, connection.id):
@@ -75,11 +80,23 @@ def handle_frame(
         # It may take a while, and the connection's buffer will be used again.
         kept = memoryview(bytearray(frame))
         request = decode_produce_request(kept, position, header.api_version)
+        if header.api_version >= TOPIC_IDS:
+            request = _with_names(broker, request)
         work = _prepare_and_answer(broker, connection, header, request, unverified)
         broker.runtime.spawn(work, "prepare a produce")
         return True
     _append_and_answer(broker, connection, None, header, request, {}, opened)
     return False
+
+
+def _with_names(broker: Broker, request: ProduceRequest) -> ProduceRequest:
+    """A topic that is not known keeps its empty name, which no topic has. What lies under a name is compared with the id
+    again when it is written to."""
+    topics: list[ProduceTopic] = []
+    for _, topic_id, partitions in request.topics:
+        known = broker.image.topic_by_id(topic_id)
+        topics.append(_new(ProduceTopic, ("" if known is None else known.name, topic_id, partitions)))
+    return request._replace(topics=topics)
 
 
 def _is_wide(request: ProduceRequest) -> bool:
@@ -153,7 +170,8 @@ async def _append_wide(
         topics.append(ProduceTopicResponse(name, topic_id, rows))
         for first in range(0, len(partitions), SLICE_ENTRIES):
             entries = partitions[first : first + SLICE_ENTRIES]
-            _append(broker, header, request.acks, name, entries, verdicts, opened, rows, uncommitted)
+            topic: ProduceTopic = _new(ProduceTopic, (name, topic_id, entries))
+            _append(broker, header, request.acks, topic, verdicts, opened, rows, uncommitted)
             await pace.step(len(entries))
             if request.transactional_id is not None and spoken_over(
                 broker, request, header.api_version, connection.id
@@ -191,10 +209,10 @@ def _append_and_answer(
     throttle_ms = throttle_produce(broker, connection, header, request) if broker.quotas.active else 0
     topics: list[ProduceTopicResponse] = []
     uncommitted: list[_Uncommitted] = []
-    for name, topic_id, partitions in request.topics:
+    for topic in request.topics:
         rows: list[ProducePartitionResponse] = []
-        topics.append(_new(ProduceTopicResponse, (name, topic_id, rows)))
-        _append(broker, header, request.acks, name, partitions, verdicts, opened, rows, uncommitted)
+        topics.append(_new(ProduceTopicResponse, (topic[0], topic[1], rows)))
+        _append(broker, header, request.acks, topic, verdicts, opened, rows, uncommitted)
     _answer(broker, connection, slot, header, request, topics, uncommitted, throttle_ms)
 
 
@@ -202,19 +220,21 @@ def _append(
     broker: Broker,
     header: RequestHeader,
     acks: int,
-    name: str,
-    partitions: list[ProducePartition],
+    topic: ProduceTopic,
     verdicts: Verdicts,
     opened: _OpenedBatches,
     rows: list[ProducePartitionResponse],
     uncommitted: list[_Uncommitted],
 ) -> None:
     """Batches of one topic; what became of them is added to `rows`, and what has to be waited for to `uncommitted`."""
+    name, topic_id, partitions = topic
     for index, records in partitions:
         verdict = verdicts.get((name, index), NOT_ASKED) if verdicts else NOT_ASKED
         if verdict.error is ErrorKind.NONE:
             ready = opened.get(id(records)) if opened else None
-            taken, partition = _take(broker, name, index, records, acks, header, verdict.ticket, ready)
+            taken, partition = _take(
+                broker, name, topic_id, index, records, acks, header, verdict.ticket, ready
+            )
         else:
             taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
         rows.append(_row(broker, name, index, taken, partition))
@@ -248,6 +268,7 @@ def _answer(
 def _take(
     broker: Broker,
     topic: str,
+    topic_id: bytes,
     index: int,
     records: object,
     acks: int,
@@ -264,7 +285,9 @@ def _take(
             return Taken(refusal.kind, message=refusal.detail), None
         partition, missing = broker.find_partition(topic, index)
         if partition is None:
-            return Taken(missing), None
+            return Taken(missing if topic else ErrorKind.UNKNOWN_TOPIC_ID), None
+    if topic_id is not ZERO_UUID and partition.topic_id != topic_id:
+        return Taken(ErrorKind.UNKNOWN_TOPIC_ID), None
     if not isinstance(records, memoryview):
         return Taken(ErrorKind.INVALID_RECORD, message="no batch at all"), None
     version = header.api_version

@@ -1,7 +1,6 @@
-"""Door: OffsetCommit (8). v6: leader epoch. v7: static members. v9: member epoch (KIP-848).
+"""Door: OffsetCommit (8). v6: leader epoch. v7: static members. v9: member epoch (KIP-848). v10: topic ids.
 
 A topic or partition that does not exist is refused here, per partition, before the coordinator is asked.
-Not served: v10 (topic ids).
 """
 
 from __future__ import annotations
@@ -14,29 +13,34 @@ from headrace.groups.commands import CommitOffsets, CommitResult, OffsetToCommit
 from headrace.kafka.call import Call
 from headrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 
 KEY = 8
-VERSIONS = (2, 9)
+VERSIONS = (2, 10)
+TOPIC_IDS = 10
+UNKNOWN = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def handle(call: Call) -> OffsetCommitResponse:
     request: OffsetCommitRequest = call.request
-    errors: dict[tuple[str, int], ErrorKind] = {}
+    errors: dict[tuple[str | bytes, int], ErrorKind] = {}
     offsets: list[OffsetToCommit] = []
     pace = call.pace()
+    image, by_id = call.broker.image, call.version >= TOPIC_IDS
     async for topic in pace.over(request.topics):
-        known = call.broker.image.topic(topic.name)
+        known = image.topic_by_id(topic.topic_id) if by_id else image.topic(topic.name)
         async for entry in pace.over(topic.partitions):
             if known is None or not 0 <= entry.partition_index < len(known.partitions):
-                errors[topic.name, entry.partition_index] = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
+                unknown = ErrorKind.UNKNOWN_TOPIC_ID if by_id and known is None else UNKNOWN
+                errors[_named(topic, by_id), entry.partition_index] = unknown
                 continue
             offsets.append(
                 OffsetToCommit(
-                    topic.name,
+                    known.name,
                     entry.partition_index,
                     entry.committed_offset,
                     entry.committed_leader_epoch,
@@ -46,14 +50,15 @@ async def handle(call: Call) -> OffsetCommitResponse:
             )
     if offsets or not request.topics:
         async for offset, error in pace.over(await _commit_all(call, request, offsets)):
-            errors[offset.topic, offset.partition] = error
+            errors[offset.topic_id if by_id else offset.topic, offset.partition] = error
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        entry.partition_index, errors[topic.name, entry.partition_index].kafka_code
+                        entry.partition_index, errors[_named(topic, by_id), entry.partition_index].kafka_code
                     )
                     async for entry in pace.over(topic.partitions)
                 ],
@@ -61,6 +66,10 @@ async def handle(call: Call) -> OffsetCommitResponse:
             async for topic in pace.over(request.topics)
         ]
     )
+
+
+def _named(topic: OffsetCommitRequestTopic, by_id: bool) -> str | bytes:
+    return topic.topic_id if by_id else topic.name
 
 
 async def _commit_all(

@@ -1,17 +1,21 @@
 """Door: OffsetFetch (9). v2: null topics = all. v7: require_stable. v8: many groups at once. v9: member epoch.
+v10: topic ids.
 
-An unknown group or partition is offset -1 without an error; clients depend on it. Not served: v10 (topic ids).
+An unknown group or partition is offset -1 without an error; clients depend on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.broker.pacing import Pace
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import ZERO_UUID
 from headrace.groups.commands import FetchedOffset, FetchOffsets, FetchOffsetsResult
 from headrace.kafka.call import Call
 from headrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -23,7 +27,8 @@ from headrace.wire.messages.offset_fetch import (
 )
 
 KEY = 9
-VERSIONS = (1, 9)
+VERSIONS = (1, 10)
+TOPIC_IDS = 10
 
 Topics = tuple[tuple[str, tuple[int, ...]], ...] | None
 
@@ -32,34 +37,11 @@ async def handle(call: Call) -> OffsetFetchResponse:
     request: OffsetFetchRequest = call.request
     pace = call.pace()
     if call.version >= 8:
-        groups = []
         # Each group once: the answer must not grow with how often it is repeated (A3).
-        async for group in pace.over({group.group_id: group for group in request.groups}.values()):
-            wanted = _topics(group.topics)
-            result = await _fetch(call, group.group_id, wanted, group.member_id, group.member_epoch)
-            groups.append(
-                OffsetFetchResponseGroup(
-                    group.group_id,
-                    [
-                        OffsetFetchResponseTopics(
-                            name=name,
-                            partitions=[
-                                OffsetFetchResponsePartitions(
-                                    entry.partition,
-                                    entry.offset,
-                                    entry.leader_epoch,
-                                    entry.metadata,
-                                    entry.error.kafka_code,
-                                )
-                                async for entry in pace.over(entries)
-                            ],
-                        )
-                        async for name, entries in pace.over(_by_topic(result).items())
-                    ],
-                    result.error.kafka_code,
-                )
-            )
-        return OffsetFetchResponse(groups=groups)
+        wanted_groups = {group.group_id: group for group in request.groups}.values()
+        return OffsetFetchResponse(
+            groups=[await _group(call, group, pace) async for group in pace.over(wanted_groups)]
+        )
     wanted = _topics(request.topics)
     result = await _fetch(call, request.group_id, wanted, None, -1)
     if call.version < 2 and result.error is not ErrorKind.NONE:
@@ -89,6 +71,46 @@ async def handle(call: Call) -> OffsetFetchResponse:
             async for name, entries in pace.over(_by_topic(result).items())
         ],
     )
+
+
+async def _group(call: Call, group: OffsetFetchRequestGroup, pace: Pace) -> OffsetFetchResponseGroup:
+    by_id = call.version >= TOPIC_IDS
+    wanted = _topics_by_id(call, group) if by_id else _topics(group.topics)
+    result = await _fetch(call, group.group_id, wanted, group.member_id, group.member_epoch)
+    topics: list[OffsetFetchResponseTopics] = []
+    left = {topic.topic_id: topic for topic in group.topics or ()} if by_id else {}
+    async for name, entries in pace.over(_by_topic(result).items()):
+        known = call.broker.image.topic(name) if by_id else None
+        topic_id = ZERO_UUID if known is None else known.id
+        if by_id and (known is None or (group.topics is not None and topic_id not in left)):
+            continue  # deleted, or made again, since it was asked for
+        left.pop(topic_id, None)
+        rows = [
+            OffsetFetchResponsePartitions(
+                entry.partition, entry.offset, entry.leader_epoch, entry.metadata, entry.error.kafka_code
+            )
+            async for entry in pace.over(entries)
+        ]
+        topics.append(OffsetFetchResponseTopics(name, topic_id, rows))
+    if result.error is ErrorKind.NONE:
+        async for topic in pace.over(left.values()):
+            unknown = ErrorKind.UNKNOWN_TOPIC_ID.kafka_code
+            lost = [
+                OffsetFetchResponsePartitions(number, -1, -1, "", unknown)
+                for number in dict.fromkeys(topic.partition_indexes)
+            ]
+            topics.append(OffsetFetchResponseTopics("", topic.topic_id, lost))
+    return OffsetFetchResponseGroup(group.group_id, topics, result.error.kafka_code)
+
+
+def _topics_by_id(call: Call, group: OffsetFetchRequestGroup) -> Topics:
+    """Those that there are, by name: the coordinator's memory is compared with the id of the topic that has it now."""
+    if group.topics is None:
+        return None
+    found = [
+        (call.broker.image.topic_by_id(topic.topic_id), topic.partition_indexes) for topic in group.topics
+    ]
+    return tuple((topic.name, tuple(numbers)) for topic, numbers in found if topic is not None)
 
 
 def _topics(topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None) -> Topics:
