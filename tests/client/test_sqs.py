@@ -383,7 +383,7 @@ def test_dead_letters_and_back(sqs: Sqs, name: str) -> None:
         ("InvalidAttributeName", "create_queue", {"QueueName": "bad", "Attributes": {"Colour": "red"}}),
         ("InvalidAttributeValue", "create_queue", {"QueueName": "bad", "Attributes": {"VisibilityTimeout": "43201"}}),
         ("InvalidAttributeValue", "create_queue", {"QueueName": "bad", "Attributes": {"DelaySeconds": "901"}}),
-        ("InvalidAttributeValue", "create_queue", {"QueueName": "bad", "Attributes": {"RedrivePolicy": "{}"}}),
+        ("InvalidParameterValue", "create_queue", {"QueueName": "bad", "Attributes": {"RedrivePolicy": "{}"}}),
         ("InvalidParameterValue", "send_message", {"DelaySeconds": 901}),
         ("InvalidParameterValue", "send_message", {"DelaySeconds": -1}),
         ("InvalidMessageContents", "send_message", {"MessageBody": "\x01"}),

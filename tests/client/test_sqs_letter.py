@@ -227,3 +227,152 @@ def test_f32_no_web_page_changes_anything_by_get(
     assert ask(broker, "GET", "/", {}).status == 404
     (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
     assert message["Body"] == "precious"
+
+
+# -- F38: FIFO, attributes, texts ------------------------------------------------------------------------------------------
+
+
+def shown(sqs: Sqs, url: str) -> dict[str, str]:
+    found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return found
+
+
+def redrive(sqs: Sqs, dead: str, count: Any = 3) -> str:
+    return json.dumps({"maxReceiveCount": count, "deadLetterTargetArn": shown(sqs, dead)["QueueArn"]})
+
+
+def test_f38_booleans_in_any_case_and_fifo_attributes_in_all(sqs: Sqs, name: str, queue: str) -> None:
+    """Terraform polls until every attribute it set is shown as AWS would show it."""
+    url = sqs.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "True"})["QueueUrl"]
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
+    fifo |= {"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"}
+    assert fifo.items() <= shown(sqs, url).items()
+    assert not fifo.keys() & shown(sqs, queue).keys()
+    assert (
+        sqs.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "TRUE", **fifo})["QueueUrl"]
+        == url
+    )
+    sqs.set_queue_attributes(
+        QueueUrl=url, Attributes={"ContentBasedDeduplication": "True", "FifoQueue": "True"}
+    )
+    assert shown(sqs, url)["ContentBasedDeduplication"] == "true"
+    sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
+    text = refused("InvalidParameterValue", sqs.create_queue, QueueName=f"{name}x.fifo")
+    assert text == "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+    text = refused(
+        "InvalidParameterValue", sqs.create_queue, QueueName=f"{name}x", Attributes={"FifoQueue": "true"}
+    )
+    assert "must end with .fifo suffix" in text
+    for attributes in ({"FifoQueue": "yes"}, {"SqsManagedSseEnabled": "1"}):
+        refused("InvalidAttributeValue", sqs.create_queue, QueueName=f"{name}y", Attributes=attributes)
+
+
+def test_f38_a_throughput_per_group_needs_deduplication_per_group(sqs: Sqs, name: str) -> None:
+    limit, scope = {"FifoThroughputLimit": "perMessageGroupId"}, {"DeduplicationScope": "messageGroup"}
+    fifo = {"QueueName": f"{name}.fifo", "Attributes": {"FifoQueue": "true", **limit}}
+    refused("InvalidAttributeValue", sqs.create_queue, **fifo)
+    url = sqs.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    refused("InvalidAttributeValue", sqs.set_queue_attributes, QueueUrl=url, Attributes=limit)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={**limit, **scope})
+    refused(
+        "InvalidAttributeValue",
+        sqs.set_queue_attributes,
+        QueueUrl=url,
+        Attributes={"DeduplicationScope": "queue"},
+    )
+    assert (limit | scope).items() <= shown(sqs, url).items()
+
+
+def test_f38_a_dead_letter_queue_is_of_its_sources_type(sqs: Sqs, name: str, queue: str) -> None:
+    fifo = sqs.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    for url, dead in ((queue, fifo), (fifo, queue)):
+        policy = {"RedrivePolicy": redrive(sqs, dead)}
+        text = refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=url, Attributes=policy)
+        assert text.endswith("Reason: Dead-letter queue must be same type of queue as the source.")
+    dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": redrive(sqs, dead, "5")})
+    arn = shown(sqs, dead)["QueueArn"]
+    assert shown(sqs, queue)["RedrivePolicy"] == f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":5}}'
+    for policy, reason in (
+        (redrive(sqs, dead, 0), "Invalid value for maxReceiveCount: 0"),
+        (redrive(sqs, dead).replace(f"{name}-dead", f"{name}-none"), "Dead letter target does not exist."),
+        ("5", "Redrive policy is not a valid JSON map"),
+    ):
+        code = "InvalidParameterValue"
+        text = refused(code, sqs.set_queue_attributes, QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+        assert reason in text
+    sqs.delete_queue(QueueUrl=dead)
+    sqs.set_queue_attributes(
+        QueueUrl=queue, Attributes={"VisibilityTimeout": "5"}
+    )  # nothing about its dead letters
+
+
+def test_f38_a_redrive_allow_policy_is_heard(sqs: Sqs, name: str, queue: str) -> None:
+    dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    other = sqs.create_queue(QueueName=f"{name}-other")["QueueUrl"]
+
+    def allow(**policy: Any) -> None:
+        sqs.set_queue_attributes(QueueUrl=dead, Attributes={"RedriveAllowPolicy": json.dumps(policy)})
+
+    policy = {"RedrivePolicy": redrive(sqs, dead)}
+    allow(redrivePermission="denyAll")
+    refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=queue, Attributes=policy)
+    allow(redrivePermission="byQueue", sourceQueueArns=[shown(sqs, queue)["QueueArn"]])
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes=policy)
+    refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=other, Attributes=policy)
+    allow(redrivePermission="allowAll")
+    sqs.set_queue_attributes(QueueUrl=other, Attributes=policy)
+    for wrong in ({"redrivePermission": "some"}, {"redrivePermission": "byQueue"}):
+        attributes = {"RedriveAllowPolicy": json.dumps(wrong)}
+        refused("InvalidAttributeValue", sqs.set_queue_attributes, QueueUrl=dead, Attributes=attributes)
+
+
+def test_f38_a_batch_without_a_group_is_refused_whole(sqs: Sqs, name: str) -> None:
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    url = sqs.create_queue(QueueName=f"{name}.fifo", Attributes=attributes)["QueueUrl"]
+    entries = [{"Id": "a", "MessageBody": "a", "MessageGroupId": "g"}, {"Id": "b", "MessageBody": "b"}]
+    text = refused("MissingParameter", sqs.send_message_batch, QueueUrl=url, Entries=entries)
+    assert text == "The request must contain the parameter MessageGroupId."
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+
+
+def test_f38_the_trace_header_of_http_is_a_system_attribute(sqs: Sqs, queue: str) -> None:
+    def trace(request: Any, **_: Any) -> None:
+        request.headers["X-Amzn-Trace-Id"] = "Root=1-5759e988-bd862e3fe1be46a994272793"
+
+    sqs.meta.events.register("before-sign.sqs.*", trace)
+    sqs.send_message(QueueUrl=queue, MessageBody="1")
+    own = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=own"}}
+    sqs.send_message_batch(
+        QueueUrl=queue,
+        Entries=[
+            {"Id": "2", "MessageBody": "2"},
+            {"Id": "3", "MessageBody": "3", "MessageSystemAttributes": own},
+        ],
+    )
+    traces: dict[str, str] = {}
+    while len(traces) < 3:
+        answer = sqs.receive_message(
+            QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=20, AttributeNames=["AWSTraceHeader"]
+        )
+        traces |= {m["Body"]: m["Attributes"]["AWSTraceHeader"] for m in answer.get("Messages", [])}
+    root = "Root=1-5759e988-bd862e3fe1be46a994272793"
+    assert traces == {"1": root, "2": root, "3": "Root=own"}
+
+
+def test_f38_texts(sqs: Sqs, queue: str, name: str) -> None:
+    for text, action, parameters in (
+        ("Value 21 for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and <= 20, if provided.", "receive_message", {"WaitTimeSeconds": 21}),
+        ("Value -1 for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and", "send_message", {"MessageBody": "x", "DelaySeconds": -1}),
+        ("There should be at least one SendMessageBatchRequestEntry in the request.", "send_message_batch", {"Entries": []}),
+        ("There should be at least one DeleteMessageBatchRequestEntry in the request.", "delete_message_batch", {"Entries": []}),
+        ("There should be at least one ChangeMessageVisibilityBatchRequestEntry in the request.", "change_message_visibility_batch", {"Entries": []}),
+        ("Unknown Attribute Colour.", "get_queue_attributes", {"AttributeNames": ["Colour"]}),
+        ("Invalid value for the parameter Policy.", "set_queue_attributes", {"Attributes": {"Policy": "[]"}}),
+    ):  # fmt: skip
+        with pytest.raises(ClientError) as caught:
+            getattr(sqs, action)(QueueUrl=queue, **parameters)
+        assert caught.value.response["Error"]["Message"].startswith(text)
+    sqs.purge_queue(QueueUrl=queue)
+    text = refused("AWS.SimpleQueueService.PurgeQueueInProgress", sqs.purge_queue, QueueUrl=queue)
+    assert text == f"Only one PurgeQueue operation on {name} is allowed every 60 seconds."

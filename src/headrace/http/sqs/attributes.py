@@ -30,11 +30,16 @@ _RANGES = {
     "ReceiveMessageWaitTimeSeconds": (0, 20),
     "KmsDataKeyReusePeriodSeconds": (60, 86_400),
 }
+FIFO_DEFAULTS = {
+    "FifoQueue": "true",
+    "ContentBasedDeduplication": "false",
+    "DeduplicationScope": "queue",
+    "FifoThroughputLimit": "perQueue",
+}
 _FIFO_ONLY = ("ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
+_BOOLEANS = ("FifoQueue", "ContentBasedDeduplication", "SqsManagedSseEnabled")
 _CHOICES = {
-    "FifoQueue": ("true", "false"),
-    "ContentBasedDeduplication": ("true", "false"),
-    "SqsManagedSseEnabled": ("true", "false"),
+    **dict.fromkeys(_BOOLEANS, ("true", "false")),
     "DeduplicationScope": ("queue", "messageGroup"),
     "FifoThroughputLimit": ("perQueue", "perMessageGroupId"),
 }
@@ -49,12 +54,14 @@ COMPUTED = (
     "QueueArn",
 )
 MAX_RECEIVES = 1_000
+MAX_SOURCE_ARNS = 10
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 """A message may have 1 MiB, and messages that are sent together are one batch with headers of our own."""
 
 
-def checked(call: Call, given: Mapping[str, Any], *, is_fifo: bool) -> dict[str, str]:
-    """The attributes a caller may set, as text; raises AWS's errors."""
+def checked(call: Call, given: Mapping[str, Any], queue: str) -> dict[str, str]:
+    """The attributes a caller may set on this queue, as text and as they are kept; raises AWS's errors."""
+    is_fifo = queue.endswith(".fifo")
     attributes: dict[str, str] = {}
     for name, value in given.items():
         if name not in SETTABLE:
@@ -66,14 +73,34 @@ def checked(call: Call, given: Mapping[str, Any], *, is_fifo: bool) -> dict[str,
                 ErrorKind.INVALID_ATTRIBUTE_NAME,
                 f"You can specify the {name} only when FifoQueue is set to true.",
             )
+        if name in _BOOLEANS:
+            value = value.lower()
         if name in _RANGES:
             _check_number(call, name, value)
-        elif name in _CHOICES and value not in _CHOICES[name]:
-            raise _invalid(name)
+        elif name in _CHOICES:
+            if value not in _CHOICES[name]:
+                raise _invalid(name)
+        elif name == "Policy" and value:
+            if not isinstance(_document(value), dict):
+                raise _invalid(name)
+        elif name == "RedriveAllowPolicy" and value:
+            _allowed_sources(value)
         elif name == "RedrivePolicy" and value:
-            redrive_policy(call, value)
+            value = _checked_redrive_policy(call, queue, value)
         attributes[name] = value
     return attributes
+
+
+def check_together(attributes: Mapping[str, str]) -> None:
+    """What one attribute allows another."""
+    if (
+        attributes.get("FifoThroughputLimit") == "perMessageGroupId"
+        and attributes.get("DeduplicationScope") != "messageGroup"
+    ):
+        raise HeadraceError(
+            ErrorKind.INVALID_ATTRIBUTE_VALUE,
+            "The perMessageGroupId value of FifoThroughputLimit is allowed only when DeduplicationScope is messageGroup.",
+        )
 
 
 def _check_number(call: Call, name: str, value: str) -> None:
@@ -90,21 +117,61 @@ def _invalid(name: str) -> HeadraceError:
     return HeadraceError(ErrorKind.INVALID_ATTRIBUTE_VALUE, f"Invalid value for the parameter {name}.")
 
 
-def redrive_policy(call: Call, text: str) -> tuple[str, int]:
-    """(dead-letter queue, after how many receives)."""
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def redrive_policy(text: str) -> tuple[str, int] | None:
+    """(dead-letter queue, after how many receives) of a policy; None when it is not one."""
     try:
         policy = json.loads(text)
-        arn, count = str(policy["deadLetterTargetArn"]), int(policy["maxReceiveCount"])
-    except (ValueError, KeyError, TypeError):
-        raise _invalid("RedrivePolicy") from None
-    name = arn.rsplit(":", 1)[-1]
-    if not 1 <= count <= MAX_RECEIVES or call.desk.find_spec(name) is None:
-        raise Unknown(
-            ErrorKind.INVALID_ATTRIBUTE_VALUE,
-            f"Value {text} for parameter RedrivePolicy is invalid. Reason: Dead letter target does not exist or "
-            "maxReceiveCount is not between 1 and 1000.",
+        return str(policy["deadLetterTargetArn"]).rsplit(":", 1)[-1], int(policy["maxReceiveCount"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _checked_redrive_policy(call: Call, queue: str, text: str) -> str:
+    """As AWS shows it: whatever the order and the types of what was given."""
+
+    def refused(reason: str, kind: type[HeadraceError] = HeadraceError) -> HeadraceError:
+        detail = f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}"
+        return kind(ErrorKind.INVALID_PARAMETER, detail)
+
+    policy = redrive_policy(text)
+    if policy is None:
+        raise refused("Redrive policy is not a valid JSON map with deadLetterTargetArn and maxReceiveCount.")
+    name, count = policy
+    if not 1 <= count <= MAX_RECEIVES:
+        raise refused(
+            f"Invalid value for maxReceiveCount: {count}, valid values are from 1 to {MAX_RECEIVES} both inclusive."
         )
-    return name, count
+    target = call.desk.find_spec(name)
+    if target is None:
+        raise refused("Dead letter target does not exist.", Unknown)
+    if name.endswith(".fifo") != queue.endswith(".fifo"):
+        raise refused("Dead-letter queue must be same type of queue as the source.")
+    allowed = _allowed_sources(target.attributes.get("RedriveAllowPolicy", ""))
+    if allowed is not None and queue not in allowed:
+        raise refused("The dead-letter queue's RedriveAllowPolicy does not allow this source queue.")
+    kept = {"deadLetterTargetArn": _document(text)["deadLetterTargetArn"], "maxReceiveCount": count}
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def _allowed_sources(text: str) -> set[str] | None:
+    """The queues that a RedriveAllowPolicy lets in; None for all. Raises when it is not one."""
+    if not text:
+        return None
+    policy = _document(text)
+    permission = policy.get("redrivePermission") if isinstance(policy, dict) else None
+    arns = policy.get("sourceQueueArns") if isinstance(policy, dict) else None
+    if permission in ("allowAll", "denyAll") and arns is None:
+        return None if permission == "allowAll" else set()
+    if permission == "byQueue" and isinstance(arns, list) and 1 <= len(arns) <= MAX_SOURCE_ARNS:
+        return {str(arn).rsplit(":", 1)[-1] for arn in arns}
+    raise _invalid("RedriveAllowPolicy")
 
 
 def engine_config(call: Call, attributes: Mapping[str, str], *, is_fifo: bool) -> QueueConfig:
@@ -117,8 +184,9 @@ def engine_config(call: Call, attributes: Mapping[str, str], *, is_fifo: bool) -
     changes: dict[str, Any] = {"visibility_ms": int(attributes.get("VisibilityTimeout", "30")) * 1000}
     if call.settings.strict:
         changes["max_lease_ms"] = SQS_MAX_LEASE_MS
-    if attributes.get("RedrivePolicy"):
-        changes["dead_letter"], changes["max_deliveries"] = redrive_policy(call, attributes["RedrivePolicy"])
+    policy = redrive_policy(attributes.get("RedrivePolicy", ""))
+    if policy is not None:
+        changes["dead_letter"], changes["max_deliveries"] = policy
     if is_fifo:
         changes["dedup_window_ms"] = DEDUP_WINDOW_MS
         changes["dedup_per_group"] = attributes.get("DeduplicationScope") == "messageGroup"
@@ -137,7 +205,12 @@ async def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]
     for name in names:
         if name != "All" and name not in SETTABLE and name not in COMPUTED:
             raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
-    values = {**DEFAULTS, **{name: value for name, value in spec.attributes.items() if value}}
+    is_fifo = spec.name.endswith(".fifo")
+    values = {
+        **DEFAULTS,
+        **(FIFO_DEFAULTS if is_fifo else {}),
+        **{name: value for name, value in spec.attributes.items() if value},
+    }
     counts: list[Counts] = []
     if everything or any(name.startswith("Approximate") for name in names):
         counts = [count for _, count in (await call.desk.anywhere.standing(spec)).counts]

@@ -15,6 +15,13 @@ _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
 _is_entry_id = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
 _is_number = re.compile(r"-?[0-9]{1,15}").fullmatch
 _ABSENT: Any = object()
+MAX_BATCH_ENTRIES = 10
+LOOSE_BATCH_ENTRIES = 1_000
+_RANGES = {
+    "WaitTimeSeconds": "Must be >= {low} and <= {high}, if provided.",
+    "DelaySeconds": "DelaySeconds must be >= {low} and <= {high}.",
+}
+"""In AWS's words where they differ."""
 
 
 class SqsSettings(NamedTuple):
@@ -114,16 +121,18 @@ class Call:
             self.parameters[name] = value
         value = self.get(name, int, default)
         if value is not default and not low <= value <= high:
-            raise invalid(
-                f"Value {value} for parameter {name} is invalid. Reason: Must be between {low} and {high}, if provided."
+            reason = _RANGES.get(name, "Must be between {low} and {high}, if provided.").format(
+                low=low, high=high
             )
+            raise invalid(f"Value {value} for parameter {name} is invalid. Reason: {reason}")
         return value
 
-    def entries(self, name: str, limit: int) -> list[dict[str, Any]]:
+    def entries(self, kind: str) -> list[dict[str, Any]]:
         """The entries of a batch, with AWS's checks on their number and ids."""
-        entries: list[dict[str, Any]] = self.get(name, list, [])
+        limit = MAX_BATCH_ENTRIES if self.settings.strict else LOOSE_BATCH_ENTRIES
+        entries: list[dict[str, Any]] = self.get("Entries", list, [])
         if not entries:
-            raise HeadraceError(ErrorKind.EMPTY_BATCH, "There should be at least one entry in the request.")
+            raise HeadraceError(ErrorKind.EMPTY_BATCH, f"There should be at least one {kind} in the request.")
         if len(entries) > limit:
             raise HeadraceError(
                 ErrorKind.TOO_MANY_BATCH_ENTRIES,

@@ -29,6 +29,8 @@ _LISTS = {
     "DeleteMessageBatchRequestEntry": "Entries",
     "ChangeMessageVisibilityBatchRequestEntry": "Entries",
 }
+_EMPTY_LISTS = {*_LISTS, *_LISTS.values()}
+"""boto3 says that a list is empty by its name alone, and by the name of another day."""
 _MAPS = {
     "Attribute": ("Attributes", "Name", "Value"),
     "Tag": ("Tags", "Key", "Value"),
@@ -86,7 +88,9 @@ def _put(tree: dict[str, Any], path: list[str], value: str) -> None:
 def _shaped(tree: dict[str, Any], action: str) -> dict[str, Any]:
     shaped: dict[str, Any] = {}
     for name, value in tree.items():
-        if name in _LISTS and isinstance(value, dict):
+        if value == "" and name in _EMPTY_LISTS:
+            shaped[_LISTS.get(name, name)] = []
+        elif name in _LISTS and isinstance(value, dict):
             items = _in_order(value)
             shaped[_LISTS[name]] = [
                 _shaped(item, action) if isinstance(item, dict) else item for item in items

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.http.sqs.attributes import checked, engine_config, shown, topic_configs
+from headrace.http.sqs.attributes import check_together, checked, engine_config, shown, topic_configs
 from headrace.http.sqs.call import Call, invalid, queue_name_problem
 
 PURGE_INTERVAL_MS = 60_000
@@ -25,10 +25,14 @@ async def create_queue(call: Call) -> dict[str, Any]:
         raise invalid(problem)
     given = call.get("Attributes", dict, {})
     is_fifo = name.endswith(".fifo")
-    if (given.get("FifoQueue") == "true") != is_fifo:
+    wants_fifo = str(given.get("FifoQueue", "")).lower() == "true"
+    if is_fifo and not wants_fifo:
+        raise invalid("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
+    if wants_fifo and not is_fifo:
         raise invalid("The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, "
                       "must end with .fifo suffix and be 1 to 80 in length.")  # fmt: skip
-    attributes = checked(call, given, is_fifo=is_fifo)
+    attributes = checked(call, given, name)
+    check_together(attributes)
     existing = call.desk.find_spec(name)
     if existing is not None:
         return await _existing(call, existing, attributes)
@@ -113,9 +117,11 @@ async def set_queue_attributes(call: Call) -> dict[str, Any]:
     spec = call.queue()
     is_fifo = spec.name.endswith(".fifo")
     given = call.get("Attributes", dict)
-    if "FifoQueue" in given and given["FifoQueue"] != ("true" if is_fifo else "false"):
+    changed = checked(call, given, spec.name)
+    if changed.get("FifoQueue", "") not in ("", "true" if is_fifo else "false"):
         raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, "The FifoQueue attribute can't be changed.")
-    attributes = {**spec.attributes, **checked(call, given, is_fifo=is_fifo)}
+    attributes = {**spec.attributes, **changed}
+    check_together(attributes)
     config = engine_config(call, attributes, is_fifo=is_fifo)
     await call.desk.change(
         spec.name,
@@ -129,7 +135,14 @@ async def set_queue_attributes(call: Call) -> dict[str, Any]:
 
 
 async def purge_queue(call: Call) -> dict[str, Any]:
-    await call.desk.anywhere.purge(call.queue(), PURGE_INTERVAL_MS)
+    spec = call.queue()
+    try:
+        await call.desk.anywhere.purge(spec, PURGE_INTERVAL_MS)
+    except HeadraceError as refusal:
+        if refusal.kind is not ErrorKind.PURGE_QUEUE_IN_PROGRESS:
+            raise
+        text = f"Only one PurgeQueue operation on {spec.name} is allowed every {PURGE_INTERVAL_MS // 1000} seconds."
+        raise HeadraceError(refusal.kind, text) from None
     return {}
 
 

@@ -14,12 +14,7 @@ from headrace.core.plan import Rejected
 from headrace.http.sqs.call import Call
 from headrace.http.sqs.checksums import md5_of, md5_of_attributes
 from headrace.http.sqs.message_form import body_of, from_headers
-from headrace.http.sqs.send_actions import (
-    LOOSE_BATCH_ENTRIES,
-    MAX_BATCH_ENTRIES,
-    failed_entry,
-    sequence_number,
-)
+from headrace.http.sqs.send_actions import failed_entry, sequence_number
 from headrace.queues.commands import Handle, Source
 from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
 
@@ -159,7 +154,7 @@ async def delete_message_batch(call: Call) -> dict[str, Any]:
     spec = call.queue()
     problems: dict[str, HeadraceError] = {}
     together: dict[tuple[str, int], _Together] = {}
-    entries = _entries(call)
+    entries = call.entries("DeleteMessageBatchRequestEntry")
     for entry in entries:
         text = entry.get("ReceiptHandle")
         try:
@@ -215,26 +210,20 @@ async def change_message_visibility(call: Call) -> dict[str, Any]:
 
 
 async def change_message_visibility_batch(call: Call) -> dict[str, Any]:
-    return await _batch(call, change_message_visibility)
-
-
-async def _batch(call: Call, action: Any) -> dict[str, Any]:
     call.queue()
-    entries = _entries(call)
+    entries = call.entries("ChangeMessageVisibilityBatchRequestEntry")
     problems: dict[str, HeadraceError] = {}
 
     async def attempt(entry: dict[str, Any]) -> None:
         try:
-            await action(call.with_parameters({**entry, "QueueUrl": call.parameters["QueueUrl"]}))
+            await change_message_visibility(
+                call.with_parameters({**entry, "QueueUrl": call.parameters["QueueUrl"]})
+            )
         except HeadraceError as problem:
             problems[entry["Id"]] = problem
 
     await asyncio.gather(*map(attempt, entries))
     return _answered(entries, problems)
-
-
-def _entries(call: Call) -> list[dict[str, Any]]:
-    return call.entries("Entries", MAX_BATCH_ENTRIES if call.settings.strict else LOOSE_BATCH_ENTRIES)
 
 
 def _answered(entries: list[dict[str, Any]], problems: dict[str, HeadraceError]) -> dict[str, Any]:

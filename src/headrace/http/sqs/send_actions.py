@@ -17,8 +17,6 @@ from headrace.http.sqs.checksums import md5_of, md5_of_attributes
 from headrace.http.sqs.message_form import attribute_bytes, check_attributes, check_body, to_headers
 from headrace.records.build import Record
 
-MAX_BATCH_ENTRIES = 10
-LOOSE_BATCH_ENTRIES = 1_000
 MAX_MESSAGE_BYTES = 1_048_576
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _TRACE = "AWSTraceHeader"
@@ -42,7 +40,9 @@ async def send_message(call: Call) -> dict[str, Any]:
 
 async def send_message_batch(call: Call) -> dict[str, Any]:
     spec = call.queue()
-    entries = call.entries("Entries", MAX_BATCH_ENTRIES if call.settings.strict else LOOSE_BATCH_ENTRIES)
+    entries = call.entries("SendMessageBatchRequestEntry")
+    if spec.name.endswith(".fifo") and any(entry.get("MessageGroupId") is None for entry in entries):
+        raise _no_group()
     prepared: list[tuple[str, Outgoing | HeadraceError]] = []
     for entry in entries:
         try:
@@ -193,6 +193,12 @@ def _trace_header(call: Call, answer: dict[str, Any]) -> str | None:
     return text
 
 
+def _no_group() -> HeadraceError:
+    return HeadraceError(
+        ErrorKind.MISSING_PARAMETER, "The request must contain the parameter MessageGroupId."
+    )
+
+
 def _special(call: Call, spec: QueueSpec, body: bytes) -> tuple[dict[str, str], str | None, str | None]:
     """(our headers, deduplication id, group)."""
     special: dict[str, str] = {}
@@ -219,9 +225,7 @@ def _special(call: Call, spec: QueueSpec, body: bytes) -> tuple[dict[str, str], 
             special[names.DELAY_MS] = str(delay * 1000)
         return special, None, group
     if group is None:
-        raise HeadraceError(
-            ErrorKind.MISSING_PARAMETER, "The request must contain the parameter MessageGroupId."
-        )
+        raise _no_group()
     if delay:
         raise invalid(f"Value {delay} for parameter DelaySeconds is invalid. Reason: The request include parameter that is not "
                       "valid for this queue type.")  # fmt: skip
