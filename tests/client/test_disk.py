@@ -149,6 +149,20 @@ def test_without_inodes_the_topics_that_exist_go_on(tmp_path: Path) -> None:
         assert raw.produce("later", batch(100), acks=-1).error_code == 0
 
 
+def is_traced(pid: int) -> bool:
+    """Every thread of it: the one that syncs must not be the one that was missed."""
+    tasks = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return all("TracerPid:\t0\n" not in status for status in tasks)
+
+
+@contextlib.contextmanager
+def terminating(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.terminate()
+
+
 def test_a_failed_sync_is_final(fresh_broker: Callable[..., BrokerProcess]) -> None:
     """S7: no more acknowledgements, /readyz says 503, and a restart scans and serves what was acknowledged."""
     need_root("strace")
@@ -159,15 +173,14 @@ def test_a_failed_sync_is_final(fresh_broker: Callable[..., BrokerProcess]) -> N
             assert raw.produce("t", batch(100), acks=-1).error_code == 0
         command = ["strace", "-qq", "-o", "/dev/null", "-f", "-p", str(broker.pid), "-e", "trace=fdatasync",
                    "-e", "inject=fdatasync:error=EIO:when=1"]  # fmt: skip
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as tracer:
-            time.sleep(1.0)
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as tracer, terminating(tracer):
+            wait_for(lambda: tracer.poll() is not None or is_traced(broker.pid))
             if tracer.poll() is not None:
                 pytest.skip("strace may not attach here")
             row = raw.produce("t", batch(100), acks=-1)
             assert row.error_code != 0, "what was not synced is not acknowledged"
             assert raw.produce("t", batch(100), acks=-1).error_code == ErrorKind.KAFKA_STORAGE_ERROR
             assert raw.produce("t", batch(100), acks=1).error_code == ErrorKind.KAFKA_STORAGE_ERROR
-            tracer.terminate()
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{broker.url}/readyz")
         assert refused.value.code == 503
