@@ -64,6 +64,11 @@ class FlushQueue:
         self._generation += 1
         self.durable_end = min(self.durable_end, end_offset)
 
+    def restarted(self, offset: int) -> None:
+        """The log begins anew and empty: there is nothing to sync, and nobody may wait for it."""
+        self._generation += 1
+        self.durable_end = offset
+
     def forget(self, segment: Segment) -> None:
         """The segment leaves the log. Its file is not closed while a sync may run on it (S8)."""
         self.reclaim(segment)

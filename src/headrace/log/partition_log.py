@@ -169,7 +169,7 @@ class PartitionLog(GrowingLog):
             self._cutter().cut_all()
             self._begin_segment(offset)
             self._files.write(state._replace(restarting=0))
-            self._flushes.truncated(offset)
+            self._flushes.restarted(offset)
             self._derived.aborted.clear()
             self.epochs.clear()
             self._files.write_epochs()

@@ -4,94 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
+from replica_bench import EPOCH, Bench, on_a_machine
 
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, fetch
-from headrace.broker.fetch_sessions import Wanted
-from headrace.broker.flusher import Flusher
+from headrace.broker.fetch import Got
 from headrace.broker.following import FIRST_PAUSE_MS
-from headrace.broker.partition import Partition
 from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind
-from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.plan import Rejected
 from headrace.log.config import LogConfig
-from headrace.log.partition_log import PartitionLog
 from headrace.log.results import Appended
-from headrace.records.batch import read_header, stamp
+from headrace.records.batch import stamp
 from headrace.records.build import Record, build_batch
-from headrace.replication.leader import Leader, Leadership
 from headrace.testing.sim_disk import DiskFault
-from headrace.testing.sim_node import SimNode, SimRuntime
-from headrace.testing.simulation import Simulation
-
-EPOCH = 7
-TOPIC_ID = b"t" * 16
-
-
-class Bench:
-    def __init__(self, node: SimNode, runtime: SimRuntime, **config: Any) -> None:
-        self.disk = node.disk
-        self.runtime = runtime
-        self.flusher = Flusher(runtime, lambda problem: None)
-        self.log, _ = PartitionLog.open(
-            runtime.fs, "/p/0", LogConfig(segment_bytes=4096), topic_id=TOPIC_ID, wall_ms=1
-        )
-        self.partition = Partition(
-            TopicPartition("t", 0), TOPIC_ID, self.log, TopicConfig(**config), runtime.fs, runtime, self.flusher,
-            lambda partition, effect: None,
-        )  # fmt: skip
-        self.failures: list[Partition] = []
-        self.partition.on_failed = self.failures.append
-        runtime.supervise("group commit", self.flusher.run)
-
-    def lead(self, replicas: tuple[int, ...] = (1,)) -> Bench:
-        self.log.start_epoch(EPOCH)
-        leadership = Leadership(
-            broker_id=1, leader_epoch=EPOCH, revision=1, replicas=replicas, isr=replicas, elr=(), min_isr=1
-        )
-        leader = Leader(
-            leadership, self.log.epochs, end_offset=self.log.end_offset, durable_end=self.log.durable_end,
-            high_watermark=self.log.durable_end, now_ms=self.runtime.clock.now_ms(),
-        )  # fmt: skip
-        self.partition.become_leader(leader)
-        return self
-
-    def append(self, size: int = 10) -> Any:
-        batch = memoryview(bytearray(build_batch([Record(None, b"x" * size)], wall_ms=1)))
-        return self.partition.append(batch, read_header(batch), urgent=True)
-
-    def poll(
-        self, answers: list[list[Got]], *, offset: int = 0, wait_ms: int = 60_000, replica: int = -1
-    ) -> ParkedFetch | None:
-        wanted = Wanted("t", ZERO_UUID, 0)
-        wanted.fetch_offset, wanted.max_bytes = offset, 1 << 20
-        target = FetchTarget(wanted, self.partition)
-        return fetch(FetchRequest([target], 1, 1 << 20, wait_ms, Reader(replica)), answers.append)
-
-
-def on_a_machine(scenario: Callable[[Bench], Coroutine[Any, Any, None]], **config: Any) -> None:
-    simulation = Simulation(1)
-
-    async def run(simulation: Simulation) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def program(node: SimNode, runtime: SimRuntime) -> None:
-            try:
-                await scenario(Bench(node, runtime, **config))
-            except BaseException as problem:
-                done.set_exception(problem)
-            else:
-                done.set_result(None)
-            await asyncio.get_running_loop().create_future()
-
-        simulation.node("m", program).start()
-        await done
-
-    simulation.run(run, limit_s=600.0)
 
 
 def test_f76_a_refused_batch_leaves_the_replica_in_service() -> None:
