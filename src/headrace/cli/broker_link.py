@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from functools import cached_property
@@ -19,11 +20,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from headrace.cli.failure import Exit, Failure, did_you_mean, exit_of, failure_of
 from headrace.cli.profile import Profile
 from headrace.client.errors import headrace_error
+from headrace.core.errors import ErrorKind
 from headrace.core.ids import is_internal
 
 T = TypeVar("T")
 
 log = logging.getLogger("librdkafka")
+
+LOOK_SECONDS = 0.5
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -56,7 +60,7 @@ class BrokerLink:
             host, port = split_address(address.strip())
             try:
                 with socket.create_connection((host, port), timeout=min(self.timeout_s, 5)) as probe:
-                    self._family = "v6" if probe.family == socket.AF_INET6 else "v4"
+                    self._family = _family(host, port, probe.family)
                     return
             except OSError as problem:
                 reasons.append(f"{address}: {(problem.strerror or str(problem)).lower()}")
@@ -73,7 +77,6 @@ class BrokerLink:
         return {
             "bootstrap.servers": self.profile.bootstrap,
             "client.id": "headrace-cli",
-            # localhost is two addresses; trying the one that nobody listens on costs a second.
             "broker.address.family": self._family,
             "logger": log,
             **(extra or {}),
@@ -117,14 +120,26 @@ class BrokerLink:
 
     def topics(self, *, internal: bool = True) -> dict[str, Any]:
         """Name -> metadata of every topic."""
-        try:
-            found = self.admin.list_topics(timeout=self.timeout_s).topics
-        except KafkaException as problem:
-            error = headrace_error(problem.args[0])
-            raise Failure(
-                exit_of(error.kind), f"no answer from {self.profile.bootstrap}: {error.detail}"
-            ) from None
+        found = self._metadata().topics
         return {name: found[name] for name in sorted(found) if internal or not is_internal(name)}
+
+    def _metadata(self) -> Any:
+        """In short looks: Ctrl+C is not heard while librdkafka waits."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return self.admin.list_topics(timeout=max(0.01, min(LOOK_SECONDS, left)))
+            except KafkaException as problem:
+                error = headrace_error(problem.args[0])
+                passing = error.kind in (ErrorKind.BROKER_NOT_AVAILABLE, ErrorKind.REQUEST_TIMED_OUT)
+                if left > LOOK_SECONDS and passing:
+                    continue
+                raise Failure(
+                    exit_of(error.kind),
+                    f"no answer from {self.profile.bootstrap}: {error.detail}",
+                    "headrace doctor looks for the reason; --timeout 30s waits longer",
+                ) from None
 
     def need_topics(self, names: Iterable[str]) -> dict[str, Any]:
         """The metadata of these topics; not-found with the nearest name otherwise."""
@@ -157,6 +172,16 @@ class BrokerLink:
         starts = self.offsets(partitions, EARLIEST)
         ends = self.offsets(partitions, LATEST)
         return {key: Span(starts[key], ends[key]) for key in starts}
+
+
+def _family(host: str, port: int, used: int) -> str:
+    """localhost is two addresses, and trying the one that nobody listens on costs a second: so the family that worked,
+    unless the resolver (asked as librdkafka asks it) then finds nothing, as on a machine with loopback alone (F45)."""
+    try:
+        socket.getaddrinfo(host, port, used, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+    except OSError:
+        return "any"
+    return "v6" if used == socket.AF_INET6 else "v4"
 
 
 def split_address(address: str) -> tuple[str, int]:

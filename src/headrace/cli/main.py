@@ -64,7 +64,7 @@ class Root(LazyGroup):
             _let_go_of_stdout()
             code = Exit.OK
         except Exception as bug:
-            code = _unexpected(run, bug)
+            code = Exit.INTERRUPTED if _was_interrupted(bug) else _unexpected(run, bug)
         sys.exit(int(code))
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -76,6 +76,11 @@ class Root(LazyGroup):
 
 class _SeenEnough(Exception):
     """Whoever read our output went away, as `head` does. Under another name, because click would exit with 1."""
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    """A C extension that returns in spite of Ctrl+C is told off by Python: SystemError, caused by KeyboardInterrupt."""
+    return isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
 
 
 def _let_go_of_stdout() -> None:
