@@ -10,7 +10,7 @@ from headrace.cli.checks import CheckRow, all_checks
 from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Output, Shape, column
+from headrace.cli.output import Output, Shape, column, printable
 from headrace.cli.profile import settings_failure
 from headrace.node.settings import SettingsError, default_files, load_settings
 
@@ -45,6 +45,6 @@ def command(run: Invocation, url: str | None, data_dir: str | None, coordinator:
 
 def _show(output: Output, row: CheckRow) -> None:
     word, colour = _STYLE[row.status]
-    click.echo(f"{output.styled(word, fg=colour)}  {row.name:<15} {row.detail}")
+    click.echo(f"{output.styled(word, fg=colour)}  {row.name:<15} {printable(row.detail)}")
     if row.hint:
-        click.echo(f"{'':<21} hint: {row.hint}")
+        click.echo(f"{'':<21} hint: {printable(row.hint)}")

@@ -6,6 +6,7 @@ Made for every run, `--version` too, so what it needs is imported where it is ne
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,8 @@ class Invocation:
     def output(self) -> Output:
         from headrace.cli.output import Format, Output
 
-        return Output(Format(self.profile.output), colour=self.colours(sys.stdout))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        return Output(Format(self.profile.output), colour=self.colours(sys.stdout), width=width)
 
     @cached_property
     def link(self) -> BrokerLink:
@@ -78,18 +80,18 @@ class Invocation:
     def note(self, text: str) -> None:
         """Chatter, for people only: stderr, and not when -q or a machine format was asked for."""
         if not self.quiet and self.output.for_people:
-            click.echo(text, err=True)
+            click.echo(_clean(text), err=True)
 
     def done(self, text: str) -> None:
         """The one line that says what was done."""
         if not self.quiet and self.output.for_people:
             mark = "✓ " if self.colours(sys.stderr) else ""
-            click.echo(f"{click.style(mark, fg='green') if mark else ''}{text}", err=True)
+            click.echo(f"{click.style(mark, fg='green') if mark else ''}{_clean(text)}", err=True)
 
     def warn(self, text: str) -> None:
         """Only when the thing was done all the same."""
         label = click.style("warning:", fg="yellow") if self.colours(sys.stderr) else "warning:"
-        click.echo(f"{label} {text}", err=True)
+        click.echo(f"{label} {_clean(text)}", err=True)
 
     def confirm(self, action: str) -> None:
         """Destructive verbs ask a person, and refuse without one unless --yes was given. `action`: `delete orders`."""
@@ -102,7 +104,7 @@ class Invocation:
                 "say so with --yes, or look first with --dry-run",
                 code="UNCONFIRMED",
             )
-        if not click.confirm(f"{action[:1].upper()}{action[1:]}?", default=False, err=True):
+        if not click.confirm(f"{_clean(action[:1].upper() + action[1:])}?", default=False, err=True):
             raise Failure(Exit.FAILED, "nothing was changed", code="DECLINED")
 
     def explain(self, failure: Failure) -> None:
@@ -120,11 +122,20 @@ class Invocation:
             click.echo(encode(problem), err=True)
             return
         label = click.style("error:", fg="red", bold=True) if self.colours(sys.stderr) else "error:"
-        click.echo(f"{label} {failure.what}", err=True)
+        # Some say where with lines of their own (a filter with its caret); none of them can move the cursor.
+        what = "\n".join(_clean(line) for line in failure.what.split("\n"))
+        click.echo(f"{label} {what}", err=True)
         for line in failure.hint.splitlines():
-            click.echo(f"  hint: {line}", err=True)
+            click.echo(f"  hint: {_clean(line)}", err=True)
 
     @property
     def wants_json(self) -> bool:
         asked = self.flags.get("output") or os.environ.get("HEADRACE_OUTPUT") or ""
         return asked in ("json", "jsonl")
+
+
+def _clean(text: str) -> str:
+    """F57: names and errors come from others."""
+    from headrace.cli.output import printable
+
+    return printable(text)

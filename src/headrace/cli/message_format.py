@@ -68,8 +68,9 @@ def readable(raw: bytes | None) -> tuple[str | None, str]:
         return base64.b64encode(raw).decode(), "base64"
 
 
-def compile_format(text: str) -> Part:
-    """Read the format once; ValueError when it has something we do not know."""
+def compile_format(text: str, clean: Callable[[bytes], bytes] = bytes) -> Part:
+    """Read the format once; ValueError when it has something we do not know. `clean` is done to what others wrote, and
+    not to the format itself: a line feed in a value is not the end of a line (F57)."""
     parts: list[bytes | Part] = []
     position = 0
     while position < len(text):
@@ -91,15 +92,14 @@ def compile_format(text: str) -> Part:
             position += 1
 
     def show(message: Any) -> bytes:
-        return b"".join(part if isinstance(part, bytes) else part(message) for part in parts)
+        return b"".join(part if isinstance(part, bytes) else clean(part(message)) for part in parts)
 
     return show
 
 
 def for_terminal(raw: bytes) -> bytes:
     """X28: what somebody published can't take over the terminal of whoever looks at it. Pipes get the very bytes."""
-    text = raw.decode(errors="backslashreplace")
-    return "".join(char if char in "\n\t" else printable(char) for char in text).encode()
+    return printable(raw.decode(errors="backslashreplace")).encode()
 
 
 def _rfc3339(message: Any) -> str:

@@ -7,6 +7,7 @@ a field does. Tables are for people and may change. Every JSON document and ever
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, StrEnum
@@ -14,6 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import click
 import msgspec
+
+_HIGH_CONTROLS = re.compile("[\x7f-\x9f]")
+NARROWEST = 8
+"""A column is not cut below this."""
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -53,14 +58,18 @@ class Column(NamedTuple):
     right: bool = False
     wide: bool = False
     """Only shown with `-o wide`."""
+    whole: bool = False
+    """Never cut: it is there to be copied."""
 
 
-def column(title: str, field: str, *, right: bool = False, wide: bool = False) -> Column:
-    return Column(title, lambda row: getattr(row, field), right, wide)
+def column(title: str, field: str, *, right: bool = False, wide: bool = False, whole: bool = False) -> Column:
+    return Column(title, lambda row: getattr(row, field), right, wide, whole)
 
 
 def encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    """JSON escapes control characters below 32; those above can move a cursor as well (X28)."""
+    text = msgspec.json.encode(value).decode()
+    return _HIGH_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def document(row: Row) -> dict[str, Any]:
@@ -68,9 +77,13 @@ def document(row: Row) -> dict[str, Any]:
 
 
 class Output:
-    def __init__(self, format: Format = Format.TABLE, *, colour: bool = False) -> None:
+    def __init__(
+        self, format: Format = Format.TABLE, *, colour: bool = False, width: int | None = None
+    ) -> None:
+        """`width` is that of somebody's terminal; without one nothing is ever cut."""
         self.format = format
         self.colour = colour
+        self._width = None if format is Format.WIDE else width
 
     @property
     def for_people(self) -> bool:
@@ -93,7 +106,7 @@ class Output:
             self._csv(kind, rows)
         elif self.format is Format.NAME:
             for row in rows:
-                click.echo(getattr(row, row.NAME))
+                click.echo(_name(row))
         elif rows:
             self.table(rows, columns)
 
@@ -104,7 +117,7 @@ class Output:
         elif self.format is Format.CSV:
             self._csv(type(row), [row])
         elif self.format is Format.NAME:
-            click.echo(getattr(row, row.NAME))
+            click.echo(_name(row))
         elif shown := text():
             click.echo(shown)
 
@@ -117,17 +130,20 @@ class Output:
         click.echo(self.table_text(rows, columns, indent))
 
     def table_text(self, rows: Sequence[Any], columns: Sequence[Column], indent: str = "") -> str:
-        """Columns as wide as their content, two spaces apart: readable, and easy for awk."""
+        """Columns as wide as their content, two spaces apart: readable, and easy for awk. On a terminal it fits: long
+        text is cut (`-o wide` has all of it), and what is too wide all the same is shown one row under the other."""
         shown = [entry for entry in columns if not entry.wide or self.format is Format.WIDE]
         cells = [[_cell(entry.show(row)) for entry in shown] for row in rows]
         widths = [
             max([len(entry.title), *(len(line[index]) for line in cells)])
             for index, entry in enumerate(shown)
         ]
+        if self._width is not None and not _fit(widths, shown, self._width - len(indent)):
+            return self._stacked(shown, cells, indent)
 
         def join(line: Sequence[str]) -> str:
             padded = [
-                text.rjust(width) if entry.right else text.ljust(width)
+                text.rjust(width) if entry.right else _cut(text, width).ljust(width)
                 for text, width, entry in zip(line, widths, shown, strict=True)
             ]
             return indent + "  ".join(padded).rstrip()
@@ -135,23 +151,68 @@ class Output:
         header = join([entry.title for entry in shown])
         return "\n".join([self.styled(header, bold=True), *(join(line) for line in cells)])
 
+    def _stacked(self, shown: Sequence[Column], cells: Sequence[Sequence[str]], indent: str) -> str:
+        pad = max(len(entry.title) for entry in shown)
+        room = max(NARROWEST, (self._width or 0) - len(indent) - pad - 2)
+        blocks = []
+        for line in cells:
+            lines = [
+                f"{indent}{self.styled(entry.title.ljust(pad), bold=True)}  {text if entry.whole else _cut(text, room)}"
+                for entry, text in zip(shown, line, strict=True)
+                if text != "-"
+            ]
+            blocks.append("\n".join(lines))
+        return "\n\n".join(blocks)
+
     def styled(self, text: str, **style: Any) -> str:
-        return click.style(text, **style) if self.colour else text
+        clean = printable(text)
+        return click.style(clean, **style) if self.colour else clean
 
     def _csv(self, kind: type[Row], rows: Sequence[Row]) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(kind.__struct_fields__)
         for row in rows:
             values = msgspec.to_builtins(row)
-            writer.writerow([_csv_cell(values[name]) for name in kind.__struct_fields__])
+            cells = [_csv_cell(values[name]) for name in kind.__struct_fields__]
+            if self._width is not None:
+                cells = [printable(cell) if isinstance(cell, str) else cell for cell in cells]
+            writer.writerow(cells)
 
 
 def _cell(value: object) -> str:
-    if value is None:
-        return "-"
+    return "-" if value is None else words(value)
+
+
+def words(value: object) -> str:
+    """A value for people, never a Python literal: yes, no, lists with commas, JSON for what has more parts (F53)."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list | tuple) and all(isinstance(entry, str | int) for entry in value):
+        return ", ".join(words(entry) for entry in value)
+    if isinstance(value, list | tuple | dict) or value is None:
+        return printable(encode(value))
     return printable(str(value))
+
+
+def _name(row: Row) -> str:
+    """One line each, whatever they are called: this is for xargs."""
+    return printable(str(getattr(row, row.NAME)))
+
+
+def _fit(widths: list[int], columns: Sequence[Column], room: int) -> bool:
+    """Narrow the widest columns until the line fits; False when it can't."""
+    able = [index for index, entry in enumerate(columns) if not (entry.right or entry.whole)]
+    least = {index: max(NARROWEST, len(columns[index].title)) for index in able}
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        able = [index for index in able if widths[index] > least[index]]
+        if not able:
+            return False
+        widths[max(able, key=lambda index: widths[index])] -= 1
+    return True
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _csv_cell(value: object) -> object:

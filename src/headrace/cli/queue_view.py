@@ -57,12 +57,19 @@ class MessageRow(Row):
 
 
 MESSAGE_COLUMNS = [
-    column("ID", "message_id"),
+    column("ID", "message_id", whole=True),
     Column("VALUE", lambda row: short(row.value)),
     Column("HEADERS", lambda row: short(row.headers) if row.headers else None),
-    column("DELIVERY", "delivery", right=True, wide=True),
-    column("RECEIPT", "receipt", wide=True),
 ]
+
+RECEIVED_COLUMNS = [
+    Column("VALUE", lambda row: short(row.value)),
+    Column("HEADERS", lambda row: short(row.headers) if row.headers else None),
+    column("DELIVERY", "delivery", right=True),
+    column("RECEIPT", "receipt", whole=True),
+    column("ID", "message_id", wide=True),
+]
+"""A receipt is what whoever received a message needs next (F53)."""
 
 
 def queue_row(item: dict[str, Any]) -> QueueRow:

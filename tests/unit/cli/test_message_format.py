@@ -66,5 +66,6 @@ def test_the_json_row_says_how_bytes_are_written() -> None:
 
 
 def test_a_terminal_is_safe_from_what_was_published_x28() -> None:
-    assert for_terminal(b"ok\n\ttab") == b"ok\n\ttab"
+    forged = FakeMessage(b"ok\n\ttab")
+    assert compile_format("%v\\n", for_terminal)(forged) == b"ok\\n\\ttab\n"  # one line for one message (F57)
     assert for_terminal(b"\x1b[2Jgone\x07") == b"\\x1b[2Jgone\\x07"

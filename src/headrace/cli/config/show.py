@@ -47,7 +47,7 @@ def command(run: Invocation, origin: bool) -> None:
     rows = _rows("", broker) + _rows("client.", profile_layers({}))
     columns = [column("NAME", "name"), Column("VALUE", _shown)]
     if origin:
-        columns += [column("ORIGIN", "origin"), column("VARIABLE", "variable")]
+        columns += [column("ORIGIN", "origin"), column("VARIABLE", "variable", wide=True)]
     run.output.items(SettingRow, rows, columns)
     if origin:
         run.note("Files, weakest first: " + ", ".join(_described(str(path)) for path in default_files()))

@@ -18,7 +18,7 @@ from headrace.cli.group_offsets import (
 )
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Column, Row, Shape, column, counted
+from headrace.cli.output import Column, Row, Shape, column, counted, printable
 
 
 class MemberInfo(msgspec.Struct):
@@ -107,7 +107,7 @@ def _detail(name: str, group: Any, offsets: list[Position]) -> GroupDetail:
 
 def _show(run: Invocation, row: GroupDetail) -> None:
     name = run.output.styled(row.name, bold=True)
-    assignor = f", assignor {row.assignor}" if row.assignor else ""
+    assignor = f", assignor {printable(row.assignor)}" if row.assignor else ""
     click.echo(
         f"{name}: {row.state}, {row.type}, {counted(len(row.members), 'member')}, lag {row.lag}{assignor}"
     )

@@ -10,7 +10,7 @@ import msgspec
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Shape, printable
+from headrace.cli.output import Shape, words
 from headrace.cli.queue_view import QueueRow
 
 
@@ -43,4 +43,4 @@ def _text(row: DescribedQueue) -> str:
     }
     shown |= {f"config.{name}": value for name, value in row.config.items()}
     width = max(len(name) for name in shown)
-    return "\n".join(f"{name.ljust(width)}  {printable(str(value))}" for name, value in shown.items())
+    return "\n".join(f"{name.ljust(width)}  {words(value)}" for name, value in shown.items())

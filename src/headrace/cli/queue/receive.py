@@ -9,7 +9,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape, counted
 from headrace.cli.parameters import Duration
-from headrace.cli.queue_view import MESSAGE_COLUMNS, MessageRow, message_row
+from headrace.cli.queue_view import MESSAGE_COLUMNS, RECEIVED_COLUMNS, MessageRow, message_row
 
 
 @leaf(MessageRow, Shape.ITEMS, http=True)
@@ -28,12 +28,12 @@ def command(
     path = f"/queues/{part(name)}"
     found = run.http.ask("POST", f"{path}/receive", query=query, wait_ms=wait_ms)["items"]
     rows = [message_row(item) for item in found]
-    run.output.items(MessageRow, rows, MESSAGE_COLUMNS)
+    run.output.items(MessageRow, rows, MESSAGE_COLUMNS if ack else RECEIVED_COLUMNS)
     if ack:
         for row in rows:
             run.http.ask("DELETE", f"{path}/messages/{part(row.receipt or '')}")
         run.done(f"Received and acknowledged {counted(len(rows), 'message')}")
     elif rows:
-        run.note(f"Acknowledge with:  headrace queue ack {name} RECEIPT   (receipts: -o wide or --json)")
+        run.note(f"Acknowledge with:  headrace queue ack {name} RECEIPT")
     else:
         run.note("Nothing to receive.")

@@ -81,15 +81,14 @@ def command(
 
 def show_messages(run: Invocation, reading: Reading, line: str) -> int:
     """Print what the reader finds, at the latest when it waits for more; how many there were."""
-    show = compile_format(line)
-    clean = for_terminal if sys.stdout.isatty() else bytes
+    show = compile_format(line, for_terminal if sys.stdout.isatty() else bytes)
     reader = Reader(run.link, reading, before_waiting=sys.stdout.flush)
     # Told to stop is as good as Ctrl+C: what was shown is committed, and the group is left.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     count = 0
     try:
         for message in reader.messages():
-            run.output.line(partial(message_row, message), lambda: clean(show(message)))  # noqa: B023
+            run.output.line(partial(message_row, message), lambda: show(message))  # noqa: B023
             count += 1
     finally:
         # What was not shown is not committed either.

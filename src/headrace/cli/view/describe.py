@@ -10,7 +10,7 @@ import msgspec
 from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Row, Shape, column, counted
+from headrace.cli.output import Row, Shape, column, counted, printable
 from headrace.cli.views import need_views
 
 
@@ -56,7 +56,7 @@ def command(run: Invocation, names: tuple[str, ...]) -> None:
     for row in rows:
         title = run.output.styled(row.name, bold=True)
         click.echo(f"{title}: a view of {row.source}, {counted(len(row.partitions), 'partition')}")
-        click.echo(f"  where {row.where}")
+        click.echo(f"  where {printable(row.where)}")
         columns = [
             column("PARTITION", "partition", right=True),
             column("LEADER", "leader", right=True),
