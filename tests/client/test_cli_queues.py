@@ -93,6 +93,9 @@ def test_dead_letters(ask: Ask, name: str) -> None:
     (row,) = [row for row in ask("dlq", "list") if row["name"] == dead]
     assert row["messages"] == 2 and row["sources"] == [name]
     assert ask("dlq", "redrive", dead, "--dry-run")["to_move"] == 2
+    plan = ask("dlq", "redrive", dead, "--filter", "headers.kind = 'b'", "--dry-run")
+    assert (plan["to_move"], plan["moved"]) == (1, 0), "F13: a dry run counts what the run itself would move"
+    ask("dlq", "redrive", dead, "--filter", "headers.kind = ", "--dry-run", exit=Exit.USAGE)
     moved = ask("dlq", "redrive", dead, "--filter", "headers.kind = 'b'")
     assert (moved["status"], moved["moved"]) == ("completed", 1)
     assert [m["value"] for m in ask("queue", "peek", name)] == ["worse"]

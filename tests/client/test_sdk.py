@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -68,7 +69,7 @@ def test_async_publish_and_subscribe(broker: BrokerProcess, topic: str) -> None:
 
 def test_a_cancelled_wait_loses_nothing(broker: BrokerProcess, topic: str) -> None:
     async def talk(client: Client) -> list[str]:
-        subscription = client.subscribe(topic, group=f"g-{topic}")
+        subscription = client.subscribe(topic, group=f"g-{topic}", create=True)
         waiting = asyncio.ensure_future(anext(subscription))
         done, _ = await asyncio.wait({waiting}, timeout=0.05)
         assert not done
@@ -177,7 +178,7 @@ def test_exactly_once_publishing_is_all_or_nothing(broker: BrokerProcess, topic:
 
 def test_exactly_once_has_one_transaction_and_so_one_reader(broker: BrokerProcess, topic: str) -> None:
     with Client(broker.bootstrap, delivery="exactly-once", config=QUIET) as client:
-        client.subscribe(topic, group=f"g-{topic}")
+        client.subscribe(topic, group=f"g-{topic}", create=True)
         with pytest.raises(HeadraceError, match="one subscription of a group at a time"):
             client.subscribe(topic, group=f"h-{topic}")
 
@@ -198,11 +199,14 @@ def test_acknowledged_messages_survive_kill_9_in_mid_load_k8(
 
 
 def test_a_failed_publish_is_told_by_result_and_by_flush() -> None:
-    client = Client("127.0.0.1:1", timeout=0.5, config=QUIET)
-    delivery = client.publish("t", "x")
-    with pytest.raises(HeadraceError) as refused:
-        delivery.result(5)
-    assert refused.value.kind is ErrorKind.REQUEST_TIMED_OUT
-    client.publish("t", "y")
-    with pytest.raises(HeadraceError, match=r"not published|not acknowledged"):
-        client.flush(3)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(50)
+        client = Client(f"127.0.0.1:{silent.getsockname()[1]}", timeout=0.5, config=QUIET)
+        delivery = client.publish("t", "x")
+        with pytest.raises(HeadraceError) as refused:
+            delivery.result(60)
+        assert refused.value.kind is ErrorKind.REQUEST_TIMED_OUT
+        client.publish("t", "y")
+        with pytest.raises(HeadraceError, match=r"not published|not acknowledged"):
+            client.flush(60)

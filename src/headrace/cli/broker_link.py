@@ -20,7 +20,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from headrace.cli.failure import Exit, Failure, did_you_mean, exit_of, failure_of
 from headrace.cli.profile import Profile
 from headrace.client.errors import headrace_error
-from headrace.core.errors import ErrorKind
+from headrace.client.reaching import parse_address
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import is_internal
 
 T = TypeVar("T")
@@ -185,10 +186,7 @@ def _family(host: str, port: int, used: int) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`host:port`, `[v6]:port`, or a bare host on Kafka's port."""
-    host, colon, port = address.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        return address.strip("[]"), 9092
-    if not port.isdecimal():
-        raise Failure(Exit.USAGE, f'"{address}" is not an address', "write --bootstrap localhost:9092")
-    return host.strip("[]") or "localhost", int(port)
+    try:
+        return parse_address(address)
+    except HeadraceError as problem:
+        raise Failure(Exit.USAGE, problem.detail, "write --bootstrap localhost:9092") from None

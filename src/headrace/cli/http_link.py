@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -12,7 +13,20 @@ from headrace.cli.failure import Exit, Failure, exit_of
 from headrace.cli.profile import Profile
 from headrace.core.errors import ErrorKind
 
-_BY_STATUS = {401: Exit.DENIED, 403: Exit.DENIED, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 504: Exit.TIMEOUT}
+_BY_STATUS = {
+    400: Exit.USAGE,
+    413: Exit.USAGE,
+    422: Exit.USAGE,
+    401: Exit.DENIED,
+    403: Exit.DENIED,
+    404: Exit.NOT_FOUND,
+    409: Exit.CONFLICT,
+    504: Exit.TIMEOUT,
+}
+
+_REQUEST = re.compile(
+    r"\b(GET|POST|DELETE) /api/v1/(topics|queues|groups|webhooks|subscriptions)(?:/([\w.-]+))?"
+)
 
 
 class HttpLink:
@@ -87,4 +101,15 @@ def _refusal(status: int, content: bytes) -> Failure:
     exit_code = exit_of(kind) if isinstance(kind, ErrorKind) else Exit.FAILED
     if exit_code is Exit.FAILED:
         exit_code = _BY_STATUS.get(status, Exit.FAILED)
-    return Failure(exit_code, detail, hint, code=code)
+    return Failure(exit_code, detail, cli_words(hint), code=code)
+
+
+def cli_words(hint: str) -> str:
+    """The broker's hints name requests; somebody at a command line wants commands (F52)."""
+
+    def command(match: re.Match[str]) -> str:
+        verb = {"GET": "list", "POST": "create", "DELETE": "delete"}[match[1]]
+        name = match[3] or ("" if verb == "list" else "NAME")
+        return " ".join(("headrace", match[2].removesuffix("s"), verb, name)).rstrip()
+
+    return _REQUEST.sub(command, hint)

@@ -118,6 +118,8 @@ def _unexpected(run: Any, error: Exception) -> Exit:
     help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.option("-v", "--verbose", "verbosity", count=True, help="Say more, with tracebacks.")
 @click.version_option(__version__, "-V", "--version", message="headrace %(version)s")
-def main() -> None:
-    pass
+@click.pass_obj
+def main(run: Any, verbosity: int) -> None:
+    run.verbosity = verbosity

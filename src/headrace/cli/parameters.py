@@ -91,7 +91,7 @@ class Shift(NamedTuple):
 
 
 class GroupTarget(_Parsed):
-    """A Position, or a Shift: for a group, -10 is ten back."""
+    """A Position, as everywhere, or a Shift: +10 is ten on from where the group is."""
 
     name = "position"
 
@@ -152,7 +152,7 @@ def _position(text: str) -> Position:
 
 
 def _group_target(text: str) -> Position | Shift:
-    return Shift(int(text)) if re.fullmatch(r"[+-][0-9]+", text) else _position(text)
+    return Shift(int(text)) if re.fullmatch(r"\+[0-9]+", text) else _position(text)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

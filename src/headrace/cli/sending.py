@@ -16,6 +16,7 @@ from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cli.progress import Advance
 from headrace.client.errors import headrace_error
 from headrace.client.payload import encode_key
+from headrace.client.reaching import LARGE_MESSAGES
 from headrace.core.errors import ErrorKind
 
 IMPATIENT_S = 2.0
@@ -61,6 +62,7 @@ class Sender:
                 "message.timeout.ms": link.profile.timeout_ms,
                 "topic.metadata.propagation.max.ms": min(5000, link.profile.timeout_ms),
                 "queue.buffering.max.messages": 200_000,
+                **LARGE_MESSAGES,
                 **settings,
             }
         )

@@ -25,7 +25,7 @@ def failure_from(error: Exception) -> Failure:
     return Failure(
         Exit.BUG,
         f"internal error: {type(error).__name__}: {error}",
-        "this is a bug in headrace; run the command again with -v and report what it prints",
+        "this is a bug in headrace; run the same command with -v at its end, and report what it prints",
     )
 
 

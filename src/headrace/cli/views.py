@@ -47,3 +47,28 @@ def need_views(link: BrokerLink, names: Iterable[str]) -> dict[str, View]:
         hint = did_you_mean(name, views) or "headrace view list"
         raise Failure(Exit.NOT_FOUND, f'there is no view "{name}"', hint, code="UNKNOWN_TOPIC_OR_PARTITION")
     return {name: views[name] for name in names}
+
+
+def about_views(link: BrokerLink, topic: str, refused: Failure) -> Failure:
+    """librdkafka keeps the broker's words to itself: where a refusal has to do with views, ours (F52)."""
+    try:
+        views = views_among(link, link.topics(internal=False))
+    except Failure:
+        return refused
+    if topic in views:
+        view = views[topic]
+        return Failure(
+            Exit.CONFLICT,
+            f'"{topic}" is a view of {view.source}, and a view can only be read',
+            f"headrace topic produce {view.source} …",
+            code=refused.code,
+        )
+    built = [view.name for view in views.values() if view.source == topic]
+    if built:
+        return Failure(
+            Exit.CONFLICT,
+            f'topic "{topic}" has views: {", ".join(built)}',
+            f"headrace view delete {' '.join(built)}",
+            code=refused.code,
+        )
+    return refused

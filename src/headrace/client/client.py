@@ -8,6 +8,8 @@ with Client("localhost:9092") as client:
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,10 +20,18 @@ from headrace.client.message import Delivery
 from headrace.client.payload import Headers
 from headrace.client.positions import START, Anchor, Position, parse_position, since
 from headrace.client.publisher import Publisher
+from headrace.client.reaching import LARGE_MESSAGES, need_broker
 from headrace.client.semantics import CommitOrder, contract
 from headrace.client.subscription import Ack, Subscription
 from headrace.client.transaction import TransactionalPublisher
 from headrace.core.errors import ErrorKind, HeadraceError
+
+LOG = logging.getLogger("headrace.client")
+"""What librdkafka has to say. Quiet unless the program has set up logging."""
+LOG.addHandler(logging.NullHandler())
+
+REACH_SECONDS = 3.0
+"""How long the first use waits for somebody to listen: a broker that is just being started has the time to."""
 
 LONE_GROUP = "headrace-reader"
 """librdkafka wants a group id even from readers that never join one."""
@@ -48,7 +58,14 @@ class Client:
         self._transactional_id = transactional_id
         self._contract = contract(delivery)
         self._timeout = timeout
-        self._config = {"bootstrap.servers": bootstrap, "client.id": "headrace-python", **(config or {})}
+        self._bootstrap = bootstrap
+        self._reached = False
+        self._config = {
+            "bootstrap.servers": bootstrap,
+            "client.id": "headrace-python",
+            "logger": LOG,
+            **(config or {}),
+        }
         self._publisher: Publisher | None = None
         self._subscriptions: list[Subscription] = []
 
@@ -94,13 +111,25 @@ class Client:
 
     def _publishing(self) -> Publisher:
         if self._publisher is None:
+            self._reach()
             timeout_ms = int(self._timeout * 1000)
-            settings = {"message.timeout.ms": timeout_ms, **self._contract.producer, **self._config}
+            settings = {
+                "message.timeout.ms": timeout_ms,
+                **LARGE_MESSAGES,
+                **self._contract.producer,
+                **self._config,
+            }
             if self._contract.commit is CommitOrder.WITH_RESULTS:
                 self._publisher = TransactionalPublisher(settings, self._timeout, self._transactional_id)
             else:
                 self._publisher = Publisher(settings)
         return self._publisher
+
+    def _reach(self) -> None:
+        """Once, before anything is asked: librdkafka would go on trying for ever, and in silence."""
+        if not self._reached:
+            need_broker(self._bootstrap, min(self._timeout, REACH_SECONDS))
+            self._reached = True
 
     # -- subscribing -------------------------------------------------------------------------------------------
 
@@ -112,8 +141,12 @@ class Client:
         start: str | datetime = "start",
         ack: Ack = "auto",
         follow: bool = True,
+        create: bool = False,
     ) -> Subscription:
         """Read topics, as a member of `group` or, without one, alone.
+
+        They have to exist, so that a typing error is told and not waited for; with `create` they are made, where the
+        broker allows that, and a worker may start before whoever publishes.
 
         `start` says where: start, end, -10, @15m, a datetime. A group goes on where it left off, and uses start or end
         only for what it has never read. `follow=False` ends the iteration when everything there is has been read.
@@ -126,11 +159,12 @@ class Client:
                 f"a group goes on where it left off, so it can only begin at start or end, not at {start!r}",
                 f"headrace group seek {group} --to …   moves a group",
             )
+        self._reach()
         transaction = self._transaction_for(group)
         subscription = Subscription(
             {
                 "group.id": group or LONE_GROUP,
-                "allow.auto.create.topics": True,
+                "allow.auto.create.topics": create,
                 "auto.offset.reset": "earliest" if position == START else "latest",
                 **self._contract.consumer,
                 **({"enable.auto.commit": False} if group is None else {}),
@@ -176,6 +210,14 @@ class Client:
         publisher, self._publisher = self._publisher, None
         if publisher is not None:
             publisher.close(self._timeout)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, value, trace)
 
     def __enter__(self) -> Client:
         return self

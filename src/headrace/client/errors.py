@@ -20,6 +20,7 @@ _LOCAL = {
     KafkaError._AUTHENTICATION: ErrorKind.SASL_AUTHENTICATION_FAILED,
     KafkaError._FENCED: ErrorKind.PRODUCER_FENCED,
     KafkaError._AUTO_OFFSET_RESET: ErrorKind.OFFSET_OUT_OF_RANGE,
+    KafkaError.MSG_SIZE_TOO_LARGE: ErrorKind.MESSAGE_TOO_LARGE,
     KafkaError._INVALID_ARG: ErrorKind.INVALID_PARAMETER,
 }
 _KINDS = {kind.value: kind for kind in ErrorKind}

@@ -9,6 +9,7 @@ half done. Without a group nothing is committed: every subscription reads for it
 from __future__ import annotations
 
 import asyncio
+import difflib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ TRANSACTION_SECONDS = 1.0
 """Exactly-once: results are visible after about this long at the latest, or when there is nothing more to do."""
 
 METADATA_SECONDS = 10.0
-CREATE_SECONDS = 2.0
+CREATED_SECONDS = 0.05
 _OFFSET_TAIL_BASE = -2000
 """librdkafka: -2000 - n is n before the end."""
 
@@ -80,39 +81,65 @@ class Subscription:
         # The end is found by a fetch that brings nothing, so it had better not wait for something to come.
         at_end = {} if follow else {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
         self._consumer = Consumer({**config, **at_end})
+        try:
+            found = self._need(topics, create=bool(config.get("allow.auto.create.topics")))
+        except BaseException:
+            self._consumer.close()
+            raise
         if group is None:
-            self._read_alone(topics, start)
+            self._read_alone(found, start)
         else:
-            self._create_on_first_use(topics)
             self._consumer.subscribe(
                 list(topics), on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost
             )
 
     # -- partitions --------------------------------------------------------------------------------------------
 
-    def _read_alone(self, topics: Sequence[str], start: Position) -> None:
-        partitions = []
-        for topic in topics:
-            found = self._consumer.list_topics(topic, timeout=METADATA_SECONDS).topics[topic]
-            if found.error is not None or not found.partitions:
-                self._consumer.close()
-                raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{topic}" does not exist')
-            partitions += [TopicPartition(topic, number, _logical(start)) for number in found.partitions]
+    def _read_alone(self, topics: Mapping[str, Any], start: Position) -> None:
+        partitions = [
+            TopicPartition(topic, number, _logical(start))
+            for topic, found in topics.items()
+            for number in found.partitions
+        ]
         if start.anchor is Anchor.SINCE:
             partitions = self._consumer.offsets_for_times(partitions, timeout=METADATA_SECONDS)
         self._assigned = {(entry.topic, entry.partition) for entry in partitions}
         self._consumer.assign(partitions)
 
-    def _create_on_first_use(self, topics: Sequence[str]) -> None:
-        """Asking for a topic creates it where the broker allows that, so a worker may start before its publisher.
-
-        librdkafka asks in this way only here; a group that waits for a topic does not create it.
-        """
+    def _need(self, topics: Sequence[str], *, create: bool) -> dict[str, Any]:
+        """Their metadata. Asking for a topic creates it where that is wanted and the broker allows it: librdkafka asks
+        in this way only here; a group that waits for a topic does not create it."""
+        found = {}
+        deadline = time.monotonic() + METADATA_SECONDS
         for topic in topics:
-            try:
-                self._consumer.list_topics(topic, timeout=CREATE_SECONDS)
-            except KafkaException:
-                return  # nobody is there yet; subscribing goes on trying
+            while True:
+                known = self._metadata(topic).topics[topic]
+                if known.error is None and known.partitions:
+                    found[topic] = known
+                    break
+                if known.error is not None and not _not_there(known.error):
+                    raise headrace_error(known.error)
+                if not create or time.monotonic() > deadline:
+                    raise self._no_such_topic(topic)
+                time.sleep(CREATED_SECONDS)  # noqa: TID251 - the broker makes it
+        return found
+
+    def _metadata(self, topic: str | None = None) -> Any:
+        try:
+            if topic is None:
+                return self._consumer.list_topics(timeout=METADATA_SECONDS)
+            return self._consumer.list_topics(topic, timeout=METADATA_SECONDS)
+        except KafkaException as problem:
+            raise headrace_error(problem.args[0]) from None
+
+    def _no_such_topic(self, topic: str) -> HeadraceError:
+        near = difflib.get_close_matches(topic, list(self._metadata().topics), 1)
+        meant = f'Did you mean "{near[0]}"? ' if near else ""
+        return HeadraceError(
+            ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
+            f'topic "{topic}" does not exist',
+            f"{meant}subscribe(…, create=True) makes it.",
+        )
 
     def _gained(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gained = {(entry.topic, entry.partition) for entry in partitions}
@@ -337,6 +364,15 @@ class Subscription:
         if kind is not None:
             await self._in_thread(self.abandon)
         await self.aclose()
+
+
+def _not_there(error: KafkaError) -> bool:
+    """Not there, or so new that it has no leader yet."""
+    return error.code() in (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    )
 
 
 def _logical(start: Position) -> int:

@@ -7,6 +7,7 @@ TransactionAborted: the work has to be done again, by whoever has the partitions
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -89,7 +90,8 @@ class TransactionalPublisher(Publisher):
             self._end()
 
     def _call(self, work: Callable[[], Any]) -> None:
-        """Retry what may be retried; tell what must be rolled back from what is over for good."""
+        """Retry what may be retried, for as long as it may take; tell what must be rolled back from what is over."""
+        deadline = time.monotonic() + self._timeout
         while True:
             try:
                 work()
@@ -98,5 +100,5 @@ class TransactionalPublisher(Publisher):
                 error = problem.args[0]
                 if error.txn_requires_abort():
                     raise TransactionAborted(error.str()) from None
-                if not error.retriable():
+                if not error.retriable() or time.monotonic() >= deadline:
                     raise headrace_error(error) from None

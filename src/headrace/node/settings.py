@@ -203,6 +203,8 @@ class _Merge:
         try:
             return msgspec.convert(value, self._fields[name].type, strict=False)
         except msgspec.ValidationError as problem:
+            if str(problem).startswith("Expected `int`"):
+                raise ValueError(f'"{value}" is not a whole number') from None
             raise ValueError(str(problem)) from None
 
     def _similar(self, name: str) -> str:

@@ -75,7 +75,7 @@ def test_a_config_is_found_by_its_alias() -> None:
 
 def test_a_group_moves_by_so_much_or_to_a_place() -> None:
     assert _group_target("+10") == Shift(10)
-    assert _group_target("-10") == Shift(-10)
+    assert _group_target("-10") == (Anchor.LAST, 10), "F14: as everywhere else"
     assert _group_target("start") == START
     found = _group_target("42")
     assert not isinstance(found, Shift) and found.anchor is Anchor.OFFSET

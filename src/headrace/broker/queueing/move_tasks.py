@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOOKED_AT = 10_000
+"""Messages that a dry run with a filter reads."""
+
 KEPT_TASKS = 10
 BATCH = 50
 LEASE_MS = 60_000
@@ -42,7 +45,7 @@ PAUSE_S = 0.5
 MAX_FAILURES = 20
 MOVE_S = 30.0
 
-Status = Literal["RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"]
+Status = Literal["DRY_RUN", "RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"]
 
 
 class MoveTask(msgspec.Struct, kw_only=True):
@@ -117,12 +120,30 @@ class MoveTasks:
                     return task
         return None
 
-    async def start(self, task: MoveTask) -> MoveTask:
-        """Fails when the queue has an active task, or the filter is not understood. `id` and times are filled in."""
+    async def plan(self, task: MoveTask) -> MoveTask:
+        """What `start` would move of what is there now, by the same filter; nothing is moved and nothing is kept (F13)."""
+        spec, accepts = self._checked(task)
+        standing = await self._desk.anywhere.standing(spec)
+        visible = sum(count.visible for _, count in standing.counts)
+        task.status, task.to_move = "DRY_RUN", visible
+        if accepts is not None:
+            found = await self._desk.anywhere.peek(spec, LOOKED_AT)
+            task.to_move = sum(_accepts(accepts, source, record) for source, record in found)
+            if len(found) < visible:
+                task.failure = f"counted in the first {len(found)} of {visible} messages"
+        if task.limit:
+            task.to_move = min(task.to_move, task.limit)
+        return task
+
+    def _checked(self, task: MoveTask) -> tuple[QueueSpec, Filter | None]:
         spec = self._desk.spec(task.source)
         if task.destination:
             self._desk.spec(task.destination)
-        _compiled(task.filter)
+        return spec, _compiled(task.filter)
+
+    async def start(self, task: MoveTask) -> MoveTask:
+        """Fails when the queue has an active task, or the filter is not understood. `id` and times are filled in."""
+        spec, _ = self._checked(task)
         if any(known.status in ("RUNNING", "CANCELLING") for known in self.tasks(task.source)):
             raise HeadraceError(
                 ErrorKind.INVALID_PARAMETER,
@@ -354,9 +375,10 @@ def _compiled(text: str) -> Filter | None:
 
 
 def _matches(accepts: Filter | None, one: Delivery) -> bool:
-    if accepts is None:
-        return True
-    record = one.record
+    return accepts is None or _accepts(accepts, one.source, one.record)
+
+
+def _accepts(accepts: Filter, source: Source, record: Record) -> bool:
     return accepts.matches(
         FilterInput(
             record.key,
@@ -364,7 +386,7 @@ def _matches(accepts: Filter | None, one: Delivery) -> bool:
             record.headers,
             record.timestamp,
             record.offset,
-            one.source.topic,
-            one.source.partition,
+            source.topic,
+            source.partition,
         )
     )

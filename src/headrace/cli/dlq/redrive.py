@@ -14,7 +14,6 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column, counted
 from headrace.cli.parameters import Rate
-from headrace.cli.queue_view import queue_row
 
 LOOK_S = 0.2
 
@@ -68,16 +67,14 @@ def command(
 ) -> Exit:
     """Send dead letters back, all or some. Each is moved once, whatever breaks in between."""
     path = f"/api/v1/queues/{part(name)}"
-    if dry_run:
-        count = queue_row(run.http.ask("GET", path)).ready
-        row = RedriveRow(
-            id="", source=name, to=destination, status="would move", moved=0, to_move=min(count, limit or count),
-            rate=int(rate or 0), filter=filter_text, started_ms=0, failure="",
-        )  # fmt: skip
-        run.output.one(row, lambda: "")
-        run.done(f"Would move up to {counted(row.to_move, 'message')}")
-        return Exit.OK
     body = {"to": destination, "rate": int(rate or 0), "filter": filter_text, "max": limit or 0}
+    if dry_run:
+        plan = redrive_row(run.http.ask("POST", f"{path}/moves", {**body, "dry_run": True}))
+        run.output.one(plan, lambda: "")
+        run.done(
+            f"Would move {counted(plan.to_move, 'message')}" + (f" ({plan.failure})" if plan.failure else "")
+        )
+        return Exit.OK
     began = time.monotonic()
     row = redrive_row(run.http.ask("POST", f"{path}/moves", body))
     while not no_wait and row.status in ("running", "cancelling"):

@@ -33,7 +33,7 @@ class SoughtRow(Row):
 @leaf(SoughtRow, Shape.ITEMS, broker=True, confirms=True, dry_run=True)
 @click.argument("group", shell_complete=complete_groups)
 @click.option(
-    "--to", "target", type=GroupTarget(), required=True, help="start, end, 42, +10, -10, @15m or @2026-11-01."
+    "--to", "target", type=GroupTarget(), required=True, help="start, end, 42, -10, +10, @15m or @2026-11-01."
 )
 @click.option(
     "-t", "--topic", "topics", multiple=True, shell_complete=complete_topics, help="TOPIC or TOPIC:PARTITION."
@@ -43,8 +43,9 @@ def command(
 ) -> None:
     """Move the committed offsets of a group.
 
-    Without --topic it moves everywhere the group has committed. +10 and -10 are relative to where it is. The group's
-    consumers must be stopped: they would commit their own offsets over it.
+    Without --topic it moves everywhere the group has committed. -10 is ten before the end, as
+    everywhere; +10 is ten on from where the group is. Its consumers must be stopped: they would commit their own offsets
+    over it.
     """
     link = run.link
     before = {
@@ -108,6 +109,8 @@ def _targets(
         wanted = {key: spans[key].start for key in partitions}
     elif target.anchor is Anchor.END:
         wanted = {key: spans[key].end for key in partitions}
+    elif target.anchor is Anchor.LAST:
+        wanted = {key: spans[key].end - target.value for key in partitions}
     elif target.anchor is Anchor.SINCE:
         found = link.offsets(partitions, OffsetSpec.for_timestamp(target.value))
         wanted = {key: offset if offset >= 0 else spans[key].end for key, offset in found.items()}

@@ -11,6 +11,7 @@ from headrace.cli.failure import Exit, exit_of_many
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column, counted
+from headrace.cli.views import about_views
 
 
 class DeletedRow(Row):
@@ -50,6 +51,7 @@ def command(run: Invocation, names: tuple[str, ...], if_exists: bool, dry_run: b
         row = DeletedRow(name=name, status="would delete" if dry_run else "deleted", messages=messages[name])
         refused = link.outcome(futures[name], f'topic "{name}"') if name in futures else None
         if refused is not None:
+            refused = about_views(link, name, refused)
             failures.append(refused)
             row.status, row.error = "failed", refused.what
         rows.append(row)

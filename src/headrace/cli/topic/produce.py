@@ -17,6 +17,7 @@ from headrace.cli.output import Row, Shape, counted
 from headrace.cli.parameters import Header, Rate
 from headrace.cli.progress import progress
 from headrace.cli.sending import PartitionTally, Sender, outgoing_messages
+from headrace.cli.views import about_views
 
 
 class ProducedRow(Row):
@@ -104,7 +105,7 @@ def _report(run: Invocation, topic: str, sender: Sender) -> Exit:
         partitions=sender.tallies,
     )
     if sender.failure is not None and not sender.produced:
-        raise sender.failure
+        raise about_views(run.link, topic, sender.failure)
     run.output.one(row, str)
     run.done(
         f"Published {counted(row.produced, 'message')} to {topic} in {row.seconds:.1f}s ({row.failed} failed)"

@@ -5,7 +5,7 @@ GET|PATCH|DELETE   /api/v1/queues/{queue}
 GET|POST           /api/v1/subscriptions              the same for subscriptions alone: they have "topics"
 GET|PATCH|DELETE   /api/v1/subscriptions/{queue}
 POST               /api/v1/queues/{queue}/purge | pause | resume
-GET|POST           /api/v1/queues/{queue}/moves       redrive: {"to": "", "rate": 50, "filter": "", "max": 0}
+GET|POST           /api/v1/queues/{queue}/moves       redrive: {"to": "", "rate": 50, "filter": "", "max": 0, "dry_run": false}
 DELETE             /api/v1/moves/{task}
 """
 
@@ -261,7 +261,7 @@ class AdminQueueDoor:
     async def _move(self, request: Request) -> Answer:
         spec = self._spec(request)
         body = json_object(request)
-        _check_fields(body, {"to", "rate", "filter", "max"})
+        _check_fields(body, {"to", "rate", "filter", "max", "dry_run"})
         to, text, rate, limit = (
             body.get("to", ""),
             body.get("filter", ""),
@@ -272,7 +272,11 @@ class AdminQueueDoor:
             raise invalid("to and filter are texts")
         if not all(isinstance(one, int) and 0 <= one <= 1_000_000 for one in (rate, limit)):
             raise invalid("rate and max are numbers")
+        if not isinstance(body.get("dry_run", False), bool):
+            raise invalid("dry_run is true or false")
         task = MoveTask(id="", source=spec.name, destination=to, rate=rate, filter=text, limit=limit)
+        if body.get("dry_run"):
+            return answer(_shown_task(await self._desk.moves.plan(task)))
         return answer(_shown_task(await self._desk.moves.start(task)), 202)
 
     async def _cancel_move(self, request: Request) -> Answer:

@@ -2,7 +2,7 @@
 
 GET                /api/v1/groups
 GET|DELETE         /api/v1/groups/{group}
-POST               /api/v1/groups/{group}/seek        {"topic": "t", "to": "start|end|-10|@time|42", "dry_run": true}
+POST               /api/v1/groups/{group}/seek        {"topic": "t", "to": "start|end|-10|+10|@time|42", "dry_run": true}
 
 A group lives with its coordinator, on any broker, so it is asked with the Kafka protocol that every administrator uses.
 """
@@ -45,7 +45,7 @@ GROUP = 0
 class Seek(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     topic: Annotated[str, Meta(min_length=1, max_length=249)]
     to: Annotated[str, Meta(min_length=1, max_length=64)]
-    """start, end, an offset, -N from the end, or @ and a time."""
+    """start, end, an offset, -N from the end, +N from where the group is, or @ and a time."""
     partition: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     """None: all of them."""
     dry_run: bool = False
@@ -162,10 +162,9 @@ class GroupDoor:
         wanted = body_of(request, Seek)
         numbers = self._reader.partitions(wanted.topic, -1 if wanted.partition is None else wanted.partition)
         places = [TopicPartition(wanted.topic, number) for number in numbers]
-        targets = dict(
-            zip(places, await asyncio.gather(*(self._target(tp, wanted.to) for tp in places)), strict=True)
-        )
         before = await self._committed(name)
+        found = await asyncio.gather(*(self._target(tp, wanted.to, before.get(tp)) for tp in places))
+        targets = dict(zip(places, found, strict=True))
         if not wanted.dry_run:
             await self._commit(name, targets)
         rows = [
@@ -174,7 +173,7 @@ class GroupDoor:
         ]
         return answer({"group": name, "dry_run": wanted.dry_run, "partitions": rows})
 
-    async def _target(self, tp: TopicPartition, to: str) -> int:
+    async def _target(self, tp: TopicPartition, to: str, committed: int | None) -> int:
         bounds = await self._reader.bounds(tp)
         if to == "start":
             return bounds.start
@@ -183,9 +182,12 @@ class GroupDoor:
         if to.startswith("@"):
             offset = await self._reader.offset_for_time(tp, time_ms(to[1:], "to"))
             return bounds.end if offset is None else offset
-        if not re.fullmatch(r"-?[0-9]{1,18}", to):
-            raise invalid("to is start, end, an offset, -N from the end, or @ and a time")
-        offset = int(to) if not to.startswith("-") else bounds.end + int(to)
+        if not re.fullmatch(r"[-+]?[0-9]{1,18}", to):
+            raise invalid(
+                "to is start, end, an offset, -N from the end, +N from where the group is, or @ and a time"
+            )
+        origin = {"-": bounds.end, "+": bounds.start if committed is None else committed}.get(to[0], 0)
+        offset = origin + int(to)
         return min(max(offset, bounds.start), bounds.end)
 
     async def _commit(self, name: str, targets: dict[TopicPartition, int]) -> None:

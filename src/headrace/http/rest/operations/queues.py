@@ -91,6 +91,8 @@ class NewMove(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Messages per second; 0 is as fast as it goes."""
     filter: str = ""
     max: COUNT = 0
+    dry_run: bool = False
+    """Only say how many would be moved."""
 
 
 class ShownMove(msgspec.Struct, kw_only=True):
@@ -183,7 +185,7 @@ OPERATIONS: Operations = {
     ("POST", "/api/v1/queues/{queue}/resume"): Operation("Go on handing out", "queues", {200: Paused}),
     ("GET", "/api/v1/queues/{queue}/moves"): Operation("Moves out of a queue", "queues", {200: MovePage}),
     ("POST", "/api/v1/queues/{queue}/moves"): Operation(
-        "Redrive a dead-letter queue", "queues", {202: ShownMove}, body=(NewMove,), body_required=False, problems=CHANGE_PROBLEMS
+        "Redrive a dead-letter queue", "queues", {202: ShownMove, 200: ShownMove}, body=(NewMove,), body_required=False, problems=CHANGE_PROBLEMS
     ),
     ("DELETE", "/api/v1/moves/{task}"): Operation("Stop a move", "queues", {200: ShownMove}),
     ("GET", "/api/v1/queues/{queue}/scheduled"): Operation(
