@@ -11,7 +11,7 @@ from replica_bench import EPOCH, Bench, on_a_machine
 from headrace.broker.fetch import Got
 from headrace.broker.following import FIRST_PAUSE_MS
 from headrace.cluster.configs import TopicConfig
-from headrace.core.errors import ErrorKind
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
 from headrace.log.config import LogConfig
 from headrace.log.results import Appended
@@ -190,5 +190,124 @@ def test_f7_a_follower_that_need_not_wait_any_more_is_let_go() -> None:
         assert waiting.done() and following.next_fetch() is not None
         bench.partition.configure(TopicConfig(flush="commit"), LogConfig())
         assert following.next_fetch() is None, "and the other way round it waits for the disk again"
+
+    on_a_machine(scenario)
+
+
+def test_who_asks_where_the_log_ends_hears_of_what_was_promised() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.partition.settle_own_writes()  # nobody leads: nothing to wait for
+        bench.lead()
+        await bench.partition.settle_own_writes()
+        bench.append()
+        assert bench.partition.high_watermark == 0
+        begun = asyncio.get_running_loop().time()
+        await bench.partition.settle_own_writes()
+        assert bench.partition.high_watermark == 1
+        assert asyncio.get_running_loop().time() - begun < 1.0
+
+    on_a_machine(scenario)
+
+
+def test_what_waits_for_others_is_not_waited_for() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead((1, 2))
+        bench.append()
+        begun = asyncio.get_running_loop().time()
+        await bench.partition.settle_own_writes()
+        assert bench.partition.high_watermark == 0 and asyncio.get_running_loop().time() == begun
+
+    on_a_machine(scenario)
+
+
+def test_s9_so_many_messages_are_synced_before_their_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead()
+        for _ in range(2):
+            bench.append()
+        await asyncio.sleep(1.0)
+        assert bench.log.durable_end == 0, "two may wait for their time"
+        bench.append()
+        await asyncio.sleep(1.0)
+        assert bench.log.durable_end == 3
+        bench.append()
+        await asyncio.sleep(58.0)
+        assert bench.log.durable_end == 3
+        await asyncio.sleep(3.0)
+        assert bench.log.durable_end == 4, "and alone it waits for its time"
+
+    on_a_machine(scenario, flush="interval", flush_messages=3, flush_ms=60_000)
+
+
+def test_kip_392_a_near_replica_is_read_while_it_follows_somebody() -> None:
+    async def scenario(bench: Bench) -> None:
+        def refusal(epoch: int = -1, *, near: bool = True) -> ErrorKind:
+            return bench.partition.fetch_refusal(epoch, from_follower=near)
+
+        assert refusal() is ErrorKind.NOT_LEADER_OR_FOLLOWER, "it follows nobody"
+        bench.partition.follow(2, EPOCH)
+        assert refusal() is refusal(EPOCH) is ErrorKind.NONE
+        assert refusal(EPOCH + 1) is refusal(near=False) is ErrorKind.NOT_LEADER_OR_FOLLOWER
+        bench.partition.mark_failed()
+        assert refusal() is ErrorKind.KAFKA_STORAGE_ERROR
+
+    on_a_machine(scenario)
+
+
+def test_a_new_leader_is_ready_when_its_epoch_is_committed_and_never_when_it_is_none() -> None:
+    async def scenario(bench: Bench) -> None:
+        with pytest.raises(HeadraceError):
+            await bench.partition.wait_leader_ready()
+        bench.lead()
+        bench.append()
+        await asyncio.sleep(1.0)
+        bench.lead((1, 2))
+        bench.partition.high_watermark = 0
+        waiting = asyncio.ensure_future(bench.partition.wait_leader_ready())
+        await asyncio.sleep(1.0)
+        assert not waiting.done()
+        bench.partition.resign()
+        with pytest.raises(HeadraceError) as refused:
+            await waiting
+        assert refused.value.kind is ErrorKind.NOT_LEADER_OR_FOLLOWER
+
+    on_a_machine(scenario)
+
+
+def test_what_takes_no_writes_says_so_to_its_own_broker() -> None:
+    async def scenario(bench: Bench) -> None:
+        with pytest.raises(HeadraceError) as refused:
+            bench.partition.append_internal(build_batch([Record(None, b"x")], wall_ms=1), urgent=True)
+        assert refused.value.kind is ErrorKind.NOT_LEADER_OR_FOLLOWER
+        bench.lead()
+        assert bench.partition.append_internal(build_batch([Record(None, b"x")], wall_ms=1), urgent=True) == 0
+        await asyncio.sleep(1.0)
+        assert bench.partition.read_all(0, 1 << 20)
+        bench.disk.arm(DiskFault.READ_ERROR, "/p/0", error=errno.EIO)
+        with pytest.raises(HeadraceError) as refused:
+            bench.partition.read_all(0, 1 << 20)
+        assert refused.value.kind is ErrorKind.KAFKA_STORAGE_ERROR
+
+    on_a_machine(scenario)
+
+
+def test_deleted_records_wake_who_waits_and_unreadable_ones_are_counted() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead()
+        for _ in range(3):
+            bench.append()
+        await asyncio.sleep(1.0)
+        woken: list[str] = []
+
+        class Waiter:
+            def wake(self) -> None:
+                woken.append("consumer")
+
+        bench.partition.fetch_waiters[Waiter()] = None
+        assert bench.partition.delete_records(2) == 2
+        assert woken == ["consumer"]
+        for offset in (2, 2, 1):
+            bench.partition.step_over(offset, "torn")
+        assert bench.partition.unreadable_batches == 3
 
     on_a_machine(scenario)

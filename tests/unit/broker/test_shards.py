@@ -150,6 +150,9 @@ class Runtime:
     def wall_ms(self) -> int:
         return 1_750_000_000_000
 
+    def unexpected(self, where: str, problem: Exception, what: str) -> None:
+        """A listener raised, and somebody is told."""
+
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work)
 
@@ -730,5 +733,168 @@ def test_f76_settled_is_what_is_committed_and_decided() -> None:
             assert bench.shard.is_settled
             bench.partition.first_unstable_offset = 0
             assert not bench.shard.is_settled, "a transaction is open"
+
+    simulate(scenario)
+
+
+# -- what one load does in odd moments ---------------------------------------------------------------------------------------
+
+
+def test_an_answer_whose_barrier_can_not_be_written_is_refused_and_nothing_is_loaded_again() -> None:
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        bench.partition.is_trusted_alone = False
+        bench.partition.fails = ErrorKind.KAFKA_STORAGE_ERROR
+        with pytest.raises(HeadraceError) as refused:
+            await bench.ask(0)
+        assert refused.value.kind is ErrorKind.NOT_COORDINATOR and refused.value.detail == "no"
+        assert bench.shard.state is ShardState.READY and bench.shard.current.generation == 1
+        assert not bench.shard.current._waiters, "nobody is left behind"
+        bench.partition.fails = None
+        answered = bench.ask(0)
+        bench.partition.commit()
+        assert await answered == 0
+
+    simulate(scenario)
+
+
+def test_what_is_committed_as_it_is_written_is_answered_in_order() -> None:
+    """A journal with one replica on a disk that is synced at once: earlier answers leave before later ones."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        order: list[int] = []
+        append = bench.partition.append_internal
+
+        def committed_at_once(batch: bytes, *, urgent: bool) -> int:
+            last_offset = append(batch, urgent=urgent)
+            bench.partition.high_watermark = bench.partition.end_offset
+            return last_offset
+
+        bench.ask(1).add_done_callback(lambda done: order.append(done.result()))
+        bench.partition.append_internal = committed_at_once  # type: ignore[method-assign]
+        bench.ask(2).add_done_callback(lambda done: order.append(done.result()))
+        await asyncio.sleep(0.01)
+        assert order == [1, 3] and bench.performed == ["added 1", "added 2"]
+
+    simulate(scenario)
+
+
+def test_a_long_journal_is_read_in_pieces_and_others_have_their_turn() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        for number in (1, 2, 3):
+            batch = build_batch([Record(b"add", str(number).encode())], wall_ms=1)
+            bench.partition.append_internal(batch, urgent=True)
+        bench.partition.append_internal(build_batch([Record(None, b"?")], wall_ms=1), urgent=True)
+        bench.partition.high_watermark = 4
+        read_all, turns = bench.partition.read_all, []
+
+        def one_batch(offset: int, max_bytes: int) -> bytes:
+            assert max_bytes > 0
+            data = read_all(offset, max_bytes)
+            turns.append(offset)
+            return data[: next(header.size for _, header in scan(data))] if data else b""
+
+        bench.partition.read_all = one_batch  # type: ignore[method-assign]
+        others: list[int] = []
+        bench.shard.start()
+        while bench.shard.state is ShardState.LOADING:
+            await asyncio.sleep(0)
+            others.append(len(turns))
+        assert turns == [0, 1, 2, 3] and len(set(others)) > 2
+        assert await bench.ask(0) == 6
+
+    simulate(scenario)
+
+
+def test_a_load_that_raises_is_begun_again() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        settled: list[int] = []
+
+        async def settle() -> None:
+            settled.append(1)
+            if len(settled) == 1:
+                raise RuntimeError("a bug")
+
+        bench.shard.settle = settle
+        bench.shard.start()
+        await asyncio.sleep(1.0)
+        bench.partition.commit()
+        await asyncio.sleep(1.0)
+        assert bench.shard.state is ShardState.READY and bench.shard.current.generation == 2
+        assert settled == [1, 1]
+
+    simulate(scenario)
+
+
+def test_a_journal_that_is_lost_while_it_takes_no_writes_is_not_loaded_again() -> None:
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        bench.partition.fails = ErrorKind.KAFKA_STORAGE_ERROR
+        with pytest.raises(HeadraceError):
+            await bench.ask(1)
+        assert bench.shard.state is ShardState.LOADING and bench.shard.current.generation == 2
+        await asyncio.sleep(1.0)
+        bench.partition.is_leader = False
+        await asyncio.sleep(10.0)
+        assert bench.shard.state is ShardState.CLOSED and bench.shard.current.generation == 2
+
+    simulate(scenario)
+
+
+def test_f16_a_listener_that_raises_makes_it_load_again() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.shard.perform = lambda load, effect: {}[effect]
+        await bench.ready()
+        answered = bench.ask(1)
+        bench.partition.commit()
+        assert await answered == 1
+        assert bench.shard.state is ShardState.LOADING and bench.shard.current.generation == 2
+
+    simulate(scenario)
+
+
+def test_effects_behind_one_that_ended_the_load_are_not_performed() -> None:
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        seen: list[Any] = []
+
+        def perform(load: Load, effect: Any) -> None:
+            seen.append(effect)
+            load.distrust(ErrorKind.UNKNOWN_SERVER_ERROR)
+
+        bench.shard.perform = perform
+        first, second = bench.ask(1), bench.ask(2)
+        bench.partition.commit()
+        assert await first == 1 and seen == ["added 1"]
+        with pytest.raises(HeadraceError):
+            await second
+
+    simulate(scenario)
+
+
+class Broken(Sum):
+    """What is due can't be worked out."""
+
+    def expire(self, now_ms: int) -> Plan:
+        self.deadline = None
+        raise RuntimeError("a bug")
+
+
+def test_a_timer_that_raises_makes_it_load_again() -> None:
+    async def scenario() -> None:
+        bench = await Bench(Broken).ready()
+        bench.ask(99)
+        bench.partition.commit()
+        await asyncio.sleep(4.9)
+        assert bench.shard.current.generation == 1
+        await asyncio.sleep(0.2)
+        assert bench.shard.current.generation == 2
+        bench.partition.commit()
+        await asyncio.sleep(1.0)
+        assert bench.shard.state is ShardState.READY
 
     simulate(scenario)
