@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.queueing.delayed import without_waiting
 from headrace.broker.queueing.hosting import SHARE_PREFIX, Hosted
+from headrace.broker.queueing.payloads import is_aborted
 from headrace.broker.share_sessions import Owner, ShareSessions
 from headrace.cluster.group_configs import ShareConfig, share_config
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -21,6 +23,7 @@ from headrace.core.ports import Buffer
 from headrace.queues import commands as engine
 from headrace.queues.commands import Delivered, Source
 from headrace.queues.config import QueueConfig, share_group
+from headrace.queues.ranges import Range
 from headrace.records.batch import scan
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ class ShareGroups:
             visibility_ms=config.lock_ms,
             max_deliveries=config.max_deliveries,
             max_in_flight=config.max_locks,
+            uncommitted=config.is_uncommitted,
         )
         if self._configured.get((hosted, source.queue)) == (hosted.machine, wanted):
             return
@@ -120,56 +124,52 @@ class ShareGroups:
         )
 
     async def acquire(
-        self, group: str, member: str, tp: TopicPartition, max_records: int, max_bytes: int
+        self, group: str, member: str, tp: TopicPartition, max_records: int, max_bytes: int, *, whole: bool
     ) -> Acquired:
-        """What there is now; may be nothing. Raises HeadraceError."""
+        """What there is now; may be nothing. `whole`: batches are not cut, so it may be more than `max_records` (KIP-1206:
+        batch_optimized). Raises HeadraceError."""
         source = await self.source(group, tp)
         desk = self._broker.queues
         hosted = desk.hosted(source)
-        first = await desk.submit(source, lambda waiter: engine.Peek(source, 1, waiter=waiter))
-        if not first:
-            return Acquired()
-        # Read first, acquire second: a record that would not fit into the answer is left for somebody else.
-        data = self._read(hosted, first[0], max_bytes)
-        limit = max_records
-        for _, header in scan(data):
-            limit = min(max_records, header.next_offset - first[0])
-        received = await desk.submit(
-            source, lambda waiter: engine.Receive(source, max(1, limit), None, member, waiter=waiter)
-        )
-        return Acquired(self._covering(hosted, data, received.runs), received.runs)
+        while first := await desk.submit(source, lambda waiter: engine.Peek(source, 1, waiter=waiter)):
+            # Read first, acquire second: a record that would not fit into the answer is left for somebody else.
+            data = self._read(hosted, source.queue, first[0], max_bytes)
+            below = _reach(data, first[0], max_records if whole else None)
+            if below <= first[0]:
+                break
+            limit = below - first[0] if whole else max_records
+            taking = engine.Receive(source, limit, None, member, below=below)
+            received = await desk.submit(source, lambda waiter, taking=taking: replace(taking, waiter=waiter))
+            if not received.runs:
+                break
+            runs, void = _without(received.runs, self._void(hosted, source.queue, data))
+            if void:
+                gaps = tuple((low, high - 1, (int(engine.AckType.GAP),)) for low, high in void)
+                settling = engine.Acknowledge(source, member, gaps)
+                await desk.submit(source, lambda waiter, settling=settling: replace(settling, waiter=waiter))
+            if runs:
+                return Acquired(_covering(data, runs), tuple(runs))
+        return Acquired()
 
-    def _read(self, hosted: Hosted, offset: int, max_bytes: int) -> Buffer:
-        data = hosted.data.read(offset, max(1, min(max_bytes, READ_AT_ONCE)), hosted.data.last_stable_offset)
+    def _read(self, hosted: Hosted, queue: str, offset: int, max_bytes: int) -> Buffer:
+        end = hosted.readable_end(queue)
+        if offset >= end:
+            return b""  # it was readable before the group was told to read committed records only
+        data = hosted.data.read(offset, max(1, min(max_bytes, READ_AT_ONCE)), end)
         if isinstance(data, Rejected):
             raise HeadraceError(data.kind, data.detail)
         return without_waiting(data) if hosted.data.config.delay_enabled else data
 
-    def _covering(self, hosted: Hosted, first_read: Buffer, runs: Sequence[Delivered]) -> Buffer:
-        """The batches that hold these records, in order and each once."""
-        if not runs:
-            return b""
-        pieces: list[Buffer] = []
-        covered = -1
-        data = first_read
-        for run in runs:
-            position = max(run.first, covered)
-            while position < run.end:
-                found = False
-                for at, header in scan(data):
-                    if header.next_offset > position and header.base_offset < run.end:
-                        pieces.append(memoryview(data)[at : at + header.size])
-                        position = covered = header.next_offset
-                        found = True
-                if position >= run.end:
-                    break
-                if found or data is first_read:
-                    data = self._read(hosted, position, READ_AT_ONCE)
-                    first_read = b""
-                    if data:
-                        continue
-                break  # retention has taken it meanwhile: the client finds a gap and says so
-        return b"".join(pieces)
+    def _void(self, hosted: Hosted, queue: str, data: Buffer) -> list[Range]:
+        """Where no record for this group lies: markers, and what was aborted if it wants to know of commits only (R48).
+        Share consumers are not told of aborted transactions, so nobody else leaves them out."""
+        config = hosted.machine.config(queue)
+        is_uncommitted = config is not None and config.uncommitted
+        return [
+            (header.base_offset, header.next_offset)
+            for _, header in scan(data)
+            if header.is_control or (not is_uncommitted and is_aborted(hosted.data, header))
+        ]
 
     def leave(self, owner: Owner) -> None:
         """A member's session is over: what it holds here goes to others at once."""
@@ -184,3 +184,49 @@ class ShareGroups:
 
     def arrival(self, group: str) -> asyncio.Event:
         return self._broker.queues.shards.arrival(SHARE_PREFIX + group)
+
+
+def _reach(data: Buffer, first: int, max_records: int | None) -> int:
+    """The end of the batch that brings the count to `max_records`; None: of the last one."""
+    below, count = first, 0
+    for _, header in scan(data):
+        if max_records is not None and count >= max_records:
+            break
+        below = header.next_offset
+        count += below - max(first, header.base_offset)
+    return below
+
+
+def _without(runs: Sequence[Delivered], void: Sequence[Range]) -> tuple[list[Delivered], list[Range]]:
+    """The runs without what lies in `void`, and what was taken out of them. Both in order."""
+    kept: list[Delivered] = []
+    taken: list[Range] = []
+    for run in runs:
+        at = run.first
+        for low, high in void:
+            low, high = max(low, at), min(high, run.end)
+            if low >= high:
+                continue
+            if at < low:
+                kept.append(run._replace(first=at, end=low))
+            taken.append((low, high))
+            at = high
+        if at < run.end:
+            kept.append(run._replace(first=at))
+    return kept, taken
+
+
+def _covering(data: Buffer, runs: Sequence[Delivered]) -> Buffer:
+    """The batches that hold these records, in order and each once."""
+    view = memoryview(data)
+    pieces: list[Buffer] = []
+    left = iter(runs)
+    run = next(left, None)
+    for at, header in scan(data):
+        while run is not None and run.end <= header.base_offset:
+            run = next(left, None)
+        if run is None:
+            break
+        if run.first < header.next_offset:
+            pieces.append(view[at : at + header.size])
+    return b"".join(pieces)

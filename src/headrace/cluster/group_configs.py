@@ -17,8 +17,9 @@ DELIVERY_COUNT_LIMIT: Final = ConfigKey(
     "How often a record is delivered before it is given up.", between(2, 100),
 )  # fmt: skip
 ISOLATION_LEVEL: Final = ConfigKey(
-    "share.isolation.level", ConfigType.STRING, "read_committed",
-    "Share groups are given committed records only.", fixed=True,
+    "share.isolation.level", ConfigType.STRING, "read_uncommitted",
+    "Whether a share group gets records of transactions that are open or were aborted.",
+    one_of("read_committed", "read_uncommitted"),
 )  # fmt: skip
 MAX_RECORD_LOCKS: Final = ConfigKey(
     "share.partition.max.record.locks", ConfigType.INT, "2000",
@@ -40,6 +41,7 @@ class ShareConfig(NamedTuple):
     max_deliveries: int
     max_locks: int
     starts_earliest: bool
+    is_uncommitted: bool
 
 
 def share_config(configs: Mapping[str, str]) -> ShareConfig:
@@ -48,6 +50,7 @@ def share_config(configs: Mapping[str, str]) -> ShareConfig:
         _number(DELIVERY_COUNT_LIMIT, configs),
         _number(MAX_RECORD_LOCKS, configs),
         _value(AUTO_OFFSET_RESET, configs) == "earliest",
+        _value(ISOLATION_LEVEL, configs) == "read_uncommitted",
     )
 
 

@@ -181,6 +181,8 @@ class Receive:
     visibility_ms: int | None = None
     owner: str = ""
     waiter: int = NO_WAITER
+    below: int | None = None
+    """Only offsets below this one; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

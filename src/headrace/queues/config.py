@@ -58,6 +58,8 @@ class QueueConfig:
     """Leases survive a failover and then restart in full (R58). Costs a journal write per receive."""
     window: int = 1_000_000
     """How many ready messages an indexed queue knows at once; more wait in the log, unread."""
+    uncommitted: bool = False
+    """Records of open and aborted transactions are messages, too (share.isolation.level=read_uncommitted)."""
     queue_id: str = ""
     """Whose configuration it is: state under the name of a queue that was deleted is not its successor's. Empty for share
     groups, and in journals from before it was kept."""

@@ -43,6 +43,10 @@ def decide_receive(board: Board, command: Receive, now_ms: int) -> Plan:
     grants: list[Grant] = []
     doomed: list[Doomed] = []
     for run, lane in pick(partition.lanes, limit, refuse):
+        if command.below is not None and run[1] > command.below:
+            run = (run[0], command.below)
+            if run[0] >= run[1]:
+                continue
         if partition.retries:
             _grant_one_by_one(partition, run, lane, wall_ms, grants, doomed)
         else:

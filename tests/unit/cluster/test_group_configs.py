@@ -10,7 +10,7 @@ from headrace.cluster.group_configs import GROUP_CONFIGS, describe_group, proble
 
 def test_defaults_are_kafkas() -> None:
     config = share_config({})
-    assert config == (30_000, 5, 2_000, False)
+    assert config == (30_000, 5, 2_000, False, True)
 
 
 def test_what_is_set_wins_and_says_so() -> None:
@@ -30,7 +30,7 @@ def test_what_is_set_wins_and_says_so() -> None:
         ("share.delivery.count.limit", "1"),
         ("share.record.lock.duration.ms", "-5"),
         ("share.record.lock.duration.ms", "99999999999"),
-        ("share.isolation.level", "read_uncommitted"),
+        ("share.isolation.level", "read_everything"),
     ],
 )
 def test_nonsense_is_refused(name: str, value: str) -> None:

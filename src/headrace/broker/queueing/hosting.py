@@ -84,6 +84,12 @@ class Hosted:
         is_ours = first <= offset < end and data.is_leader and data.leader_epoch == epoch
         return min(end, data.last_stable_offset) if is_ours else offset
 
+    def readable_end(self, queue: str) -> int:
+        """How far a queue may read: to the last stable offset, unless it takes what is not committed."""
+        config = self.machine.config(queue)
+        is_uncommitted = config is not None and config.uncommitted
+        return self.data.high_watermark if is_uncommitted else self.data.last_stable_offset
+
     def intake(self, source: Source) -> Intake:
         found = self._intakes.get(source)
         if found is None:
@@ -254,8 +260,7 @@ class QueueShards:
 
         A long backlog is looked through piece by piece, so that others have their turn in between; `whole`: at once.
         """
-        data = hosted.data
-        end, start = data.last_stable_offset, data.log.start_offset
+        end, start = hosted.readable_end(source.queue), hosted.data.log.start_offset
         spec = self._spec_of(source.queue)
         config = None if spec is None else spec.queue_config
         if spec is None or config is None or not config.indexed:

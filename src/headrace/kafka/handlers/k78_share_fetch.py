@@ -1,6 +1,6 @@
 """Door: ShareFetch (78): acquire records, and acknowledge earlier ones on the way (KIP-932). Nothing there parks.
 
-v2: renew (KIP-1222), acquire modes: we always acquire record by record, which both modes allow.
+v2: renew (KIP-1222), acquire modes (KIP-1206): whole batches, or not a record more than asked for.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ VERSIONS = (1, 2)
 
 MAX_WAIT_MS = 60_000
 MAX_RECORDS = 10_000
+RECORD_LIMIT = 1
+"""Acquire mode; the other one, and that of version 1, is batch_optimized."""
 
 
 async def handle(call: Call) -> ShareFetchResponse:
@@ -125,7 +127,12 @@ async def _acquire_now(
         row = rows.get(key) or PartitionData(partition_index=key[1], records=b"")
         try:
             acquired = await call.broker.share_groups.acquire(
-                group, member, find(call, key), records_left, bytes_left
+                group,
+                member,
+                find(call, key),
+                records_left,
+                bytes_left,
+                whole=request.share_acquire_mode != RECORD_LIMIT,
             )
         except HeadraceError as problem:
             row.error_code, row.error_message = problem.kind.kafka_code, problem.detail
