@@ -376,3 +376,53 @@ def test_f38_texts(sqs: Sqs, queue: str, name: str) -> None:
     sqs.purge_queue(QueueUrl=queue)
     text = refused("AWS.SimpleQueueService.PurgeQueueInProgress", sqs.purge_queue, QueueUrl=queue)
     assert text == f"Only one PurgeQueue operation on {name} is allowed every 60 seconds."
+
+
+# -- F12: dead letters -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", ".fifo"])
+def test_f12_a_dead_letter_is_still_its_message(sqs: Sqs, name: str, suffix: str) -> None:
+    """Its id, its time, its count; and when the receive answers empty, it is in the other queue, without a wait."""
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"} if suffix else {}
+    dead = sqs.create_queue(QueueName=f"{name}-dead{suffix}", Attributes=fifo)["QueueUrl"]
+    policy = {"RedrivePolicy": redrive(sqs, dead, 2), "VisibilityTimeout": "0"}
+    url = sqs.create_queue(QueueName=f"{name}{suffix}", Attributes={**fifo, **policy})["QueueUrl"]
+    options = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+    for turn in range(10):
+        group = {"MessageGroupId": "g"} if suffix else {}
+        attributes = {"a": {"DataType": "Number", "StringValue": "1"}}
+        sent = sqs.send_message(QueueUrl=url, MessageBody=f"{turn}", MessageAttributes=attributes, **group)
+        seen = [sqs.receive_message(QueueUrl=url, **options)["Messages"][0] for _ in range(2)]
+        assert "Messages" not in sqs.receive_message(QueueUrl=url), "it was received twice"
+        (letter,) = sqs.receive_message(QueueUrl=dead, VisibilityTimeout=0, **options)["Messages"]
+        assert letter["MessageId"] == sent["MessageId"] and letter["Body"] == f"{turn}"
+        assert letter["MessageAttributes"] == attributes
+        system = letter["Attributes"]
+        assert system["SentTimestamp"] == seen[0]["Attributes"]["SentTimestamp"]
+        assert system["DeadLetterQueueSourceArn"] == shown(sqs, url)["QueueArn"]
+        assert system["ApproximateReceiveCount"] == "3"
+        (again,) = sqs.receive_message(QueueUrl=dead, **options)["Messages"]
+        assert again["Attributes"]["ApproximateReceiveCount"] == "4"
+        sqs.delete_message(QueueUrl=dead, ReceiptHandle=again["ReceiptHandle"])
+
+
+def test_f12_a_redriven_message_is_a_new_one(sqs: Sqs, name: str, queue: str) -> None:
+    """As in AWS: a new id, and it counts from one again; its second death is no different from the first."""
+    dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    policy = {"RedrivePolicy": redrive(sqs, dead, 1), "VisibilityTimeout": "0"}
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes=policy)
+    message_id = sqs.send_message(QueueUrl=queue, MessageBody="x")["MessageId"]
+    for is_redriven in (False, True):
+        (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20, AttributeNames=["All"])[
+            "Messages"
+        ]
+        assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+        assert (message["MessageId"] != message_id) == is_redriven
+        message_id = message["MessageId"]
+        assert "Messages" not in sqs.receive_message(QueueUrl=queue)
+        (letter,) = sqs.receive_message(QueueUrl=dead, VisibilityTimeout=0, AttributeNames=["All"])[
+            "Messages"
+        ]
+        assert letter["MessageId"] == message_id and letter["Attributes"]["ApproximateReceiveCount"] == "2"
+        sqs.start_message_move_task(SourceArn=shown(sqs, dead)["QueueArn"])

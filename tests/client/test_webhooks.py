@@ -188,6 +188,8 @@ def test_poison_goes_to_the_dead_letters_and_the_rest_arrives(
     assert sum("poison" in got.value for got in endpoint.got) == 3
     (letter,) = api.ask("GET", f"/queues/{name}-dead/messages?peek")["items"]
     assert letter["value"] == "poison" and letter["headers"]["headrace-dead-reason"] == "max_deliveries"
+    # F12: what the endpoint said last is kept with it.
+    assert letter["headers"]["headrace-dead-detail"] == "answered 422"
     assert api.webhook(name)["circuit"] == "closed", "one bad message is not the endpoint's fault"
 
 

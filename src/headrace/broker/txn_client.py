@@ -20,6 +20,10 @@ from headrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from headrace.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 30_000
 RETRY_S = 0.05
+FIRST_LOOK_S = 0.002
 ATTEMPTS = 100
+_ENDING = ("PrepareCommit", "PrepareAbort")
 _AGAIN = (
     ErrorKind.CONCURRENT_TRANSACTIONS,
     ErrorKind.COORDINATOR_LOAD_IN_PROGRESS,
@@ -122,6 +128,17 @@ class TransactionClient:
                 raise HeadraceError(kind, f"{self._id} could not be ended")
             await asyncio.sleep(RETRY_S)
         raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, f"{self._id} could not be ended")
+
+    async def marked(self) -> None:
+        """Wait until an end that was answered is known in every partition: what was committed can be read there."""
+        pause_s = FIRST_LOOK_S
+        request = DescribeTransactionsRequest([self._id])
+        while True:
+            response: DescribeTransactionsResponse = await self._ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, request)
+            if not any(row.transaction_state in _ENDING for row in response.transaction_states):
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(RETRY_S, 2 * pause_s)
 
     async def _ask(self, key: int, version: int, request: object) -> Any:
         number = self._broker.transactions.number_of(self._id)

@@ -300,7 +300,9 @@ class Courier:
             delay_ms = spec.retry.policy.delay_ms(attempt, self._draw(), result.retry_after_ms)
         self._note(job, result, attempt, wall_ms, now_ms - started_ms, delay_ms if refused else 0)
         await self._settle(taken)
-        await self._give_back(refused, delay_ms)
+        await self._give_back(
+            refused, delay_ms, result.detail or "the endpoint's answer lists it as not taken"
+        )
         return not refused
 
     async def _post(self, spec: WebhookSpec, job: Job, wall_ms: int) -> Result:
@@ -385,9 +387,9 @@ class Courier:
         for source, handles in by_source(deliveries).items():
             await self._desk.ack(source, handles)
 
-    async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int) -> None:
+    async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int, detail: str = "") -> None:
         for source, handles in by_source(deliveries).items():
-            await self._desk.release(source, handles, delay_ms)
+            await self._desk.release(source, handles, delay_ms, detail)
 
     def _draw(self) -> float:
         return int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32

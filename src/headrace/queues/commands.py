@@ -197,12 +197,14 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give back; `delay_ms` None takes the queue's back-off, drawn with `draw` in [0, 1). Answer as for Ack."""
+    """Give back; `delay_ms` None takes the queue's back-off, drawn with `draw` in [0, 1). `detail` ends in the headers of those
+    that die of it. Answer as for Ack."""
 
     source: Source
     handles: tuple[Handle, ...]
     delay_ms: int | None = None
     draw: float = 0.0
+    detail: str = ""
     waiter: int = NO_WAITER
 
 

@@ -83,7 +83,9 @@ class Draft:
 
     # --- steps that more than one verb takes -----------------------------------------------------------------------
 
-    def give_back(self, leased: Iterable[tuple[int, Lease]], delay_ms: Iterable[int]) -> None:
+    def give_back(
+        self, leased: Iterable[tuple[int, Lease]], delay_ms: Iterable[int], detail: str = ""
+    ) -> None:
         """Leased messages go back: to be delivered again, or no more when they were delivered too often or expired."""
         partition = self.partition
         limit = partition.config.max_deliveries
@@ -107,7 +109,7 @@ class Draft:
             self.facts.append(Returned(partition.source, seq, slot, tuple(given_back)))
             if any(not entry.delay_ms for entry in given_back):
                 self.wake_receivers()
-        self.kill(worn_out, DeathReason.MAX_DELIVERIES)
+        self.kill(worn_out, DeathReason.MAX_DELIVERIES, detail)
         self.kill(expired, DeathReason.EXPIRED)
 
     def kill(self, doomed: list[Doomed], reason: DeathReason, detail: str = "") -> None:

@@ -37,7 +37,8 @@ def decide_release(board: Board, command: Release, now_ms: int) -> Plan:
         released[handle.offset] = lease, max(0, delay_ms)
     draft = Draft(partition, now_ms + board.wall_offset_ms)
     ordered = sorted(released.items())
-    draft.give_back([(offset, lease) for offset, (lease, _) in ordered], [rest for _, (_, rest) in ordered])
+    leased, rests = [(offset, lease) for offset, (lease, _) in ordered], [rest for _, (_, rest) in ordered]
+    draft.give_back(leased, rests, command.detail)
     return draft.plan(command.waiter, tuple(results))
 
 

@@ -13,6 +13,7 @@ shard a `lease_epoch` that is larger than all before (the journal partition's le
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, get_args
 
 from headrace.core.plan import JournalRecord, Plan
@@ -95,6 +96,7 @@ _APPLY: dict[type, Callable[[Board, Partition, Any, int], None]] = {
 }
 
 _DELTAS = frozenset(get_args(facts.Delta))
+MAX_ASKED = 100
 
 
 class QueueShard:
@@ -182,6 +184,15 @@ class QueueShard:
         """Whether a message that is there needs nobody any more."""
         partition = self._board.partitions.get(source)
         return partition is not None and partition.is_done(offset)
+
+    def is_moving(self, source: Source) -> bool:
+        """Whether a dead letter is on its way, and not waiting for another attempt. The latest deaths tell: those before them
+        were asked for before them."""
+        partition = self._board.partitions.get(source)
+        if partition is None or not partition.dying:
+            return False
+        latest = islice(reversed(partition.dying.values()), MAX_ASKED)
+        return any(not dying.held for dying in latest)
 
     def counts(self, source: Source) -> Counts | None:
         partition = self._board.partitions.get(source)

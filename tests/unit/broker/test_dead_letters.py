@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,11 @@ from headrace.records.build import Record
 SOURCE = Source("q", "q", 0)
 
 
+class _Load:
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self.tell = tell
+
+
 def test_what_a_new_leader_can_not_read_yet_is_no_gap() -> None:
     """Its journal knows of a death at offset 5; its high watermark has not got there (R12). Seeds 105 and 400 lost it."""
     told: list[Any] = []
@@ -28,12 +34,12 @@ def test_what_a_new_leader_can_not_read_yet_is_no_gap() -> None:
     async def transfer(load: Any, letters: Any, make_command: Any) -> None:
         transfers.append(letters)
 
-    data = SimpleNamespace(tp=TopicPartition("q", 0), last_stable_offset=5)
+    data = SimpleNamespace(tp=TopicPartition("q", 0), topic_id=bytes(16), last_stable_offset=5)
     payloads = SimpleNamespace(
         get=lambda offsets: {o: Record(None, b"x", (), 1, o) for o in offsets if o < data.last_stable_offset}
     )
     hosted: Any = SimpleNamespace(data=data, payloads=payloads)
-    load: Any = SimpleNamespace(tell=told.append)
+    load: Any = _Load(told.append)
     placing = SimpleNamespace(choose_partition=lambda topic, group: 0)
     queues = SimpleNamespace(find_spec=lambda name: None, placing=placing)
     broker: Any = SimpleNamespace(queues=queues, image=SimpleNamespace(topic=lambda name: object()))
@@ -73,10 +79,10 @@ def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: in
     broker: Any = SimpleNamespace(queues=desk, image=SimpleNamespace(topic=lambda name: topic), partitions={})
     desk.placing = Placing(broker, desk)
     hosted: Any = SimpleNamespace(
-        data=SimpleNamespace(tp=TopicPartition("q", 0), last_stable_offset=99),
+        data=SimpleNamespace(tp=TopicPartition("q", 0), topic_id=bytes(16), last_stable_offset=99),
         payloads=SimpleNamespace(get=lambda offsets: records),
     )
-    load: Any = SimpleNamespace(tell=told.append)
+    load: Any = _Load(told.append)
     deaths = [MoveToDeadLetter(SOURCE, "dead", o, DeathReason.MAX_DELIVERIES, 3, "") for o in records]
     asyncio.run(DeadLetters(broker, SimpleNamespace(transfer=transfer))._move(hosted, load, deaths))  # type: ignore[arg-type]
     if moving_from:

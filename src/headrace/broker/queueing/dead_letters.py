@@ -5,19 +5,22 @@ What one load asks for is moved for that load: the next one asks again for whate
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from headrace.broker.load import Load
 from headrace.broker.queueing import names
+from headrace.broker.queueing.delayed import number
 from headrace.broker.queueing.hosting import Hosted
 from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.queues.commands import Moved, MoveFailed, MoveToDeadLetter
+from headrace.queues.commands import Moved, MoveFailed, MoveToDeadLetter, Source
+from headrace.queues.shard import QueueShard
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 5_000
 MAX_AT_ONCE = 100
+PATIENCE_S = 10.0
+"""How long an empty receive waits for moves that are under way."""
 
 
 class DeadLetters:
@@ -35,6 +40,10 @@ class DeadLetters:
         self._transfers = transfers
         self._waiting: WeakKeyDictionary[Load, deque[MoveToDeadLetter]] = WeakKeyDictionary()
         """There while somebody works on it."""
+        self._unmarked: WeakSet[Load] = WeakSet()
+        """Moved, and perhaps not to be read yet where it is now."""
+        self._progress: WeakKeyDictionary[Load, asyncio.Event] = WeakKeyDictionary()
+        """Set after the next batch, for those who wait until all is moved."""
 
     def move(self, hosted: Hosted, load: Load, effect: MoveToDeadLetter) -> None:
         waiting = self._waiting.get(load)
@@ -55,6 +64,7 @@ class DeadLetters:
                 await self._move(hosted, load, batch)
         finally:
             del self._waiting[load]
+            self._tell_progress(load)
 
     async def _move(self, hosted: Hosted, load: Load, batch: list[MoveToDeadLetter]) -> None:
         source, dead_letter = batch[0].source, batch[0].dead_letter
@@ -68,17 +78,46 @@ class DeadLetters:
             letters: dict[TopicPartition, list[Record]] = {}
             for effect in batch:
                 if effect.offset in records:
-                    letter = self._letter(records[effect.offset], effect)
+                    record = records[effect.offset]
+                    message_id = names.message_id_of(record, hosted.data.topic_id, source.partition)
+                    letter = self._letter(record, effect, message_id)
                     letters.setdefault(choose(letter), []).append(letter)
             await self._transfers.transfer(
                 load, letters, lambda waiter: Moved(source, offsets, waiter=waiter)
             )
+            self._unmarked.add(load)
         except NotMoved as problem:
             log.warning("%s: %d dead letters wait: %s", source, len(offsets), problem.detail)
             load.tell(MoveFailed(source, offsets, RETRY_MS))
         except HeadraceError:
             # The shard loads again and asks again for what was not moved.
             return
+        finally:
+            self._tell_progress(load)
+
+    def _tell_progress(self, load: Load) -> None:
+        progress = self._progress.pop(load, None)
+        if progress is not None:
+            progress.set()
+
+    async def finished(self, load: Load, source: Source) -> None:
+        """Until what has died is where it goes, or could not go there now: whoever finds a queue empty must find its message
+        among the dead letters, and not in neither (F12)."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not load.ended and (load in self._waiting or _is_moving(load, source)):
+                    await self._progress.setdefault(load, asyncio.Event()).wait()
+                await self._transfers.marked(load)
+                if load not in self._waiting:
+                    self._unmarked.discard(load)
+        except TimeoutError:
+            log.info("%s: dead letters take long to be moved", source)
+        except HeadraceError as problem:
+            log.info("%s: nobody knows whether dead letters are moved: %s", source, problem.detail)
+
+    def is_busy(self, load: Load, source: Source) -> bool:
+        """Whether there is anything to be `finished`."""
+        return load in self._waiting or load in self._unmarked or _is_moving(load, source)
 
     def _chooser(self, dead_letter: str) -> Callable[[Record], TopicPartition]:
         """Where each letter goes: those of one batch to one partition, but those of a message group to the group's."""
@@ -101,19 +140,26 @@ class DeadLetters:
 
         return choose
 
-    def _letter(self, record: Record, effect: MoveToDeadLetter) -> Record:
+    def _letter(self, record: Record, effect: MoveToDeadLetter, message_id: str) -> Record:
         """The message as it was, and why it is here."""
+        before = number(names.header(record.headers, names.DEAD_DELIVERIES)) or 0
         kept = tuple((name, value) for name, value in record.headers if not name.startswith("headrace-dead-"))
         why = (
             (names.DEAD_REASON, effect.reason.name.lower().encode()),
             (names.DEAD_SOURCE, effect.source.queue.encode()),
-            (names.DEAD_DELIVERIES, str(effect.deliveries).encode()),
+            (names.DEAD_DELIVERIES, str(before + effect.deliveries).encode()),
+            (names.DEAD_ID, message_id.encode()),
             *(((names.DEAD_DETAIL, effect.detail.encode()),) if effect.detail else ()),
         )
         # Its delay has passed; it must not rest again among the dead.
         ours = (names.DELAY_MS, names.DELIVER_AT, names.DELAY_LEVEL)
         kept = tuple(header for header in kept if header[0] not in ours)
         return Record(record.key, record.value, kept + why, record.timestamp)
+
+
+def _is_moving(load: Load, source: Source) -> bool:
+    machine = load.machine
+    return isinstance(machine, QueueShard) and machine.is_moving(source)
 
 
 def _same_way(one: MoveToDeadLetter, other: MoveToDeadLetter) -> bool:

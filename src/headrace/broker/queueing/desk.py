@@ -57,7 +57,8 @@ class QueueDesk:
         self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self._spec_of)
         transfers = Transfers(broker)
         self.shards.on_delays = Releases(broker, transfers).watch
-        self.shards.on_dead = DeadLetters(broker, transfers).move
+        self._dead_letters = DeadLetters(broker, transfers)
+        self.shards.on_dead = self._dead_letters.move
         self.shards.settle = transfers.settle
         self.shards.belongs = self._belongs
         broker.topics.owned_keys = self._owned_keys
@@ -346,7 +347,10 @@ class QueueDesk:
             # Without a topic there is nothing to be had; it may be made again while we wait.
             found = await self._receive_now(spec, local, max_messages, visibility_ms, owner) if local else []
             left_ms = deadline_ms - clock.now_ms()
-            if found or left_ms <= 0:
+            if found:
+                return found
+            if left_ms <= 0:
+                await self._buried(local)
                 return found
             try:
                 async with asyncio.timeout(left_ms / 1000):
@@ -377,6 +381,13 @@ class QueueDesk:
             raise HeadraceError(ErrorKind.OVER_LIMIT, "too many messages are in flight")
         return found
 
+    async def _buried(self, sources: Sequence[Source]) -> None:
+        """Until no dead letter of theirs is on its way."""
+        for source in sources:
+            hosted = self.shards.hosted.get(TopicPartition(source.topic, source.partition))
+            if hosted is not None and hosted.ready and self._dead_letters.is_busy(hosted.load, source):
+                await self._dead_letters.finished(hosted.load, source)
+
     async def _open(self, hosted: Hosted, source: Source, received: Received) -> list[Delivery]:
         """From offsets to messages. What retention has taken meanwhile is acknowledged: nobody can have it any more."""
         if not received.runs:
@@ -392,7 +403,7 @@ class QueueDesk:
                 handle = Handle(offset, delivery, received.epoch)
                 record = records.get(offset)
                 if record is not None:
-                    message_id = names.encode_message_id(topic_id, number, offset)
+                    message_id = names.message_id_of(record, topic_id, number)
                     found.append(Delivery(source, record, handle, first_received_ms, message_id))
                 elif offset < readable:
                     # Beyond what can be read yet it is no gap: its lease ends, and it is handed out again.
@@ -421,9 +432,10 @@ class QueueDesk:
         return await self._settle(source, "extend", handles, visibility_ms)
 
     async def release(
-        self, source: Source, handles: Iterable[Handle], delay_ms: int | None = None
+        self, source: Source, handles: Iterable[Handle], delay_ms: int | None = None, detail: str = ""
     ) -> Sequence[Rejected | None]:
-        return await self._settle(source, "release", handles, delay_ms)
+        """`detail` is kept with the dead letter if this was the last attempt."""
+        return await self._settle(source, "release", handles, delay_ms, detail)
 
     async def reject(
         self, source: Source, handles: Iterable[Handle], detail: str = ""
@@ -461,7 +473,7 @@ class QueueDesk:
                 command = partial(engine.Extend, source, handles, ask.amount_ms or 0)
             case "release":
                 draw = int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32
-                command = partial(engine.Release, source, handles, ask.amount_ms, draw)
+                command = partial(engine.Release, source, handles, ask.amount_ms, draw, ask.detail)
             case "reject":
                 command = partial(engine.Reject, source, handles, ask.detail)
         answer: Sequence[Rejected | None] = await self.submit(source, lambda waiter: command(waiter=waiter))

@@ -31,11 +31,14 @@ DEAD_REASON = "headrace-dead-reason"
 DEAD_SOURCE = "headrace-dead-source"
 DEAD_DELIVERIES = "headrace-dead-deliveries"
 DEAD_DETAIL = "headrace-dead-detail"
+DEAD_ID = "headrace-dead-id"
+"""A dead letter keeps the message id of its life; redriven it is a new message (SQS)."""
 DELAYED = "headrace-delayed"
 """On a record that had to wait: the offset at which it waited."""
 MOVED = "headrace-moved"
 """Redriven: its deduplication id was used up by its first life."""
 OWN_PREFIX = "headrace-"
+_ID_BYTES = 36
 
 
 def journal_topic(topic: str) -> str:
@@ -71,6 +74,14 @@ def encode_message_id(topic_id: bytes, partition: int, offset: int) -> str:
     # Not through uuid.UUID, which costs six times as much: one is made for each message.
     text = f"{topic_id[:6].hex()}{partition:06x}{offset:014x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def message_id_of(record: Record, topic_id: bytes, partition: int) -> str:
+    if record.headers:
+        kept = header(record.headers, DEAD_ID)
+        if kept is not None and len(kept) == _ID_BYTES and kept.isascii():
+            return kept.decode()
+    return encode_message_id(topic_id, partition, record.offset)
 
 
 def decode_message_id(text: str) -> MessageId | None:

@@ -108,6 +108,10 @@ class Transfers:
         load.check()
         return client
 
+    async def marked(self, load: Load) -> None:
+        """Wait until what was moved last can be read where it is now."""
+        await TransactionClient(self._broker, transactional_id(load.shard.partition.tp)).marked()
+
     async def settle(self, journal: Partition) -> None:
         """A life that died in the middle of a move left its transaction open: fence it, and wait for its marker."""
         while journal.is_leader and journal.log.first_unstable_offset is not None:

@@ -24,6 +24,7 @@ def command(run: Invocation, name: str, count: int) -> None:
         column("ID", "message_id"),
         Column("FROM", lambda row: row.headers.get("headrace-dead-source")),
         Column("REASON", lambda row: row.headers.get("headrace-dead-reason")),
+        Column("ERROR", lambda row: short(row.headers.get("headrace-dead-detail") or "") or None),
         Column("DELIVERIES", lambda row: row.headers.get("headrace-dead-deliveries"), True),
         Column("VALUE", lambda row: short(row.value)),
     ]

@@ -146,7 +146,7 @@ class QueueDoor:
     def _peeked(self, source: Source, record: Record) -> dict[str, Any]:
         topic = self._broker.image.topic(source.topic)
         topic_id = topic.id if topic is not None else b""
-        message_id = names.encode_message_id(topic_id, source.partition, record.offset)
+        message_id = names.message_id_of(record, topic_id, source.partition)
         return {"message_id": message_id, **shown_record(source.topic, source.partition, record)}
 
     def _delivered(self, spec: QueueSpec, delivery: Delivery) -> dict[str, Any]:

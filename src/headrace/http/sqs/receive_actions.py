@@ -17,6 +17,7 @@ from headrace.http.sqs.message_form import body_of, from_headers
 from headrace.http.sqs.send_actions import failed_entry, sequence_number
 from headrace.queues.commands import Handle, Source
 from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
+from headrace.records.build import Record
 
 MAX_VISIBILITY_S = 43_200
 SYSTEM_ATTRIBUTES = (
@@ -85,7 +86,7 @@ def _system(call: Call, delivery: Delivery) -> list[tuple[str, str]]:
     found = [
         ("SenderId", call.settings.account),
         ("SentTimestamp", str(record.timestamp)),
-        ("ApproximateReceiveCount", str(delivery.handle.delivery)),
+        ("ApproximateReceiveCount", str(delivery.handle.delivery + _deliveries_before(record))),
         ("ApproximateFirstReceiveTimestamp", str(delivery.first_received_ms)),
     ]
     group = names.header(record.headers, names.GROUP)
@@ -102,6 +103,14 @@ def _system(call: Call, delivery: Delivery) -> list[tuple[str, str]]:
     if dead is not None:
         found.append(("DeadLetterQueueSourceArn", call.arn(dead.decode(errors="replace"))))
     return found
+
+
+def _deliveries_before(record: Record) -> int:
+    """A dead letter's count goes on."""
+    if not record.headers:
+        return 0
+    text = names.header(record.headers, names.DEAD_DELIVERIES)
+    return int(text) if text is not None and text.isdigit() and len(text) <= 9 else 0
 
 
 # -- what a receipt may do ---------------------------------------------------------------------------------------------
