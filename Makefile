@@ -26,6 +26,7 @@ env:
 
 demo:  ## start a broker, publish and consume through it, show the result, ask it with Spark, stop
 	@scripts/setup spark
+	-@scripts/system-packages openjdk-17-jre-headless=java
 	@$(BIN)/python examples/demo.py
 
 demo-delivery:  ## kill workers under each delivery guarantee and count what is lost and repeated

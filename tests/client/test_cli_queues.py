@@ -116,7 +116,7 @@ def test_schedules(ask: Ask, name: str) -> None:
     ask("schedule", "move", name, first["message_id"], "2026-01-01T00:00:00Z")
     assert [m["value"] for m in ask("queue", "receive", name, "-n", "10", "--wait", "5s", "--ack")] == ["x"]
     assert ask("schedule", "list", name) == []
-    ask("schedule", "add", name, "nonsense", name, "tick", exit=Exit.FAILED)
+    ask("schedule", "add", name, "nonsense", name, "tick", exit=Exit.USAGE)
     ask("schedule", "add", name, "* * * * * *", name, "tick")
     assert [m["value"] for m in ask("queue", "receive", name, "--wait", "10s", "--ack")] == ["tick"]
     ask("schedule", "cancel", name)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.runtime import Runtime
+from headrace.core.measures import Histogram
 from headrace.core.ports import File
 from headrace.log.results import Flush
 
@@ -48,6 +49,8 @@ class Flusher:
         """Requests that wait for the next round, and how many the last two rounds served."""
         self._served = (0, 0)
         self._took_s = 0.0
+        self.seconds = Histogram()
+        """Of each round of fdatasync."""
         self.failure: OSError | None = None
         self.rounds = 0
         self.sync_started_ms: int | None = None
@@ -137,6 +140,7 @@ class Flusher:
             finally:
                 self.sync_started_ms = None
             self._took_s = asyncio.get_running_loop().time() - began
+            self.seconds.observe(self._took_s)
         self.rounds += 1
         for partition, flush in rounds:
             try:

@@ -77,6 +77,8 @@ _EXITS = {
         ErrorKind.INVALID_REPLICATION_FACTOR,
         ErrorKind.INVALID_GROUP_ID,
         ErrorKind.INVALID_PARAMETER,
+        ErrorKind.INVALID_REQUEST,
+        ErrorKind.INVALID_FILTER,
     ),
 }
 _EXIT_OF = {kind: code for code, kinds in _EXITS.items() for kind in kinds}

@@ -28,6 +28,8 @@ _REQUEST = re.compile(
     r"\b(GET|POST|DELETE) /api/v1/(topics|queues|groups|webhooks|subscriptions)(?:/([\w.-]+))?"
 )
 
+_CHANGE = re.compile(r'PATCH /api/v1/queues/(\S+) with {"(\w+)": true}')
+
 
 class HttpLink:
     def __init__(self, profile: Profile) -> None:
@@ -107,9 +109,12 @@ def _refusal(status: int, content: bytes) -> Failure:
 def cli_words(hint: str) -> str:
     """The broker's hints name requests; somebody at a command line wants commands (F52)."""
 
+    if "/openapi.json" in hint:
+        return ""
+
     def command(match: re.Match[str]) -> str:
         verb = {"GET": "list", "POST": "create", "DELETE": "delete"}[match[1]]
         name = match[3] or ("" if verb == "list" else "NAME")
         return " ".join(("headrace", match[2].removesuffix("s"), verb, name)).rstrip()
 
-    return _REQUEST.sub(command, hint)
+    return _REQUEST.sub(command, _CHANGE.sub(r"headrace queue set \1 --\2", hint))

@@ -1,4 +1,4 @@
-"""Door: /metrics in the Prometheus text format, version 0.0.4.
+"""Door: /metrics in the Prometheus text format, version 0.0.4, or in OpenMetrics where that is asked for.
 
 Collectors are asked at scrape time. One that fails costs its own families and nothing else; series beyond the cap
 are dropped and counted, so that a million topics cannot take the scraper down (X28).
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 DEFAULT_MAX_SERIES = 50_000
 MAX_LABEL_CHARS = 1_024
 
@@ -90,7 +91,9 @@ def _check_names(families: Iterable[Family]) -> None:
                 raise ValueError(f"{label!r} is not a label name")
 
 
-def render_families(families: Iterable[Family], max_series: int = DEFAULT_MAX_SERIES) -> tuple[str, int]:
+def render_families(
+    families: Iterable[Family], max_series: int = DEFAULT_MAX_SERIES, *, openmetrics: bool = False
+) -> tuple[str, int]:
     """The text and the number of series that did not fit. Families of one name are merged under one header."""
     merged: dict[str, Family] = {}
     for family in families:
@@ -105,13 +108,22 @@ def render_families(families: Iterable[Family], max_series: int = DEFAULT_MAX_SE
     room = max_series
     dropped = 0
     for family in merged.values():
-        lines.append(f"# HELP {family.name} {_escape_help(family.help)}\n")
-        lines.append(f"# TYPE {family.name} {family.kind}\n")
+        name, kind = _openmetrics_header(family) if openmetrics else (family.name, str(family.kind))
+        lines.append(f"# HELP {name} {_escape_help(family.help)}\n")
+        lines.append(f"# TYPE {name} {kind}\n")
         kept = family.samples[: max(room, 0)]
         lines.extend(_series(family.name, sample) for sample in kept)
         room -= len(kept)
         dropped += len(family.samples) - len(kept)
     return "".join(lines), dropped
+
+
+def _openmetrics_header(family: Family) -> tuple[str, str]:
+    """There a counter is called without the _total that its series have, and what has none is not a counter."""
+    if family.kind != "counter":
+        return family.name, family.kind
+    bare = family.name.removesuffix("_total")
+    return (bare, "counter") if bare != family.name else (family.name, "unknown")
 
 
 class Registry:
@@ -128,7 +140,7 @@ class Registry:
     def remove(self, collector: Collector) -> None:
         self._collectors.remove(collector)
 
-    def render(self) -> str:
+    def render(self, *, openmetrics: bool = False) -> str:
         families: list[Family] = []
         for collector in self._collectors:
             try:
@@ -139,14 +151,17 @@ class Registry:
                 _log.exception("metrics: collector %s failed", type(collector).__name__)
                 continue
             families.extend(found)
-        text, dropped = render_families(_without_conflicts(families), self.max_series)
+        text, dropped = render_families(
+            _without_conflicts(families), self.max_series, openmetrics=openmetrics
+        )
         own, _ = render_families(
             (
                 gauge("mq_metrics_dropped_series", "Series left out because of metrics.max_series", dropped),
                 counter("mq_metrics_collector_failures_total", "Collectors that raised", self._failures),
-            )
+            ),
+            openmetrics=openmetrics,
         )
-        return text + own
+        return text + own + ("# EOF\n" if openmetrics else "")
 
 
 def _without_conflicts(families: list[Family]) -> list[Family]:
@@ -167,5 +182,7 @@ class MetricsDoor:
     def mount(self, router: Router, path: str = "/metrics") -> None:
         router.add("GET", path, self._answer)
 
-    def _answer(self, _request: Request) -> Response:
-        return Response(self._registry.render().encode(), 200, CONTENT_TYPE)
+    def _answer(self, request: Request) -> Response:
+        openmetrics = "application/openmetrics-text" in request.header(b"accept")
+        text = self._registry.render(openmetrics=openmetrics)
+        return Response(text.encode(), 200, OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE)

@@ -220,9 +220,11 @@ class HttpServer:
     def collect(self) -> Iterable[Family]:
         yield gauge("mq_http_connections", "Open HTTP connections", self.connection_count)
         yield gauge("mq_http_inflight_body_bytes", "Request body bytes held", self.body_budget.used_bytes)
-        yield counter("mq_http_connections_total", "Connections accepted", self._accepted_connections)
         yield counter(
-            "mq_http_connections_refused_total", "Connections over a cap", self._refused_connections
+            "mq_http_accepted_connections_total", "Connections accepted", self._accepted_connections
+        )
+        yield counter(
+            "mq_http_refused_connections_total", "Connections over a cap", self._refused_connections
         )
         yield counter("mq_http_received_bytes_total", "Bytes read from HTTP clients", self.received_bytes)
         yield Family(

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from headrace.broker.broker import Broker
 from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.runtime import Runtime
-from headrace.core.measures import Family, Sample
+from headrace.core.measures import Family, Sample, gauge
 from headrace.http.health import Degraded, HealthDoor
 from headrace.node.membership import Membership
 
@@ -125,6 +125,13 @@ class Health:
             "Each check of /readyz: 0 well, 1 in trouble but serving, 2 not ready.",
             [Sample((("check", name),), level) for name, level in levels.items()],
         )
+        up = levels["coordinator"] == OK and self.membership is not None
+        yield gauge("mq_coordinator_up", "1 while the coordinator answers.", int(up))
+        if self.broker is not None:
+            text = "How long each round of fdatasync took."
+            yield Family(
+                "mq_fsync_duration_seconds", "histogram", text, self.broker.flusher.seconds.samples()
+            )
         supervisor = self._runtime.supervisor
         running: dict[str, int] = {}
         for task in supervisor.tasks:
@@ -149,7 +156,7 @@ class Health:
         )
         lag_ms = 0 if self.housekeeping is None else self.housekeeping.worst_lag_ms
         yield Family(
-            "mq_loop_lag_seconds",
+            "mq_eventloop_lag_seconds",
             "gauge",
             "The longest that the event loop was late in the last ten seconds.",
             [Sample((), lag_ms / 1000)],

@@ -47,6 +47,7 @@ from headrace.node.data_directory import DataDirectory, NodeRecord
 from headrace.node.health import Health
 from headrace.node.membership import Membership
 from headrace.node.patience import Patience
+from headrace.node.process_metrics import ProcessMetrics
 from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
@@ -210,6 +211,7 @@ class Node:
         )
         registry.add(self.health)
         registry.add(self.http)
+        registry.add(ProcessMetrics())
 
     def _answer_not_yet(self, request: Request) -> Response:
         detail = f"this broker does not serve yet: {self.health.phase or 'it has just begun to'}"

@@ -25,6 +25,8 @@ from headrace.cli.queue_view import QueueRow, queue_row
 )
 @click.option("--filter", "filter_text", help="Only messages that match; empty takes the filter away.")
 @click.option("--max-partitions", type=click.IntRange(0), help="Follow the load with so many; 0 stops that.")
+@click.option("--priorities/--no-priorities", default=None, help="Messages may have a priority from 0 to 9.")
+@click.option("--ttl/--no-ttl", default=None, help="Messages may expire.")
 @click.option("--pause/--resume", "paused", default=None, help="Hand out nothing more, or again.")
 def command(
     run: Invocation,
@@ -35,6 +37,8 @@ def command(
     visibility_ms: int | None,
     filter_text: str | None,
     max_partitions: int | None,
+    priorities: bool | None,
+    ttl: bool | None,
     paused: bool | None,
 ) -> None:
     """Change the settings of a queue; pause and resume it."""
@@ -44,6 +48,8 @@ def command(
         "default_delay_ms": delay_ms,
         "visibility_ms": visibility_ms,
         "filter": filter_text,
+        "priorities": priorities,
+        "ttl": ttl,
     }
     body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if max_partitions is not None:

@@ -1,6 +1,7 @@
 """Door: queues over REST: send, receive with long poll, ack, nack, reject, extend, peek, the state of one message.
 
 POST   /queues/{queue}/messages                       raw body or JSON
+POST   /queues/{queue}/batch                          {"records": [...]}, up to a thousand
 GET    /queues/{queue}/messages?peek&max=10           looks and changes nothing
 POST   /queues/{queue}/receive?wait=20s&max=10        receive; or GET …/messages with the header x-headrace-client (A6)
 DELETE /queues/{queue}/messages/{receipt}             ack
@@ -12,6 +13,8 @@ GET    /queues/{queue}/messages/{message id}/status
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.broker.broker import Broker
@@ -57,6 +60,7 @@ class QueueDoor:
     def mount(self, router: Router) -> None:
         messages = "/queues/{queue}/messages"
         router.add("POST", messages, self._send, max_body_bytes=MAX_BODY_BYTES, any_body=True)
+        router.add("POST", "/queues/{queue}/batch", self._send_many, max_body_bytes=MAX_BODY_BYTES)
         router.add("GET", messages, self._look_or_receive)
         router.add("POST", "/queues/{queue}/receive", self._receive)
         router.add("DELETE", "/queues/{queue}/messages/{receipt}", self._ack)
@@ -68,17 +72,34 @@ class QueueDoor:
     # -- sending -----------------------------------------------------------------------------------------------------------
 
     async def _send(self, request: Request) -> Answer:
-        spec = await self._spec(request.params["queue"], create=True)
         wall_ms = self._broker.runtime.clock.wall_ms()
         if request.header(b"content-type").startswith("application/json"):
             record = record_from_json(json_object(request), wall_ms)
         else:
             record = record_from_request(request, wall_ms)
+        spec = await self._spec_for(request, [record])
+        return answer(await self._send_one(spec, record, request.header(b"idempotency-key")), 201)
+
+    async def _send_many(self, request: Request) -> Answer:
+        records = _records(json_object(request), self._broker.runtime.clock.wall_ms())
+        spec = await self._spec_for(request, records)
+        if spec.queue_config.fifo:  # in order, whatever each has to wait for
+            sent = [await self._send_one(spec, record, "") for record in records]
+        else:
+            sent = await asyncio.gather(*(self._send_one(spec, record, "") for record in records))
+        return answer({"items": sent}, 201)
+
+    async def _spec_for(self, request: Request, records: Sequence[Record]) -> QueueSpec:
+        spec = await self._spec(request.params["queue"], create=True, records=records)
+        for record in records:
+            need_kept(spec, record)
+        return spec
+
+    async def _send_one(self, spec: QueueSpec, record: Record, dedup: str) -> dict[str, Any]:
         topic = spec.topics[0]
         config = spec.queue_config
         group = names.header(record.headers, names.GROUP)
         key = group.decode(errors="replace") if config.fifo and group is not None else None
-        dedup = request.header(b"idempotency-key")
         placing = self._broker.queues.placing
         if dedup and config.dedup_window_ms:
             record = record._replace(headers=(*record.headers, (names.DEDUP_ID, dedup.encode())))
@@ -88,18 +109,15 @@ class QueueDoor:
             sent = await self._once.send(place, record, dedup)
         else:
             sent = await placing.send_to_queue(spec, record, key)
-        return answer(
-            {
-                "message_id": sent.message_id,
-                "partition": sent.partition,
-                "offset": sent.offset,
-                "duplicate": sent.duplicate,
-            },
-            201,
-        )
+        return {
+            "message_id": sent.message_id,
+            "partition": sent.partition,
+            "offset": sent.offset,
+            "duplicate": sent.duplicate,
+        }
 
-    async def _spec(self, name: str, *, create: bool = False) -> QueueSpec:
-        """In a server that creates topics on first use, queues come the same way."""
+    async def _spec(self, name: str, *, create: bool = False, records: Sequence[Record] = ()) -> QueueSpec:
+        """In a server that creates topics on first use, queues come the same way, with what the first messages ask for."""
         spec = self._broker.queues.find_spec(name)
         if spec is not None:
             return spec
@@ -112,9 +130,7 @@ class QueueDoor:
             name=name, id=self._broker.new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms
         )
         try:
-            return await self._broker.queues.create(
-                with_config(fresh, QueueConfig(delays=True, fair=True, journaled_leases=True))
-            )
+            return await self._broker.queues.create(with_config(fresh, _first_config(records)))
         except HeadraceError as problem:
             if problem.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
                 raise
@@ -210,6 +226,37 @@ class QueueDoor:
                     )
                     return answer({"state": status.state.name.lower(), "deliveries": status.deliveries})
         raise HeadraceError(ErrorKind.NOT_FOUND, "this queue has no message with that id")
+
+
+def _first_config(records: Sequence[Record]) -> QueueConfig:
+    return QueueConfig(
+        delays=True,
+        fair=True,
+        journaled_leases=True,
+        priorities=any(names.header(record.headers, names.PRIORITY) is not None for record in records),
+        ttl=any(names.header(record.headers, names.TTL_MS) is not None for record in records),
+    )
+
+
+def need_kept(spec: QueueSpec, record: Record) -> None:
+    """What a message asks for and its queue does not keep is refused, and not forgotten in silence (F80)."""
+    config = spec.queue_config
+    for header, kept, what, setting in (
+        (names.PRIORITY, config.priorities, "priorities", "priorities"),
+        (names.TTL_MS, config.ttl, "times to live", "ttl"),
+    ):
+        if not kept and names.header(record.headers, header) is not None:
+            raise invalid(
+                f'the queue "{spec.name}" keeps no {what}',
+                f'PATCH /api/v1/queues/{spec.name} with {{"{setting}": true}} lets it.',
+            )
+
+
+def _records(body: dict[str, Any], wall_ms: int) -> list[Record]:
+    given = body.get("records")
+    if len(body) > 1 or not isinstance(given, list) or not 0 < len(given) <= MAX_MESSAGES:
+        raise invalid(f"records is a list of 1 to {MAX_MESSAGES} records, and nothing is beside it")
+    return [record_from_json(entry, wall_ms) for entry in given]
 
 
 def _settled(refusal: Rejected | None) -> Response:

@@ -73,6 +73,11 @@ class SentMessage(msgspec.Struct, kw_only=True):
     duplicate: bool
 
 
+class SentMessages(msgspec.Struct, kw_only=True):
+    items: list[SentMessage]
+    """In the order they were given."""
+
+
 class ReceivedMessage(ShownRecord, kw_only=True):
     message_id: str
     receipt: str = ""
@@ -199,11 +204,19 @@ OPERATIONS: Operations = {
         "Send a message",
         "queues",
         {201: SentMessage},
-        "JSON is a record; any other body is the value. A queue that is not there is made where topics are made on first use.",
+        "JSON is a record; any other body is the value. A priority or a ttl that the queue "
+        "does not keep is refused. A queue that is not there is made where topics are made on first use.",
         query=RAW_QUERY,
         headers=(IDEMPOTENCY,),
         body=(NewRecord,),
         raw_body=True,
+    ),
+    ("POST", "/queues/{queue}/batch"): Operation(
+        "Send many messages",
+        "queues",
+        {201: SentMessages},
+        "When one of them is refused, others may have been sent.",
+        body=(NewRecords,),
     ),
     ("GET", "/queues/{queue}/messages"): Operation(
         "Look at messages",
