@@ -14,9 +14,7 @@ from headrace.cli.profile import Profile
 from headrace.core.errors import ErrorKind
 
 _BY_STATUS = {
-    400: Exit.USAGE,
     413: Exit.USAGE,
-    422: Exit.USAGE,
     401: Exit.DENIED,
     403: Exit.DENIED,
     404: Exit.NOT_FOUND,
