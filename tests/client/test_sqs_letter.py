@@ -426,3 +426,39 @@ def test_f12_a_redriven_message_is_a_new_one(sqs: Sqs, name: str, queue: str) ->
         ]
         assert letter["MessageId"] == message_id and letter["Attributes"]["ApproximateReceiveCount"] == "2"
         sqs.start_message_move_task(SourceArn=shown(sqs, dead)["QueueArn"])
+
+
+# -- F39: receipts of the past -----------------------------------------------------------------------------------------------
+
+
+def test_f39_an_old_receipt_may_keep_a_message_and_not_give_it_away(sqs: Sqs, queue: str) -> None:
+    """AWS lets it do both. What would take the message from whoever works on it now is refused (R56)."""
+    sqs.send_message(QueueUrl=queue, MessageBody="x")
+    (first,) = sqs.receive_message(QueueUrl=queue, VisibilityTimeout=0, WaitTimeSeconds=20)["Messages"]
+    change = sqs.change_message_visibility
+    code = "AWS.SimpleQueueService.MessageNotInflight"
+    text = refused(code, change, QueueUrl=queue, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=9)
+    assert text.endswith("Message does not exist or is not available for visibility timeout change.")
+    (second,) = sqs.receive_message(QueueUrl=queue, VisibilityTimeout=600, WaitTimeSeconds=20)["Messages"]
+    for seconds in (0, 60):
+        refused(code, change, QueueUrl=queue, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=seconds)
+    change(QueueUrl=queue, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=1200)
+    entries = [{"Id": "a", "ReceiptHandle": first["ReceiptHandle"], "VisibilityTimeout": 1300}]
+    assert sqs.change_message_visibility_batch(QueueUrl=queue, Entries=entries)["Successful"] == [{"Id": "a"}]
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=first["ReceiptHandle"])
+    assert shown(sqs, queue)["ApproximateNumberOfMessagesNotVisible"] == "1", "it deleted nothing"
+    change(QueueUrl=queue, ReceiptHandle=second["ReceiptHandle"], VisibilityTimeout=0)
+    assert len(sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]) == 1
+
+
+def test_f39_in_a_fifo_queue_an_old_receipt_does_nothing(sqs: Sqs, name: str) -> None:
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    url = sqs.create_queue(QueueName=f"{name}.fifo", Attributes=attributes)["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
+    (first,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0, WaitTimeSeconds=20)["Messages"]
+    sqs.receive_message(QueueUrl=url, VisibilityTimeout=600, WaitTimeSeconds=20)["Messages"]
+    old = {"QueueUrl": url, "ReceiptHandle": first["ReceiptHandle"]}
+    code = "AWS.SimpleQueueService.MessageNotInflight"
+    refused(code, sqs.change_message_visibility, **old, VisibilityTimeout=1200)
+    text = refused("InvalidParameterValue", sqs.delete_message, **old)
+    assert text.endswith("Reason: The receipt handle has expired.")

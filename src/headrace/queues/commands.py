@@ -234,6 +234,8 @@ class Extend:
     handles: tuple[Handle, ...]
     visibility_ms: int
     waiter: int = NO_WAITER
+    stale_may_prolong: bool = False
+    """An older receipt of a message may keep it for longer, too, but never for less long: somebody else works on it."""
 
 
 @dataclass(frozen=True, slots=True)

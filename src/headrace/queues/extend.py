@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected
-from headrace.queues.ack import current_lease
+from headrace.queues.ack import STALE, current_lease
 from headrace.queues.board import Board
-from headrace.queues.commands import Extend, no_such_source
+from headrace.queues.commands import Extend, Handle, no_such_source
 from headrace.queues.deadlines import Lease
 from headrace.queues.draft import Draft
 from headrace.queues.facts import Extended, ExtendedDurably
@@ -25,6 +25,8 @@ def decide_extend(board: Board, command: Extend, now_ms: int) -> Plan:
     held: dict[int, Lease] = {}
     for handle in command.handles:
         lease = current_lease(partition, handle)
+        if lease is STALE and command.stale_may_prolong:
+            lease = _prolonged(partition, handle, now_ms + command.visibility_ms)
         if isinstance(lease, Rejected):
             results.append(lease)
         elif longest_ms and now_ms + command.visibility_ms - lease.received_ms > longest_ms:
@@ -40,6 +42,20 @@ def decide_extend(board: Board, command: Extend, now_ms: int) -> Plan:
     elif ordered:
         plan_extension(draft, ordered, command.visibility_ms)
     return draft.plan(command.waiter, tuple(results))
+
+
+def _prolonged(partition: Partition, handle: Handle, until_ms: int) -> Lease | Rejected:
+    """The lease of a later delivery, if there is no harm in it for whoever holds it. In a FIFO queue the rest of the group
+    waits for that one, so there it is up to the holder alone."""
+    lease = partition.leases.get(handle.offset)
+    if (
+        lease is None
+        or partition.lanes.fifo
+        or handle.delivery >= lease.delivery
+        or until_ms < lease.deadline_ms
+    ):
+        return STALE
+    return lease
 
 
 def plan_extension(draft: Draft, leased: list[tuple[int, Lease]], visibility_ms: int) -> None:

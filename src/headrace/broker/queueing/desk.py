@@ -427,9 +427,16 @@ class QueueDesk:
         return await self._settle(source, "ack", handles)
 
     async def extend(
-        self, source: Source, handles: Iterable[Handle], visibility_ms: int
+        self,
+        source: Source,
+        handles: Iterable[Handle],
+        visibility_ms: int,
+        *,
+        stale_may_prolong: bool = False,
     ) -> Sequence[Rejected | None]:
-        return await self._settle(source, "extend", handles, visibility_ms)
+        return await self._settle(
+            source, "extend", handles, visibility_ms, stale_may_prolong=stale_may_prolong
+        )
 
     async def release(
         self, source: Source, handles: Iterable[Handle], delay_ms: int | None = None, detail: str = ""
@@ -449,6 +456,7 @@ class QueueDesk:
         handles: Iterable[Handle],
         amount_ms: int | None = None,
         detail: str = "",
+        stale_may_prolong: bool = False,
     ) -> Sequence[Rejected | None]:
         ask = AskSettle(
             queue=source.queue,
@@ -457,6 +465,7 @@ class QueueDesk:
             handles=tuple(handles),
             amount_ms=amount_ms,
             detail=detail,
+            stale_may_prolong=stale_may_prolong,
         )
         if self.is_hosted(source):
             return await self.settle_here(ask)
@@ -470,7 +479,13 @@ class QueueDesk:
             case "ack":
                 command = partial(engine.Ack, source, handles)
             case "extend":
-                command = partial(engine.Extend, source, handles, ask.amount_ms or 0)
+                command = partial(
+                    engine.Extend,
+                    source,
+                    handles,
+                    ask.amount_ms or 0,
+                    stale_may_prolong=ask.stale_may_prolong,
+                )
             case "release":
                 draw = int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32
                 command = partial(engine.Release, source, handles, ask.amount_ms, draw, ask.detail)

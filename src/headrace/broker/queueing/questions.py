@@ -93,6 +93,7 @@ class AskSettle(Question, frozen=True, kw_only=True):
     handles: tuple[Handle, ...]
     amount_ms: int | None = None
     detail: str = ""
+    stale_may_prolong: bool = False
 
 
 class AskStanding(Question, frozen=True, kw_only=True):

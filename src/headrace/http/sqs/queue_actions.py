@@ -33,6 +33,7 @@ async def create_queue(call: Call) -> dict[str, Any]:
                       "must end with .fifo suffix and be 1 to 80 in length.")  # fmt: skip
     attributes = checked(call, given, name)
     check_together(attributes)
+    tags = _tags(call.get("tags", dict, {}))
     existing = call.desk.find_spec(name)
     if existing is not None:
         return await _existing(call, existing, attributes)
@@ -48,7 +49,7 @@ async def create_queue(call: Call) -> dict[str, Any]:
             id=call.broker.new_uuid(),
             topics=(name,),
             attributes=attributes,
-            tags=_tags(call.get("tags", dict, {})),
+            tags=tags,
             default_delay_ms=int(attributes.get("DelaySeconds", "0")) * 1000,
             created_ms=now_ms,
             changed_ms=now_ms,

@@ -204,11 +204,13 @@ async def _each(asked: list[Awaitable[Any]]) -> list[Any]:
 
 
 async def change_message_visibility(call: Call) -> dict[str, Any]:
-    source, receipt = _receipt(call, call.queue())
+    spec = call.queue()
+    call.text("ReceiptHandle")
     seconds = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S)
-    (refusal,) = await call.desk.extend(source, [receipt.handle], seconds * 1000)
+    source, receipt = _receipt(call, spec)
+    (refusal,) = await call.desk.extend(source, [receipt.handle], seconds * 1000, stale_may_prolong=True)
     if refusal is not None:
-        if refusal.kind is ErrorKind.RECEIPT_HANDLE_IS_INVALID:
+        if refusal.kind in (ErrorKind.RECEIPT_HANDLE_IS_INVALID, ErrorKind.MESSAGE_NOT_INFLIGHT):
             raise HeadraceError(
                 ErrorKind.MESSAGE_NOT_INFLIGHT,
                 f"Value {call.text('ReceiptHandle')} for parameter ReceiptHandle is invalid. "
