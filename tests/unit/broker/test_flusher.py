@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.flusher import COMMIT_WINDOW_S, Flusher
+from headrace.broker.flusher import COMMIT_WINDOW_BYTES, COMMIT_WINDOW_S, STALLED_MS, Flusher
 
 
 class File:
@@ -44,9 +44,15 @@ class Log:
 
 
 class Partition:
+    tp = "t-0"
+
     def __init__(self, log: Log) -> None:
         self.log = log
         self.durable = 0
+        self.failed = False
+
+    def mark_failed(self) -> None:
+        self.failed = True
 
     def on_durable(self) -> None:
         self.durable += 1
@@ -59,6 +65,10 @@ class Runtime:
 
     def __init__(self) -> None:
         self.clock = self
+        self.problems: list[Exception] = []
+
+    def unexpected(self, where: str, problem: Exception, what: str) -> None:
+        self.problems.append(problem)
 
     def now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
@@ -207,6 +217,81 @@ def test_one_client_alone_is_never_kept_waiting() -> None:
             assert bench.flusher.sync_started_ms is not None, "under way at once"
             await asyncio.sleep(0.02)
             assert bench.flusher.rounds == number + 1
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_a_round_in_a_hurry_does_not_hurry_the_next() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        bench.request(0, urgent=True, size=COMMIT_WINDOW_BYTES - 1)
+        await asyncio.sleep(0.001)
+        assert bench.flusher.rounds == 1
+        bench.request(0, urgent=False, size=1)
+        await asyncio.sleep(COMMIT_WINDOW_S * 0.9)
+        assert bench.flusher.rounds == 1, "nobody waits for it, and it is little"
+        bench.request(0, urgent=False, size=COMMIT_WINDOW_BYTES - 1)
+        await asyncio.sleep(0.0001)
+        assert bench.flusher.rounds == 2, "together they are enough"
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_f16_what_raises_for_one_replica_takes_that_one_offline() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        bad, good = bench.partitions
+
+        def raises(*given: Any) -> Any:
+            raise RuntimeError("a bug")
+
+        for rounds, (owner, name) in enumerate(((bad.log, "begin_flush"), (bad, "on_durable")), 1):
+            before, bad.failed = getattr(owner, name), False
+            setattr(owner, name, raises)
+            bench.request(0, urgent=True)
+            bench.request(1, urgent=True)
+            await asyncio.sleep(0.1)
+            assert bad.failed and not good.failed and good.durable == rounds
+            assert len(bench.runtime.problems) == rounds
+            setattr(owner, name, before)
+        bad.failed, bench.files[0].sync = False, raises  # type: ignore[method-assign]
+        bench.request(0, urgent=True)
+        bench.request(1, urgent=True)
+        await asyncio.sleep(0.1)
+        assert bad.failed and good.failed and good.durable == 2, "what was synced of both is not known"
+        assert bench.flusher.failure is None and bench.flusher.sync_started_ms is None
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_r6_what_does_not_become_durable_is_trouble() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.runtime.sync_s = 20.0
+        assert bench.flusher.trouble() is None
+        bench.request(0, urgent=True)
+        bench.request(0, urgent=True)
+        await asyncio.sleep((STALLED_MS - 1) / 1000)
+        bench.request(0, urgent=True)
+        assert bench.flusher.trouble() is None
+        await asyncio.sleep(0.001)
+        assert "group commit" in str(bench.flusher.trouble()), "there is no flusher"
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        await asyncio.sleep(0.001)
+        assert bench.flusher.trouble() is None
+        await asyncio.sleep(STALLED_MS / 1000)
+        assert f"sync has not come back for {STALLED_MS // 1000} s" in str(bench.flusher.trouble())
+        await asyncio.sleep(20.0)
+        assert bench.flusher.trouble() is None
+        bench.runtime.sync_s, bench.files[0].failure = 0.0, OSError(5, "EIO")
+        bench.request(0, urgent=True)
+        await asyncio.sleep(0.1)
+        assert "failed" in str(bench.flusher.trouble())
         task.cancel()
 
     simulate(scenario)
