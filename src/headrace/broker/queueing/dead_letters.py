@@ -142,7 +142,7 @@ class DeadLetters:
 
     def _letter(self, record: Record, effect: MoveToDeadLetter, message_id: str) -> Record:
         """The message as it was, and why it is here."""
-        before = number(names.header(record.headers, names.DEAD_DELIVERIES)) or 0
+        before = max(0, number(names.header(record.headers, names.DEAD_DELIVERIES)) or 0)
         kept = tuple((name, value) for name, value in record.headers if not name.startswith("headrace-dead-"))
         why = (
             (names.DEAD_REASON, effect.reason.name.lower().encode()),

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from headrace.broker.queueing import names
+from headrace.broker.queueing.delayed import number
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -109,8 +110,7 @@ def _deliveries_before(record: Record) -> int:
     """A dead letter's count goes on."""
     if not record.headers:
         return 0
-    text = names.header(record.headers, names.DEAD_DELIVERIES)
-    return int(text) if text is not None and text.isdigit() and len(text) <= 9 else 0
+    return max(0, number(names.header(record.headers, names.DEAD_DELIVERIES)) or 0)
 
 
 # -- what a receipt may do ---------------------------------------------------------------------------------------------
