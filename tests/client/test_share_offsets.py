@@ -33,6 +33,7 @@ from headrace.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
+from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 
 
 def ask(broker: BrokerProcess, key: int, version: int, request: object) -> Any:
@@ -104,6 +105,39 @@ def test_where_a_share_group_stands_is_shown_set_and_forgotten(broker: BrokerPro
     kind = ErrorKind(ask(broker, 92, 0, missing).responses[0].error_code)
     assert kind is ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
     assert len(read_all(broker, group, topic, 6)) == 6, "it begins anew"
+
+
+def test_f35_setting_where_a_new_group_begins_makes_it(broker: BrokerProcess, topic: str) -> None:
+    group = f"g-{topic}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        future.result()
+    producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(6):
+        producer.produce(topic, str(number).encode())
+    producer.flush(120)
+    find = FindCoordinatorRequest(group, 0)
+    while ask(broker, 10, 2, find).error_code:
+        pass
+    begin = AlterShareGroupOffsetsRequest(
+        group, [AlterShareGroupOffsetsRequestTopic(topic, [AlterShareGroupOffsetsRequestPartition(0, 4)])]
+    )
+    altered = ask(broker, 91, 0, begin)
+    assert (altered.error_code, altered.responses[0].partitions[0].error_code) == (0, 0)
+    (row,) = where(broker, group, topic).topics[0].partitions
+    assert (row.start_offset, row.lag) == (4, 2)
+    assert read_all(broker, group, topic, 2) == [b"4", b"5"]
+    nameless = ask(broker, 91, 0, AlterShareGroupOffsetsRequest("", []))
+    assert nameless.error_code == ErrorKind.INVALID_GROUP_ID
+
+
+def test_f35_an_empty_cleanup_policy_is_accepted(broker: BrokerProcess, topic: str) -> None:
+    """As in Kafka: nothing is ever taken away."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": ""})]).values():
+        future.result()
+    (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    assert described.result()["cleanup.policy"].value == ""
 
 
 @pytest.mark.skipif(not hasattr(ck, "ShareConsumer"), reason="this confluent-kafka has no ShareConsumer")

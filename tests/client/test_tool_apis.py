@@ -20,7 +20,10 @@ from headrace.wire.messages.alter_replica_log_dirs import (
 )
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headrace.wire.messages.describe_cluster import DescribeClusterRequest
+from headrace.wire.messages.describe_groups import DescribeGroupsRequest
 from headrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from headrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -122,6 +125,28 @@ def test_f37_telemetry_is_not_on_offer(broker: BrokerProcess) -> None:
             row.api_key for row in raw.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("t", "1")).api_keys
         }
     assert not offered & {71, 72}
+
+
+def test_f35_authorized_operations_are_filled_where_they_are_asked_for(
+    broker: BrokerProcess, topic: str
+) -> None:
+    """As Kafka without an authorizer: all that the resource has."""
+    unknown, topics, groups, cluster = -(2**31), 3576, 3400, 8096
+    with RawClient(broker.kafka_port) as raw:
+        raw.create_topic(topic)
+        for asked in (False, True):
+            names = [MetadataRequestTopic(ZERO_UUID, topic)]
+            told = raw.call(ApiKey.METADATA, 8, MetadataRequest(names, False, asked, asked))
+            assert told.topics[0].topic_authorized_operations == (topics if asked else unknown)
+            assert told.cluster_authorized_operations == (cluster if asked else unknown)
+            described = raw.call(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(asked))
+            assert described.cluster_authorized_operations == (cluster if asked else unknown)
+            group = raw.call(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([topic], asked)).groups[0]
+            assert group.authorized_operations == (groups if asked else unknown)
+        rows = raw.call(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest([TopicRequest(topic)])
+        )
+        assert rows.topics[0].topic_authorized_operations == topics
 
 
 def test_f37_offsets_by_topic_id(broker: BrokerProcess, topic: str) -> None:

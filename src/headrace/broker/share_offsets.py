@@ -37,6 +37,16 @@ class ShareOffsets:
         if empty and found.state not in EMPTY:
             raise HeadraceError(ErrorKind.NON_EMPTY_GROUP, f"the group {group} has members")
 
+    async def make_group(self, group: str) -> None:
+        """As Kafka 4.2 has it: who sets where a group begins makes it (F35). Raises HeadraceError when it has members."""
+        error: ErrorKind = await self._broker.groups.ask(
+            group, lambda waiter: commands.MakeShareGroup(waiter, group)
+        )
+        if error is ErrorKind.NON_EMPTY_GROUP:
+            raise HeadraceError(error, f"the group {group} has members")
+        if error is not ErrorKind.NONE:
+            raise HeadraceError(error, f"there is no share group {group!r}, and it can't be made")
+
     def topics(self) -> list[str]:
         """Where any share group may have been."""
         image = self._broker.image

@@ -191,11 +191,11 @@ def one_of(*allowed: str) -> Check:
 
 
 def subset_of(*allowed: str) -> Check:
-    """A list with at least one member, each allowed and named once."""
+    """A list of which each member is allowed and named once; it may be empty, as in Kafka 4 (F35)."""
 
     def check(value: Value) -> str | None:
         assert isinstance(value, tuple)
-        if value and set(value) <= set(allowed) and len(set(value)) == len(value):
+        if set(value) <= set(allowed) and len(set(value)) == len(value):
             return None
         return f"must be a list of {', '.join(allowed)}, each at most once"
 

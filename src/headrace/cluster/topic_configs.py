@@ -39,7 +39,7 @@ _KEYS = (
     ConfigKey(
         "cleanup.policy", _LIST, "delete",
         "What happens to old data: delete drops whole segments by age and size, compact keeps the newest record of each "
-        "key, both together do both.",
+        "key, both together do both; empty, nothing is ever taken away.",
         subset_of("delete", "compact"), _broker("log.cleanup.policy"), Importance.HIGH,
     ),
     ConfigKey(

@@ -57,7 +57,7 @@ from headrace.groups.fields import fits
 from headrace.groups.share import describe as share_describe
 from headrace.groups.share import heartbeat as share_heartbeat
 from headrace.groups.share import journal as share_journal
-from headrace.groups.share.commands import ShareGroupDescribe, ShareGroupHeartbeat
+from headrace.groups.share.commands import MakeShareGroup, ShareGroupDescribe, ShareGroupHeartbeat
 from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup
 from headrace.groups.table import GroupTable
@@ -312,6 +312,7 @@ _VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
     ConsumerGroupHeartbeat: consumer_heartbeat.heartbeat,
     ConsumerGroupDescribe: _consumer_describe,
     ShareGroupHeartbeat: share_heartbeat.heartbeat,
+    MakeShareGroup: share_heartbeat.make_group,
     ShareGroupDescribe: _share_describe,
     TopicsChanged: _topics_changed,
 }

@@ -35,6 +35,14 @@ class ShareHeartbeatResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class MakeShareGroup:
+    """An administrator sets where a group begins, before it has members: there has to be a group. Answer: ErrorKind."""
+
+    waiter: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShareGroupDescribe:
     waiter: int
     group_ids: tuple[str, ...]

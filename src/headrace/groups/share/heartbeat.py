@@ -11,7 +11,7 @@ from headrace.groups.draft import Draft
 from headrace.groups.facts import SessionExtended
 from headrace.groups.fields import fits
 from headrace.groups.share.assignor import assign_simple
-from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatResult
+from headrace.groups.share.commands import MakeShareGroup, ShareGroupHeartbeat, ShareHeartbeatResult
 from headrace.groups.share.facts import (
     ShareCurrentSet,
     ShareEpochSet,
@@ -48,6 +48,18 @@ def heartbeat(table: GroupTable, command: ShareGroupHeartbeat, now_ms: int) -> P
         )
         return remove_members(draft, [command.member_id], table.topics)
     return _advance(draft, table.topics, command)
+
+
+def make_group(table: GroupTable, command: MakeShareGroup, now_ms: int) -> Plan:
+    """NON_EMPTY_GROUP when it has members, GROUP_ID_NOT_FOUND when it is a group of another kind."""
+    group = table.groups.get(command.group_id)
+    if group is None and command.group_id and fits(command.group_id):
+        made = ShareEpochSet(command.group_id, 1, 0)
+        return Plan((made,), (Reply(command.waiter, ErrorKind.NONE),))
+    error = ErrorKind.GROUP_ID_NOT_FOUND if group is not None else ErrorKind.INVALID_GROUP_ID
+    if isinstance(group, ShareGroup):
+        error = ErrorKind.NON_EMPTY_GROUP if group.members else ErrorKind.NONE
+    return Plan(replies=(Reply(command.waiter, error),))
 
 
 def _refuse(command: ShareGroupHeartbeat, refusal: Rejected) -> Plan:

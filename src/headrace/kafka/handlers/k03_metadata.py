@@ -10,6 +10,7 @@ from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, is_internal, topic_name_problem
 from headrace.kafka.call import Call
+from headrace.kafka.operations import CLUSTER, TOPIC, operations
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -52,6 +53,7 @@ async def handle(call: Call) -> MetadataResponse:
         cluster_id=call.broker.cluster_id,
         controller_id=-1 if controller is None else controller.broker_id,
         topics=topics,
+        cluster_authorized_operations=operations(call.request.include_cluster_authorized_operations, CLUSTER),
     )
 
 
@@ -93,6 +95,7 @@ def _row(call: Call, topic: Topic) -> MetadataResponseTopic:
             for number, state in enumerate(topic.partitions)
             if state is not None
         ],
+        operations(call.request.include_topic_authorized_operations, TOPIC),
     )
 
 

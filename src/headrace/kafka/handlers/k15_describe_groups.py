@@ -6,6 +6,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups import commands
 from headrace.kafka.call import Call
+from headrace.kafka.operations import GROUP, operations
 from headrace.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -47,6 +48,7 @@ async def _describe(call: Call, group_id: str) -> DescribedGroup:
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_data,
+        authorized_operations=operations(call.request.include_authorized_operations, GROUP),
         members=[
             DescribedGroupMember(
                 member.member_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.kafka.operations import CLUSTER, operations
 from headrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -34,4 +35,5 @@ def handle(call: Call) -> DescribeClusterResponse:
             )
             for node in sorted(nodes)
         ],
+        cluster_authorized_operations=operations(request.include_cluster_authorized_operations, CLUSTER),
     )

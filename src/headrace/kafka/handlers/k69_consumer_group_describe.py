@@ -6,6 +6,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups.consumer import commands
 from headrace.kafka.call import Call
+from headrace.kafka.operations import GROUP, operations
 from headrace.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -54,6 +55,7 @@ async def _describe(call: Call, group_id: str) -> DescribedGroup:
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
+        authorized_operations=operations(call.request.include_authorized_operations, GROUP),
         members=[_member(member) for member in group.members],
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.cluster.image import Topic
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.kafka.operations import TOPIC
 from headrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -43,7 +44,7 @@ async def handle(call: Call) -> DescribeTopicPartitionsResponse:
         end = min(len(topic.partitions), start + left)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
-                ErrorKind.NONE, name, topic.id, topic.internal, _rows(call, topic, start, end)
+                ErrorKind.NONE, name, topic.id, topic.internal, _rows(call, topic, start, end), TOPIC
             )
         )
         left -= end - start

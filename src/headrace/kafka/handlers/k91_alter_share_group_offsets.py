@@ -1,4 +1,7 @@
-"""Door: AlterShareGroupOffsets (91): where an empty share group goes on reading. Partition by partition."""
+"""Door: AlterShareGroupOffsets (91): where an empty share group goes on reading. Partition by partition.
+
+A group that there is not yet is made, as in Kafka 4.2 (F35).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ VERSIONS = (0, 0)
 async def handle(call: Call) -> AlterShareGroupOffsetsResponse:
     request: AlterShareGroupOffsetsRequest = call.request
     try:
-        await call.broker.share_offsets.require_group(request.group_id, empty=True)
+        await call.broker.share_offsets.make_group(request.group_id)
     except HeadraceError as problem:
         return AlterShareGroupOffsetsResponse(
             error_code=problem.kind.kafka_code, error_message=problem.detail
