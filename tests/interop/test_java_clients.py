@@ -44,3 +44,9 @@ def run(program: str, version: str) -> str:
             [*command, broker.bootstrap, program.lower()], capture_output=True, text=True, timeout=400
         )
     return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_what_the_tools_ask_through_the_admin_client() -> None:
+    """F37: transactions are ended, config resources listed, features and log directories answered for."""
+    assert "ADMIN TOOLS OK" in run("AdminTools", VERSIONS[-1])
