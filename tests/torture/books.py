@@ -62,7 +62,12 @@ class Bulk:
         self._padding = b"x" * size
         self._stop = threading.Event()
         self._producer = ck.Producer({**PRODUCER, "bootstrap.servers": bootstrap, "error_cb": quiet})
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"bulk {topic}", daemon=True)
+
+    def progress(self) -> dict[str, int]:
+        return {
+            f"bulk {self._topic}-{partition}": len(times) for partition, times in self.books.times.items()
+        }
 
     def start(self) -> Bulk:
         self._thread.start()
@@ -135,8 +140,16 @@ class Audit:
         return not (self.lost or self.duplicated or self.moved or self.disordered)
 
 
-def audit(bootstrap: str, topic: str, partitions: int, books: Books, seconds: float = 300.0) -> Audit:
-    """Read everything and hold it against the books."""
+def audit(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    books: Books,
+    seconds: float = 300.0,
+    *,
+    may_fade: bool = False,
+) -> Audit:
+    """Read everything and hold it against the books. `may_fade`: retention may have taken the oldest."""
     seen: Counter[int] = Counter()
     offsets: dict[int, int] = {}
     disordered = 0
@@ -145,9 +158,11 @@ def audit(bootstrap: str, topic: str, partitions: int, books: Books, seconds: fl
          "error_cb": quiet, "auto.offset.reset": "error", "fetch.wait.max.ms": 100}
     )  # fmt: skip
     try:
-        ends = {number: _end(consumer, topic, number, seconds) for number in range(partitions)}
-        consumer.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
-        left = {number for number, end in ends.items() if end > 0}
+        marks = {number: _watermarks(consumer, topic, number, seconds) for number in range(partitions)}
+        starts = {number: low if may_fade else 0 for number, (low, _) in marks.items()}
+        ends = {number: high for number, (_, high) in marks.items()}
+        consumer.assign([ck.TopicPartition(topic, number, start) for number, start in starts.items()])
+        left = {number for number, end in ends.items() if end > starts[number]}
         last = dict.fromkeys(range(partitions), -1)
         deadline = time.monotonic() + seconds
         while left:
@@ -170,21 +185,58 @@ def audit(bootstrap: str, topic: str, partitions: int, books: Books, seconds: fl
     return Audit(
         acked=len(books.acked),
         there=sum(seen.values()),
-        lost=sum(place not in seen for place in books.acked),
+        lost=sum(
+            place not in seen and offset >= starts[place >> 40] for place, offset in books.acked.items()
+        ),
         duplicated=sum(count - 1 for count in seen.values()),
         moved=sum(offsets.get(place, offset) != offset for place, offset in books.acked.items()),
         disordered=disordered,
     )
 
 
-def _end(consumer: ck.Consumer, topic: str, number: int, seconds: float) -> int:
+def _watermarks(consumer: ck.Consumer, topic: str, number: int, seconds: float) -> tuple[int, int]:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return int(consumer.get_watermark_offsets(ck.TopicPartition(topic, number), timeout=10)[1])
+            low, high = consumer.get_watermark_offsets(ck.TopicPartition(topic, number), timeout=10)
+            return int(low), int(high)
         except ck.KafkaException:
             if time.monotonic() > deadline:
                 raise
+            time.sleep(0.1)
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, seconds: float = 180.0) -> dict[int, list[bytes]]:
+    """Every committed message of a topic that may still be written, in its order, up to where it ended when we began."""
+    found: dict[int, dict[int, bytes]] = {number: {} for number in range(partitions)}
+    consumer = ck.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0,
+         "error_cb": quiet, "auto.offset.reset": "error", "isolation.level": "read_committed", "enable.partition.eof": True,
+         "fetch.wait.max.ms": 100}
+    )  # fmt: skip
+    deadline = time.monotonic() + seconds
+    try:
+        ends = {number: _watermarks(consumer, topic, number, seconds)[1] for number in range(partitions)}
+        consumer.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
+        left = {number for number, end in ends.items() if end > 0}
+        while left:
+            if time.monotonic() > deadline:
+                at = {place.partition: place.offset for place in consumer.position(consumer.assignment())}
+                raise AssertionError(f"{topic}: read to {at} of {ends} within {seconds} s")
+            for message in consumer.consume(10_000, 0.2):
+                error, partition = message.error(), message.partition()
+                if error is None:
+                    # A client may go back; what it finds must be the same.
+                    if found[partition].setdefault(message.offset(), message.value()) != message.value():
+                        raise AssertionError(f"{topic}-{partition} has changed at {message.offset()}")
+                elif error.code() != ck.KafkaError._PARTITION_EOF:
+                    continue
+                # At the end there may be markers only, which nobody is shown: the end of the partition tells.
+                if message.offset() + (error is None) >= ends[partition]:
+                    left.discard(partition)
+    finally:
+        consumer.close()
+    return {number: [rows[offset] for offset in sorted(rows)] for number, rows in found.items()}
 
 
 class Witness:
@@ -197,10 +249,16 @@ class Witness:
         self._partitions = partitions
         self._stop = threading.Event()
         self._book = threading.Lock()
+        self._sent = self._polled = 0
         self._threads = [
-            threading.Thread(target=self._send, daemon=True),
-            threading.Thread(target=self._poll, args=(200, self._stop.is_set), daemon=True),
+            threading.Thread(target=self._send, name="witness sender", daemon=True),
+            threading.Thread(
+                target=self._poll, args=(200, self._stop.is_set), name="witness reader", daemon=True
+            ),
         ]
+
+    def progress(self) -> dict[str, int]:
+        return {"witness sender": self._sent, "witness reader": self._polled}
 
     def start(self) -> Witness:
         for thread in self._threads:
@@ -227,6 +285,7 @@ class Witness:
             while not told:
                 producer.poll(0.1)
             error, offset = told[0]
+            self._sent += error is None
             with self._book:
                 self.history.complete(
                     operation,
@@ -252,6 +311,7 @@ class Witness:
             records: dict[int, list[tuple[int, str]]] = {}
             for message in consumer.consume(1000, 0.2):
                 if message.error() is None:
+                    self._polled += 1
                     records.setdefault(message.partition(), []).append(
                         (message.offset(), message.value().decode())
                     )

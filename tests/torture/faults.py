@@ -1,21 +1,49 @@
-"""What is done to a real cluster: kills, pauses beyond the lease, cut links, failing disks, a coordinator that goes away."""
+"""What is done to a real cluster: kills, pauses beyond the lease, cut links, failing disks, a coordinator that goes away,
+brokers that start without it or on a full disk, and configs that change under load.
+"""
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from real_cluster import RealBroker, RealCluster, wait_for
 from real_disk import fail_one_sync
 
 LEASE_S = 6.0
+CONFIGS: dict[str, tuple[str, ...]] = {
+    "headrace.flush": ("commit", "interval", "os"),
+    "min.insync.replicas": ("1", "2"),
+    "compression.type": ("producer", "zstd", "lz4", "gzip", "uncompressed"),
+    "retention.ms": ("3600000", "86400000", "-1"),
+    "segment.bytes": ("1048576", "4194304", "1073741824"),
+}
+"""What may change while a topic is written, without taking anything from what was promised to its writers."""
+FADING: dict[str, tuple[str, ...]] = {**CONFIGS, "retention.bytes": ("1048576", "2097152", "-1")}
+"""For topics whose oldest messages may go."""
 
 
 class Tormentor:
-    def __init__(self, cluster: RealCluster, topic: str, seed: int) -> None:
+    def __init__(
+        self,
+        cluster: RealCluster,
+        topic: str,
+        seed: int,
+        changing: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    ) -> None:
+        """`changing`: of these topics, these configs may change under load."""
         self.done: Counter[str] = Counter()
         self._cluster = cluster
         self._topic = topic
@@ -23,16 +51,26 @@ class Tormentor:
         self._admin = AdminClient(
             {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "error_cb": lambda error: None}
         )
+        self._changing = changing or {}
         self._faults = ["kill leader", "kill any", "pause", "rolling stop"]
+        if self._changing:
+            self._faults += ["config changed"] * 3
         if cluster.etcd is not None:
-            self._faults += ["etcd killed", "etcd paused"]
+            self._faults += ["etcd killed", "etcd paused", "etcd away beyond the lease", "start without etcd"]
         if cluster.namespaces is not None:
             self._faults += ["isolated", "deaf", "cut off from etcd"]
         if all(broker.disk is not None for broker in cluster.brokers.values()):
-            self._faults += ["power loss", "disk full", "fsync failure"]
+            self._faults += [
+                "power loss",
+                "disk full",
+                "fsync failure",
+                "every disk full",
+                "start on a full disk",
+            ]
 
-    def create_topic(self, partitions: int, min_isr: int = 2) -> None:
-        topic = NewTopic(self._topic, partitions, 3, config={"min.insync.replicas": str(min_isr)})
+    def create_topic(self, partitions: int, min_isr: int = 2, **config: str) -> None:
+        configs = {"min.insync.replicas": str(min_isr), **config}
+        topic = NewTopic(self._topic, partitions, 3, config=configs)
         for future in self._admin.create_topics([topic]).values():
             future.result(30)
 
@@ -51,6 +89,20 @@ class Tormentor:
         rows = topics[self._topic].partitions.values()
         return bool(rows) and all(len(row.isrs) == len(row.replicas) and row.leader > 0 for row in rows)
 
+    def set_config(self, topic: str, name: str, value: str, seconds: float = 60.0) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                for future in self._admin.incremental_alter_configs([wanted], request_timeout=10).values():
+                    future.result(15)
+                return
+            except ck.KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
     def wait_whole(self, seconds: float = 60.0) -> None:
         wait_for("every replica in sync", self.is_whole, seconds)
 
@@ -66,12 +118,15 @@ class Tormentor:
         broker = self._cluster.brokers[leaders[partition]]
         at = time.monotonic()
         broker.kill()
-        self.done["kill leader"] += 1
         return broker, at
 
-    def once(self) -> str:
-        """One drawn fault, from its beginning to its end; everything runs again afterwards."""
-        kind = self._dice.choice(self._faults)
+    def once(self, kind: str | None = None) -> str:
+        """One fault, drawn if not named, from its beginning to its end; everything runs again afterwards."""
+        kind = self._once(kind or self._dice.choice(self._faults))
+        self.done[kind.partition(":")[0]] += 1
+        return kind
+
+    def _once(self, kind: str) -> str:
         brokers = list(self._cluster.brokers.values())
         victim = self._dice.choice(brokers)
         match kind:
@@ -79,7 +134,6 @@ class Tormentor:
                 victim, _ = self.kill_leader(self._dice.randrange(len(self.leaders()) or 1))
                 time.sleep(self._dice.uniform(0.1, 3))
                 victim.start()
-                return kind
             case "kill any":
                 victim.kill()
                 time.sleep(self._dice.uniform(0.1, LEASE_S + 3))
@@ -92,25 +146,62 @@ class Tormentor:
                 time.sleep(self._dice.uniform(1, 1.6 * LEASE_S))
                 victim.resume()
             case "etcd killed" | "etcd paused":
-                self._trouble_etcd(kind)
+                self._trouble_etcd(kind == "etcd killed", self._dice.uniform(0.5, 1.6 * LEASE_S))
+            case "etcd away beyond the lease":
+                self._trouble_etcd(self._dice.random() < 0.5, self._dice.uniform(1.3, 2.5) * LEASE_S)
+            case "start without etcd" | "start on a full disk":
+                self._start_into(kind, victim)
+            case "config changed":
+                topic = self._dice.choice(sorted(self._changing))
+                name = self._dice.choice(sorted(self._changing[topic]))
+                value = self._dice.choice(self._changing[topic][name])
+                self.set_config(topic, name, value)
+                return f"{kind}: {topic} {name}={value}"
+            case "every disk full":
+                self._fill_all()
             case "power loss" | "disk full" | "fsync failure":
                 self.trouble_disk(kind, victim)
             case _:
                 self._cut(kind, victim.number)
-        self.done[kind] += 1
         return kind
 
-    def _trouble_etcd(self, kind: str) -> None:
+    def _trouble_etcd(self, is_killed: bool, seconds: float) -> None:
         etcd = self._cluster.etcd
         assert etcd is not None
-        if kind == "etcd killed":
+        if is_killed:
             etcd.kill()
-            time.sleep(self._dice.uniform(0.5, 1.6 * LEASE_S))
+            time.sleep(seconds)
             etcd.start()
         else:
             etcd.pause()
-            time.sleep(self._dice.uniform(0.5, 1.6 * LEASE_S))
+            time.sleep(seconds)
             etcd.resume()
+
+    def _start_into(self, kind: str, victim: RealBroker) -> None:
+        """A broker that starts while something it needs is away waits for it, instead of exiting (F19)."""
+        etcd, disk = self._cluster.etcd, victim.disk
+        victim.kill()
+        if kind == "start without etcd":
+            assert etcd is not None
+            etcd.kill()
+            with _Aside(victim.start):
+                time.sleep(self._dice.uniform(1, 2 * LEASE_S))
+                etcd.start()
+        else:
+            assert disk is not None
+            disk.fill()
+            with _Aside(victim.start):
+                time.sleep(self._dice.uniform(1, 2 * LEASE_S))
+                disk.make_room()
+
+    def _fill_all(self) -> None:
+        disks = [broker.disk for broker in self._cluster.brokers.values() if broker.disk is not None]
+        for disk in disks:
+            disk.fill()
+        time.sleep(self._dice.uniform(1, 1.6 * LEASE_S))
+        self._dice.shuffle(disks)
+        for disk in disks:
+            disk.make_room()
 
     def trouble_disk(self, kind: str, victim: RealBroker) -> None:
         disk = victim.disk
@@ -122,7 +213,10 @@ class Tormentor:
             return
         if kind == "power loss":
             # Power goes from everything at once: a broker that lives on could acknowledge a sync which ext4 calls
-            # a success although the shutdown overtook it.
+            # a success although the shutdown overtook it. What is not synced is promised only while a replica in sync
+            # keeps its power, so with another headrace.flush than commit the others have to be in sync (R12).
+            for topic in self._changing:
+                Tormentor(self._cluster, topic, 0).wait_whole(120)
             victim.pause()
             disk.lose_power()
             victim.kill()
@@ -141,10 +235,33 @@ class Tormentor:
         others = [f"n{other}" for other in self._cluster.brokers if other != number]
         if kind == "cut off from etcd":
             assert self._cluster.etcd is not None
-            spaces.deafen_to_bridge(me, self._cluster.etcd.port)
+            spaces.mute_to_bridge(me, self._cluster.etcd.port)
         for other in others if kind != "cut off from etcd" else ():
             spaces.deafen(me, other)
             if kind == "isolated":
                 spaces.deafen(other, me)
         time.sleep(self._dice.uniform(1, 1.6 * LEASE_S))
         spaces.heal()
+
+
+class _Aside:
+    """Something that happens in a thread of its own meanwhile; its failure is ours at the end."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as problem:
+            self._problem = problem
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        if self._problem is not None:
+            raise self._problem

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from real_disk import RealDisk
@@ -24,6 +24,10 @@ from headrace.testing.etcd_server import EtcdServer, free_ports
 
 CLONE_NEWNET = 0x40000000
 BRIDGE_ADDRESS = "10.99.0.100"
+NOBODY = "10.99.0.254"
+"""A gateway with a made-up address: what is sent to it is lost without a word, as on a cut cable."""
+NOWHERE = "77"
+"""The routing table that sends everything there."""
 
 
 class RealBroker(BrokerProcess):
@@ -37,6 +41,7 @@ class RealBroker(BrokerProcess):
         host: str,
         prefix: Sequence[str],
         disk: RealDisk | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(
             directory / f"b{number}" if disk is None else disk.mount / "data",
@@ -47,8 +52,9 @@ class RealBroker(BrokerProcess):
                 "HEADRACE_LOG_LEVEL": "info",
                 "HEADRACE_DEFAULT_REPLICATION_FACTOR": "3",
                 "HEADRACE_RACK": f"rack{number}",
+                **(settings or {}),
             },
-            start_seconds=40.0,
+            start_seconds=240.0,
             prefix=tuple(prefix),
         )
         self._log = directory / f"b{number}.log"
@@ -99,7 +105,7 @@ class Namespaces:
     def are_possible() -> bool:
         if os.geteuid() != 0 or sys.platform != "linux":
             return False
-        if not all(shutil.which(program) for program in ("ip", "iptables", "nsenter")):
+        if not all(shutil.which(program) for program in ("ip", "nsenter")):
             return False
         name = f"hrprobe{os.getpid()}"
         made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
@@ -132,6 +138,8 @@ class Namespaces:
             self._ip("-n", name, "addr", "add", f"{self.addresses[machine]}/24", "dev", f"v{index}")
             self._ip("-n", name, "link", "set", f"v{index}", "up")
             self._ip("-n", name, "link", "set", "lo", "up")
+            self._ip("-n", name, "neigh", "add", NOBODY, "lladdr", "02:00:00:00:00:fe", "dev", f"v{index}", "nud", "permanent")  # fmt: skip
+            self._ip("-n", name, "route", "add", "default", "via", NOBODY, "dev", f"v{index}", "table", NOWHERE)  # fmt: skip
 
     def remove(self) -> None:
         for name in (*self.names.values(), self.bridge):
@@ -143,36 +151,21 @@ class Namespaces:
         return ("nsenter", f"--net=/var/run/netns/{self.names[machine]}")
 
     def deafen(self, machine: str, towards: str) -> None:
-        """One way: `machine` no longer hears `towards`."""
-        self._in(machine, "iptables", "-A", "INPUT", "-s", self.addresses[towards], "-j", "DROP")
+        """One way: `machine` no longer hears `towards`, whose packets to it go nowhere."""
+        self._ip("-n", self.names[towards], "rule", "add", "to", self.addresses[machine], "table", NOWHERE)
 
-    def deafen_to_bridge(self, machine: str, port: int) -> None:
-        """`machine` no longer hears what comes from this port of the bridge: its coordinator, not its clients."""
-        self._in(
-            machine,
-            "iptables",
-            "-A",
-            "INPUT",
-            "-s",
-            BRIDGE_ADDRESS,
-            "-p",
-            "tcp",
-            "--sport",
-            str(port),
-            "-j",
-            "DROP",
-        )
+    def mute_to_bridge(self, machine: str, port: int) -> None:
+        """What `machine` sends to this port of the bridge goes nowhere: its coordinator, not its clients."""
+        self._ip("-n", self.names[machine], "rule", "add", "to", BRIDGE_ADDRESS, "ipproto", "tcp", "dport", str(port), "table", NOWHERE)  # fmt: skip
 
     def heal(self) -> None:
-        for machine in self.names:
-            self._in(machine, "iptables", "-F", "INPUT")
-
-    def _in(self, machine: str, *command: str) -> None:
-        subprocess.run([*self.prefix(machine), *command], check=True, capture_output=True)
+        for name in self.names.values():
+            while f"lookup {NOWHERE}" in self._ip("-n", name, "rule", "list"):
+                self._ip("-n", name, "rule", "del", "table", NOWHERE)
 
     @staticmethod
-    def _ip(*arguments: str) -> None:
-        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+    def _ip(*arguments: str) -> str:
+        return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
 
     def enter_bridge_namespace(self) -> None:
         """This process, its threads to come and its children live on the bridge from now on."""
@@ -193,8 +186,9 @@ class RealCluster:
         size: int = 3,
         namespaces: Namespaces | None = None,
         disks: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`disks`: every broker gets a real file system of its own, which can fail."""
+        """`disks`: every broker gets a real file system of its own, which can fail. `settings`: environment of each broker."""
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.namespaces = namespaces
@@ -211,7 +205,7 @@ class RealCluster:
             if namespaces is not None:
                 host, prefix = namespaces.addresses[f"n{number}"], namespaces.prefix(f"n{number}")
             disk = RealDisk(directory, f"disk{number}") if disks else None
-            self.brokers[number] = RealBroker(number, directory, url, host, prefix, disk)
+            self.brokers[number] = RealBroker(number, directory, url, host, prefix, disk, settings)
 
     @property
     def bootstrap(self) -> str:

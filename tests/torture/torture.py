@@ -6,25 +6,39 @@ python tests/torture/torture.py --minutes 10 [--seed 1] [--loopback] [--json FIL
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from books import Bulk, Witness, audit, gaps
-from faults import Tormentor
+from faults import CONFIGS, FADING, Tormentor
+from pipeline import Pipeline
+from progress import Client, scene, stuck_after
 from real_cluster import Namespaces, RealCluster
 from real_disk import RealDisk
+from reborn import Reborn
 
 from headrace.testing.checker import check
 
 TOPIC = "torture"
 WITNESSED = "witnessed"
+ORDERS, SHIPPED = "orders", "shipped"
+FADING_TOPIC = "fading"
+STUCK_S = 60.0
+"""So long after the last fault every client must have got on."""
+SETTINGS = {
+    # A topic that is gone must stay gone until its manager creates it.
+    "HEADRACE_AUTO_CREATE_TOPICS": "false",
+    "HEADRACE_RETENTION_CHECK_INTERVAL_MS": "2000",
+}
 SIGNS = {"disk full": "until there is more", "fsync failure": "fsync failed"}
 """What a broker whose disk has that trouble says of it."""
 DISK_FAULTS = ("power loss", "disk full", "fsync failure") * 2
@@ -84,49 +98,118 @@ def torment(
     per_second: int = 2500,
     disks: bool = False,
 ) -> dict[str, Any]:
-    partitions = 6
-    with RealCluster(directory, namespaces=namespaces, disks=disks) as cluster:
-        tormentor = Tormentor(cluster, TOPIC, seed)
-        tormentor.create_topic(partitions)
-        watched = Tormentor(cluster, WITNESSED, seed)
-        watched.create_topic(2)
-        bulk = Bulk(cluster.bootstrap, TOPIC, partitions, per_second).start()
-        witness = Witness(cluster.bootstrap, WITNESSED, 2).start()
-        dice, until = random.Random(seed), time.monotonic() + minutes * 60
+    with _tormented(directory, namespaces=namespaces, disks=disks) as cluster:
+        return _Torment(cluster, seed, per_second).run(minutes)
+
+
+def everything_at_once(directory: Path, kinds: Sequence[str], stuck_s: float) -> dict[str, Any]:
+    """The same load and the same books in short: a few faults of our choice."""
+    with _tormented(directory) as cluster:
+        return _Torment(cluster, 1, 300).go_through(kinds, stuck_s)
+
+
+@contextlib.contextmanager
+def _tormented(directory: Path, **options: Any) -> Iterator[RealCluster]:
+    with RealCluster(directory, settings=SETTINGS, **options) as cluster:
         try:
-            while time.monotonic() < until:
-                # A quarter of the time nothing happens, so that the cluster can recover.
-                time.sleep(dice.uniform(0.1, 2) if dice.random() < 0.75 else 5)
-                kind = tormentor.once()
-                print(
-                    f"{until - time.monotonic():6.0f} s left: {kind}; {len(bulk.books.acked)} acked",
-                    flush=True,
-                )
-            tormentor.wait_whole(120)
-            watched.wait_whole(120)
-            books = bulk.stop()
-            history = witness.stop()
-            report = audit(cluster.bootstrap, TOPIC, partitions, books)
+            yield cluster
         except BaseException:
-            print(cluster.log())
+            print(scene(cluster))
             raise
-    checked = check(history.operations)
-    return {
-        "minutes": minutes,
-        "faults": sum(tormentor.done.values()),
-        "kinds": dict(tormentor.done),
-        "acked": report.acked,
-        "there": report.there,
-        "lost": report.lost,
-        "duplicated": report.duplicated,
-        "moved": report.moved,
-        "disordered": report.disordered,
-        "failures": len(books.failures),
-        "first_failures": books.failures[:3],
-        "history": checked.describe(),
-        "operations": len(history.operations),
-        "clean": report.is_clean and checked.is_valid,
-    }
+
+
+class _Torment:
+    """Every kind of load at once, drawn faults for minutes, and then everybody must get on and the books must agree."""
+
+    def __init__(self, cluster: RealCluster, seed: int, per_second: int) -> None:
+        changing = {TOPIC: CONFIGS, ORDERS: CONFIGS, SHIPPED: CONFIGS, FADING_TOPIC: FADING}
+        self._cluster = cluster
+        self._dice = random.Random(seed)
+        self._tormentor = Tormentor(cluster, TOPIC, seed, changing)
+        self._topics = {TOPIC: 6, WITNESSED: 2, ORDERS: 3, SHIPPED: 3, FADING_TOPIC: 2}
+        for topic, partitions in self._topics.items():
+            Tormentor(cluster, topic, seed).create_topic(partitions)
+        where = cluster.bootstrap
+        self._bulk = Bulk(where, TOPIC, self._topics[TOPIC], per_second)
+        self._fading = Bulk(where, FADING_TOPIC, self._topics[FADING_TOPIC], per_second // 10, size=1000)
+        self._witness = Witness(where, WITNESSED, self._topics[WITNESSED])
+        self._pipeline = Pipeline(
+            where,
+            ORDERS,
+            SHIPPED,
+            self._topics[ORDERS],
+            workers=3,
+            per_second=max(100, per_second // 10),
+            seed=seed,
+        )
+        self._reborn = Reborn(where, "reborn", 3, seed=seed)
+        self._clients: list[Client] = [
+            self._bulk, self._fading, self._witness, self._pipeline, self._reborn
+        ]  # fmt: skip
+
+    def run(self, minutes: float) -> dict[str, Any]:
+        """Drawn faults for minutes."""
+        self._start()
+        until = time.monotonic() + minutes * 60
+        while (left := until - time.monotonic()) > 0:
+            # A quarter of the time nothing happens, so that the cluster can recover.
+            time.sleep(self._dice.uniform(0.1, 2) if self._dice.random() < 0.75 else 5)
+            at = time.strftime("%H:%M:%S")
+            kind = self._tormentor.once()
+            print(f"{left:6.0f} s left, {at}: {kind}; {len(self._bulk.books.acked)} acked", flush=True)
+        return {"minutes": minutes, **self._finish(STUCK_S)}
+
+    def go_through(self, kinds: Sequence[str], stuck_s: float) -> dict[str, Any]:
+        """These faults, one after the other, each when everybody has got on since the last."""
+        self._start()
+        for kind in kinds:
+            stuck = stuck_after(self._clients, stuck_s)
+            assert not stuck, f"before {kind}: {stuck}\n{self._pipeline.last_words()}"
+            self._tormentor.once(kind)
+        return self._finish(stuck_s)
+
+    def _start(self) -> None:
+        for client in self._clients:
+            client.start()
+
+    def _finish(self, stuck_s: float) -> dict[str, Any]:
+        stuck = stuck_after(self._clients, stuck_s)
+        if stuck:
+            print(
+                f"stuck {stuck_s} s after the last fault: {stuck}\n{self._pipeline.last_words()}\n{scene(self._cluster)}",
+                flush=True,
+            )
+        self._reborn.settle()
+        for topic in self._topics:
+            Tormentor(self._cluster, topic, 1).wait_whole(120)
+        return self._result(stuck)
+
+    def _result(self, stuck: list[str]) -> dict[str, Any]:
+        where, tormentor = self._cluster.bootstrap, self._tormentor
+        history, rebirths, once = self._witness.stop(), self._reborn.stop(), self._pipeline.stop()
+        books, fading = self._bulk.stop(), self._fading.stop()
+        tormentor.set_config(FADING_TOPIC, "retention.bytes", "-1")
+        audits = {
+            TOPIC: audit(where, TOPIC, self._topics[TOPIC], books),
+            ORDERS: audit(where, ORDERS, self._topics[ORDERS], self._pipeline.feed.books),
+            FADING_TOPIC: audit(where, FADING_TOPIC, self._topics[FADING_TOPIC], fading, may_fade=True),
+        }
+        checked = check(history.operations)
+        return {
+            "faults": sum(tormentor.done.values()),
+            "kinds": dict(tormentor.done),
+            "stuck": stuck,
+            "acked": audits[TOPIC].acked,
+            "audits": {topic: dataclasses.asdict(row) for topic, row in audits.items()},
+            "failures": len(books.failures) + len(fading.failures) + len(self._pipeline.feed.books.failures),
+            "first_failures": books.failures[:3],
+            "exactly_once": dataclasses.asdict(once),
+            "rebirths": dataclasses.asdict(rebirths),
+            "history": checked.describe(),
+            "operations": len(history.operations),
+            "clean": not stuck and checked.is_valid and once.is_clean and rebirths.is_clean
+            and all(row.is_clean for row in audits.values()),
+        }  # fmt: skip
 
 
 def failing_disks(directory: Path, kinds: Sequence[str], per_second: int = 500) -> dict[str, Any]:
@@ -236,7 +319,7 @@ def main() -> int:
             results["faults"] = _show("faults", _in_namespaces(home / "faults", options, has_disks))
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1))
-    return 0
+    return 0 if results.get("faults", {}).get("clean", True) else 1
 
 
 def _in_namespaces(directory: Path, options: argparse.Namespace, disks: bool) -> dict[str, Any]:
