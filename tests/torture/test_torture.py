@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from real_disk import RealDisk
 
 from headrace.testing.etcd_server import etcd_binary
-from torture import coordinator_away, everything_at_once, failing_disks, leader_kills, rolling_restart
+from torture import coordinator_away, failing_disks, leader_kills, rolling_restart
 
 pytestmark = pytest.mark.skipif(etcd_binary() is None, reason="etcd is not installed")
 
@@ -47,17 +47,3 @@ def test_disks_lose_power_fill_up_and_fail_to_sync(tmp_path: Path) -> None:
     assert result["acked"] > 0 and result["failures"] == []
     assert (result["lost"], result["duplicated"], result["moved"], result["disordered"]) == (0, 0, 0, 0)
     assert all(result["noticed"].values()), result["noticed"]
-
-
-def test_everything_at_once_and_nobody_is_stuck(tmp_path: Path) -> None:
-    """R12, X1, F1, F7, F19: transactions, topics made again, changed configs; every client gets on afterwards."""
-    kinds = (
-        "config changed",
-        "kill any",
-        "config changed",
-        "etcd away beyond the lease",
-        "start without etcd",
-    )
-    result = everything_at_once(tmp_path, kinds, stuck_s=300.0)
-    assert result["clean"], result
-    assert result["exactly_once"]["copied"] > 0 and result["rebirths"]["lives"] > 1 and result["acked"] > 0

@@ -41,6 +41,7 @@ SETTINGS = {
 }
 SIGNS = {"disk full": "until there is more", "fsync failure": "fsync failed"}
 """What a broker whose disk has that trouble says of it."""
+ONCE = ("config changed", "kill any", "etcd away beyond the lease", "start without etcd", "rolling stop")
 DISK_FAULTS = ("power loss", "disk full", "fsync failure") * 2
 
 
@@ -295,7 +296,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=2500)
     parser.add_argument("--loopback", action="store_true", help="No network namespaces, so no cut links.")
-    parser.add_argument("--only", choices=("kills", "faults", "rolling", "outage", "disks"))
+    parser.add_argument("--only", choices=("kills", "faults", "once", "rolling", "outage", "disks"))
     parser.add_argument(
         "--no-disks", action="store_true", help="No file systems of our own, so no failing disks."
     )
@@ -315,6 +316,9 @@ def main() -> int:
             results["outage"] = _show("coordinator away", coordinator_away(home / "outage", options.outage_s))
         if options.only in (None, "disks") and has_disks:
             results["disks"] = _show("failing disks", failing_disks(home / "disks", DISK_FAULTS))
+        if options.only == "once":
+            once = everything_at_once(home / "once", ONCE, stuck_s=300.0)
+            results["faults"] = _show("each fault once", once)
         if options.only in (None, "faults"):
             results["faults"] = _show("faults", _in_namespaces(home / "faults", options, has_disks))
     if options.json is not None:
