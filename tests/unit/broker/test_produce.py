@@ -89,7 +89,7 @@ def test_r38_a_repetition_is_told_where_the_original_is() -> None:
         bench.lead()
 
         def produced(sequence: int) -> memoryview:
-            return batch(b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=sequence)
+            return batch(b"a", b"b", producer_id=0, producer_epoch=0, base_sequence=sequence)
 
         assert put(bench, produced(0)) == Taken(ErrorKind.NONE, 0, -1, 2)
         assert put(bench, produced(2)) == Taken(ErrorKind.NONE, 2, -1, 4)

@@ -750,6 +750,7 @@ def test_an_answer_whose_barrier_can_not_be_written_is_refused_and_nothing_is_lo
         assert refused.value.kind is ErrorKind.NOT_COORDINATOR and refused.value.detail == "no"
         assert bench.shard.state is ShardState.READY and bench.shard.current.generation == 1
         assert not bench.shard.current._waiters, "nobody is left behind"
+        assert bench.shard.machine.seen == 0, "and nothing was done"  # type: ignore[attr-defined]
         bench.partition.fails = None
         answered = bench.ask(0)
         bench.partition.commit()
