@@ -311,3 +311,17 @@ def test_deleted_records_wake_who_waits_and_unreadable_ones_are_counted() -> Non
         assert bench.partition.unreadable_batches == 3
 
     on_a_machine(scenario)
+
+
+def test_one_who_waits_is_somebody() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead((1, 2))
+        bench.append()
+        answers: list[ErrorKind] = []
+        assert not bench.partition.has_waiting
+        bench.partition.when_committed(1, bench.runtime.clock.now_ms() + 10, answers.append)
+        assert bench.partition.has_waiting and not answers
+        bench.partition.expire_waiting(bench.runtime.clock.now_ms() + 11)
+        assert answers == [ErrorKind.REQUEST_TIMED_OUT] and not bench.partition.has_waiting
+
+    on_a_machine(scenario)
