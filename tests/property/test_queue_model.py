@@ -323,6 +323,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.ask(Purge(SOURCE, upto if back else None))
         for row in self.model.rows[:upto]:
             self.model.finish(row)
+        if not back:
+            self.model.kept.clear()
 
     @precondition(lambda self: len(self.model.rows) > 12)
     @rule(back=st.integers(0, 8))

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from hashlib import blake2b
-from itertools import takewhile
 from typing import NamedTuple
 
 from headrace.queues.commands import Message
@@ -87,10 +86,6 @@ class DedupIndex:
                 break
             outdated.append(page.number)
         return tuple(outdated)
-
-    def pages_below(self, offset: int) -> tuple[int, ...]:
-        """Pages are in the order of the log, and only what comes first can be forgotten."""
-        return tuple(page.number for page in takewhile(lambda page: page.last_offset < offset, self._pages))
 
     def page_numbers(self) -> tuple[int, ...]:
         return tuple(page.number for page in self._pages)

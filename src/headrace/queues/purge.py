@@ -21,10 +21,9 @@ def decide_purge(board: Board, command: Purge, now_ms: int) -> Plan:
         detail = f"purged less than {command.min_interval_ms} ms ago"
         return Plan(replies=answer(command.waiter, Rejected(ErrorKind.PURGE_QUEUE_IN_PROGRESS, detail)))
     draft = Draft(partition, now_ms + board.wall_offset_ms)
-    upto = partition.end_offset if command.upto is None else command.upto
-    draft.purge(upto)
-    # Whoever sends an id again after a purge means a new message: what it would repeat is gone.
-    if pages := partition.dedup.pages_below(upto):
+    draft.purge(partition.end_offset if command.upto is None else command.upto)
+    # Whoever sends an id again after a purge of everything means a new message: what it would repeat is gone.
+    if command.upto is None and (pages := partition.dedup.page_numbers()):
         draft.do(Deduplicated(partition.source, partition.dedup.next_page, (), pages))
     draft.read_ahead()
     return draft.plan(command.waiter, None)
