@@ -468,7 +468,7 @@ def test_the_commands(
     until(lambda: ask("retry", name, "--delivery", entry["id"])["retried"] == 1)
     until(lambda: endpoint.values()[-1:] == ["x"])
     assert ask("rotate", name, "--overlap", "1h")["overlap_ms"] == 3_600_000
-    ask("confirm", name, "wrong", exit=Exit.FAILED)
+    ask("confirm", name, "wrong", exit=Exit.USAGE)
     (row,) = ask("list", "--queue", name)
     assert row["delivered"] == 1 and "secret" not in row
     text = CliRunner().invoke(main, ["webhook", "list"], prog_name="headrace").stdout

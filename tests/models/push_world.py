@@ -129,9 +129,9 @@ class World:
         return await self._settle(Ack(source, tuple(handles)))
 
     async def release(
-        self, source: Source, handles: Iterable[Handle], delay_ms: int
+        self, source: Source, handles: Iterable[Handle], delay_ms: int, detail: str = ""
     ) -> tuple[Rejected | None, ...]:
-        return await self._settle(Release(source, tuple(handles), delay_ms))
+        return await self._settle(Release(source, tuple(handles), delay_ms, detail=detail))
 
     async def extend(self, source: Source, handles: Iterable[Handle], visibility_ms: int) -> tuple[Any, ...]:
         given = tuple(handles)

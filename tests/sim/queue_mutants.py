@@ -12,8 +12,9 @@ from queue_sim import QueueShape
 
 from headrace.broker.load import Load
 from headrace.broker.queueing.moving import Moving
-from headrace.broker.queueing.transfers import Transfers
+from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.broker.shards import Shard
+from headrace.core.errors import HeadraceError
 from headrace.core.plan import Plan
 from headrace.http.sqs import attributes, queue_actions
 from headrace.queues import commands, shard
@@ -65,7 +66,7 @@ class QueueMutant(NamedTuple):
     patches: tuple[Patch, ...]
     shape: QueueShape
     finds: str
-    """What the report has to say."""
+    """What the report has to say; one of these, with bars between them."""
     seed: int = 0
     plan: tuple[Fault, ...] | None = None
     """Faults that lead to the trouble, where drawn ones find it too rarely."""
@@ -144,11 +145,14 @@ def _one_by_one_is_too_slow(self: Lanes, lane: Lane) -> None:
 
 async def _first_there_then_here(self: Transfers, load: Any, letters: Any, make_command: Any) -> Any:
     """Written to the dead letters, and done some time later."""
-    for target, records in letters.items():
-        for record in records:
-            await self._broker.queues.send(*target, record)
-    await asyncio.sleep(1.0)
-    return await load.submit(make_command)
+    try:
+        for target, records in letters.items():
+            for record in records:
+                await self._broker.queues.send(*target, record)
+        await asyncio.sleep(1.0)
+        return await load.submit(make_command)
+    except HeadraceError as problem:
+        raise NotMoved(problem.kind, problem.detail) from problem
 
 
 async def _first_here_then_there(self: Transfers, load: Any, letters: Any, make_command: Any) -> Any:
@@ -167,7 +171,7 @@ async def _off_to_the_new_partition(*_: Any) -> None:
 
 MUTANTS = [
     QueueMutant("R56", "any receipt deletes", ((shard._DECIDE, "Ack", _any_receipt_will_do),), replace(ROUGH, kinds=(FaultKind.SLOW,)), "vanished", 1),
-    QueueMutant("R57", "answers do not wait for the journal", ((Load, "_append", _answer_before_it_is_committed),), BUSY, "resurrection", 2, BLACKOUTS),
+    QueueMutant("R57", "answers do not wait for the journal", ((Load, "_append", _answer_before_it_is_committed),), BUSY, "resurrection|early-redelivery", 2, BLACKOUTS),
     QueueMutant("R57", "receives are not journaled", ((queue_actions, "engine_config", _leases_in_memory),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "leases are measured by the wall clock", ((Shard, "__init__", _leases_by_the_wall_clock),), CALM, "early-redelivery", 1, JUMPS),
