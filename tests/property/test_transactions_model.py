@@ -138,11 +138,18 @@ class Transactions(RuleBasedStateMachine):
             return expected == (model.previous, LAST_EPOCH)
         return expected[1] <= LAST_EPOCH
 
+    def is_early(self, model: Model, who: tuple[int, int]) -> bool:
+        """F25: the name that it was promised for its next transaction, before this one has its markers."""
+        told = model.promised or model.identity
+        return model.state.startswith("Prepare") and who == told and who[1] <= LAST_EPOCH
+
     @rule(name=IDS, partitions=SOME, data=st.data())
     def add(self, name: str, partitions: frozenset[TopicPartition], data: st.DataObject) -> None:
         model, who = self.models[name], self.pick(data, name)
         answer = self.ask(lambda w: AddPartitions(w, name, *who, partitions))
-        if who[0] != model.identity[0]:
+        if self.is_early(model, who):
+            assert answer is CONCURRENT
+        elif who[0] != model.identity[0]:
             assert answer is UNKNOWN
         elif who != model.identity or who[1] > LAST_EPOCH:
             assert answer is FENCED
@@ -169,7 +176,9 @@ class Transactions(RuleBasedStateMachine):
         model, who = self.models[name], self.pick(data, name)
         answer = self.ask(lambda w: EndTxn(w, name, *who, commit))
         word = "Commit" if commit else "Abort"
-        if who[0] != model.identity[0]:
+        if self.is_early(model, who) and who[0] != model.identity[0]:
+            assert answer.error is CONCURRENT
+        elif who[0] != model.identity[0]:
             assert answer.error is UNKNOWN
         elif who != model.identity or who[1] > LAST_EPOCH:
             assert answer.error is FENCED
@@ -193,6 +202,8 @@ class Transactions(RuleBasedStateMachine):
                 assert answer == (ErrorKind.NONE, *model.identity)
             else:
                 assert answer.error is (CONCURRENT if model.state == "Prepare" + word else INVALID_STATE)
+        elif self.is_early(model, who):
+            assert answer.error is CONCURRENT
         elif who[0] != model.identity[0]:
             assert answer.error is UNKNOWN
         elif who != model.identity or who[1] > LAST_EPOCH or model.state.startswith("Prepare"):
