@@ -226,7 +226,9 @@ class ExactlyOnce:
 
     @property
     def is_clean(self) -> bool:
-        return not (self.lost or self.duplicated or self.disordered or self.complaints)
+        """A worker that hung is not excused either: it may be the client's fault, or a broker that does not answer."""
+        hung = self.troubles.get("hung", 0)
+        return not (self.lost or self.duplicated or self.disordered or self.complaints or hung)
 
 
 class Pipeline:

@@ -31,7 +31,8 @@ class Rebirths:
     ghosts: int = 0
     duplicated: int = 0
     in_flight_twice: int = 0
-    """Found twice after the client had numbered it anew: its doing, and no broker can know it again."""
+    """Found twice in a life in which the client numbered anew what it had sent. That this is the client's doing is a guess that
+    nobody has proven yet, so it is counted apart and is not clean."""
     renumberings: Counter[str] = field(default_factory=Counter)
     bumps: list[str] = field(default_factory=list)
     """What the client said of the first few."""
@@ -43,7 +44,7 @@ class Rebirths:
 
     @property
     def is_clean(self) -> bool:
-        return not (self.lost or self.ghosts or self.duplicated or self.complaints)
+        return not (self.lost or self.ghosts or self.duplicated or self.in_flight_twice or self.complaints)
 
 
 class _Renumberings(logging.Handler):
