@@ -30,7 +30,7 @@ from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 SOURCE = str(Path(headrace.__file__).parent) + "/"
 SETTLE_S = 0.02
 """What a request leaves to be done after its answer is part of it."""
-ROUNDS = 5
+ROUNDS = 7
 BACKGROUND = (
     "HttpServer._sweep", "Controller.", "CronSchedules.", "Couriers.", "Housekeeping.", "Membership.keep_alive", "QueueKeeper.",
 )  # fmt: skip

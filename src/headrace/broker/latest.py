@@ -60,12 +60,17 @@ class Latest:
         try:
             return await attempt()
         except stale as refusal:
-            if not await self.news():
-                raise HeadraceError(
-                    ErrorKind.BROKER_NOT_AVAILABLE,
-                    f"{refusal.detail}, as far as is known here; the coordinator does not answer",
-                ) from refusal
+            await self.doubt(refusal)
         return await attempt()
+
+    async def doubt(self, refusal: HeadraceError) -> None:
+        """Before a refusal that may rest on old news is given: then everything has been heard, and it is worth another try.
+        Raises when nobody can tell."""
+        if not await self.news():
+            raise HeadraceError(
+                ErrorKind.BROKER_NOT_AVAILABLE,
+                f"{refusal.detail}, as far as is known here; the coordinator does not answer",
+            ) from refusal
 
     async def _catch_up(self) -> bool:
         clock = self._runtime.clock

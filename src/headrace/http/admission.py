@@ -87,7 +87,8 @@ class BodyBudget:
 
     def release(self, byte_count: int) -> None:
         self.used_bytes -= byte_count
-        self._admit_waiting()
+        if self._waiting:
+            self._admit_waiting()
 
     def _fits(self, byte_count: int) -> bool:
         # One request larger than the whole budget runs alone instead of never.

@@ -142,15 +142,27 @@ class HttpConnection(asyncio.Protocol):
         if self._unparsed:
             self._unparsed += data
             return
-        self._now_ms = self._server.clock.now_ms()
+        server, reader = self._server, self._reader
+        assert reader is not None
+        self._now_ms = server.clock.now_ms()
         self._received_s = self._loop.time()
-        self._server.received_bytes += len(data)
+        server.received_bytes += len(data)
         self._is_corked = True
         try:
-            self._parse(data)
+            if len(data) <= SLICE_BYTES:
+                reader.feed(data)
+            else:
+                self._feed_slices(reader, data)
         finally:
             self._is_corked = False
-            self._flush()
+            if self._out:
+                self._flush()
+        if not reader.is_partial:
+            self._partial_since_ms = None
+        elif self._partial_since_ms is None:
+            self._partial_since_ms = self._now_ms
+        if self._is_read_paused or self._waiting or self._is_write_paused or self._ticket is not None:
+            self._regulate()
 
     def eof_received(self) -> bool:
         # Closing a socket looks like this too. A long poll of a client that is gone must not take messages, so a
@@ -169,24 +181,13 @@ class HttpConnection(asyncio.Protocol):
 
     # --- reading ---
 
-    def _parse(self, data: bytes) -> None:
-        reader = self._reader
-        assert reader is not None
-        if len(data) <= SLICE_BYTES:
-            reader.feed(data)
-        else:
-            view = memoryview(data)
-            for start in range(0, len(data), SLICE_BYTES):
-                if not self._wants_input():
-                    self._unparsed = bytes(view[start:])
-                    break
-                reader.feed(view[start : start + SLICE_BYTES])
-        if reader.is_partial:
-            if self._partial_since_ms is None:
-                self._partial_since_ms = self._now_ms
-        else:
-            self._partial_since_ms = None
-        self._regulate()
+    def _feed_slices(self, reader: RequestReader, data: bytes) -> None:
+        view = memoryview(data)
+        for start in range(0, len(data), SLICE_BYTES):
+            if not self._wants_input():
+                self._unparsed = bytes(view[start:])
+                return
+            reader.feed(view[start : start + SLICE_BYTES])
 
     def _wants_input(self) -> bool:
         return (
@@ -250,30 +251,25 @@ class HttpConnection(asyncio.Protocol):
         settings = server.settings
         if server.is_draining or self._served >= settings.max_requests_per_connection:
             keep_alive = False
-        request.admit(
-            server.next_request_id(),
-            self._received_s,
-            self._now_ms,
-            self._now_ms + settings.request_timeout_ms,
-        )
+        server.request_count += 1
+        request.own_request_id = f"{server.request_id_prefix}{server.request_count:x}"
+        request.received_s = self._received_s
+        request.received_ms = self._now_ms
+        request.deadline_ms = self._now_ms + settings.request_timeout_ms
         refused = server.judge_peer(request)
         if refused is not None:
             handler = _answering(refused)
-        held = 0
-        if request.body or self._expected_bytes or self._ticket is not None:
-            held = len(request.body)
-            self._hold(held)
+        if self._expected_bytes or self._ticket is not None:
+            self._stop_expecting()
+        # A chunked body reserved its cap; from here on its real size counts. A request that slipped in with its headers may
+        # overrun the budget by one read.
+        held = len(request.body)
+        self._held_bytes += held
+        server.body_budget.used_bytes += held
         if self._running is None and not self._waiting and not self._is_write_paused:
             self._start(_Waiting(request, handler, keep_alive, held))
         else:
             self._waiting.append(_Waiting(request, handler, keep_alive, held))
-
-    def _hold(self, byte_count: int) -> None:
-        """Swap what was reserved for reading the body (a chunked one reserves its cap) for its real size."""
-        self._stop_expecting()
-        self._held_bytes += byte_count
-        # It was read already; a request that slipped in with its headers may overrun the budget by one read.
-        self._server.body_budget.used_bytes += byte_count
 
     def _release(self, byte_count: int) -> None:
         byte_count = min(byte_count, self._held_bytes)  # a lost connection has released everything already
@@ -355,7 +351,7 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.abort()
         finally:
             self._running = None
-            if self._transport is not None:
+            if self._waiting or self._unparsed or self._owes_continue or self._is_read_paused:
                 self._advance()
 
     def _respond(self, request: Request, answer: Response, keep_alive: bool) -> None:
@@ -382,7 +378,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _answered(self, request: Request, status: int, keep_alive: bool) -> None:
         self._server.note_answer(request.route, status, self._loop.time() - request.received_s)
-        self._idle_since_ms = self._now_ms
+        self._idle_since_ms = self._now_ms = self._server.clock.now_ms()
         if not keep_alive:
             reader = self._reader
             assert reader is not None
@@ -422,7 +418,6 @@ class HttpConnection(asyncio.Protocol):
             close = getattr(chunks, "aclose", None)
             if close is not None:
                 await close()
-        self._now_ms = self._server.clock.now_ms()
         self._answered(request, answer.status, keep_alive and not self._server.is_draining)
 
     async def _send_chunks(self, running: _Running, answer: StreamingResponse, is_chunked: bool) -> None:

@@ -36,12 +36,12 @@ class Request:
 
     __slots__ = (
         "_query_pairs",
-        "_request_id",
         "body",
         "deadline_ms",
         "headers",
         "http_version",
         "method",
+        "own_request_id",
         "params",
         "path",
         "peer",
@@ -56,12 +56,12 @@ class Request:
         self,
         method: str,
         path: str,
-        *,
         query_string: str = "",
         headers: Mapping[bytes, bytes] | None = None,
         body: bytes = b"",
         params: Mapping[str, str] | None = None,
         peer: Peer = Peer("127.0.0.1", 0, False),  # noqa: B008 - an immutable value
+        *,
         received_ms: int = 0,
         deadline_ms: int = 1 << 62,
         route: str = "",
@@ -79,12 +79,14 @@ class Request:
         self.peer = peer
         self.received_ms = received_ms
         self.received_s = 0.0
+        """On the loop's clock, for latency."""
         self.deadline_ms = deadline_ms
         """On the monotonic clock; past it the server cancels the handler and answers 504."""
         self.route = route
         """The template that matched; empty when none did."""
         self.http_version = http_version
-        self._request_id = request_id
+        self.own_request_id = request_id
+        """Given by the server when the request is whole, for those who bring none."""
         self._query_pairs: list[tuple[str, str]] | None = None
         self.sender: Principal | None = None
         """The broker that passes it on; None for everybody else (peer_requests.py)."""
@@ -130,14 +132,9 @@ class Request:
 
     @property
     def request_id(self) -> str:
-        return self.client_request_id or self._request_id
-
-    def admit(self, request_id: str, received_s: float, received_ms: int, deadline_ms: int) -> None:
-        """Stamped by the server when the request is whole; `received_s` is the loop's time, for latency."""
-        self._request_id = request_id
-        self.received_s = received_s
-        self.received_ms = received_ms
-        self.deadline_ms = deadline_ms
+        if b"x-request-id" not in self.headers:
+            return self.own_request_id
+        return self.client_request_id or self.own_request_id
 
 
 class Response:
@@ -211,9 +208,12 @@ def checked_header_value(value: str) -> str:
 
 
 def _header_lines(headers: Sequence[tuple[str, str]]) -> bytes:
-    lines = "".join(
-        f"{checked_header_value(name)}: {checked_header_value(value)}\r\n" for name, value in headers
-    )
+    lines = ""
+    for name, value in headers:
+        line = f"{name}: {value}"
+        if "\r" in line or "\n" in line or "\0" in line:
+            checked_header_value(line)
+        lines += line + "\r\n"
     return lines.encode("latin-1", "replace")
 
 
@@ -221,7 +221,8 @@ def encode_response(response: Response, *, fixed: bytes, keep_alive: bool, with_
     """The bytes of a whole response; `fixed` is the server's date line. HEAD keeps the length, not the body."""
     status = response.status
     body = response.body
-    parts = [_status_and_type(status, response.content_type if body or status == 200 else ""), fixed]
+    kind = response.content_type if body or status == 200 else ""
+    parts = [_head_cache.get((status, kind)) or _status_and_type(status, kind), fixed]
     if status != 204 and status != 304:
         parts.append(b"content-length: %d\r\n" % len(body))
     if response.headers:

@@ -16,6 +16,7 @@ import httptools
 from headrace.core.ports import Buffer
 from headrace.http.browsers import BrowserPolicy, Refusal, body_refusal
 from headrace.http.messages import Handler, Peer, Request, Response
+from headrace.http.plain_requests import read_plain
 from headrace.http.problem import problem
 from headrace.http.router import METHODS, NoRoute, Router, TooLarge
 
@@ -79,7 +80,7 @@ class RequestReader:
 
     def feed(self, data: Buffer) -> None:
         """At most SLICE_BYTES at a time; the caller cuts."""
-        if self.is_ended:
+        if self.is_ended or (type(data) is bytes and not self.is_partial and self._read_plain(data)):
             return
         try:
             self._parser.feed_data(data)
@@ -92,6 +93,25 @@ class RequestReader:
             self.refuse(400, "MALFORMED_HTTP", f"this is not HTTP/1.1: {error}")
         if self.is_partial and not self.is_ended:
             self._check_framing(len(data))
+
+    def _read_plain(self, data: bytes) -> bool:
+        """False, and nothing has happened, when llhttp must have a look."""
+        limits = self._limits
+        plain = read_plain(data, limits.max_header_bytes, limits.max_header_count)
+        if plain is None:
+            return False
+        raw_method, target, headers, body = plain
+        if len(target) > limits.max_target_bytes or self._browsers.refusal(headers) is not None:
+            return False
+        method = _METHODS[raw_method]
+        self._path, _, query = target.decode("ascii").partition("?")
+        if self._resolve(method, headers) is not None or len(body) > self._body_cap:
+            return False
+        request = Request(
+            method, self._path, query, headers, body, self._params, self._peer, route=self._template
+        )
+        self._sink.request_complete(request, self._handler, True)
+        return True
 
     def refuse(self, status: int, code: str, detail: str, hint: str = "") -> None:
         if not self.is_ended:
@@ -262,11 +282,11 @@ class RequestReader:
         request = Request(
             self._method,
             self._path,
-            query_string=self._query,
-            headers=self._headers,
-            body=body,
-            params=self._params,
-            peer=self._peer,
+            self._query,
+            self._headers,
+            body,
+            self._params,
+            self._peer,
             route=self._template,
             http_version=self._version,
         )

@@ -87,8 +87,8 @@ class HttpServer:
             self.settings.max_connections_per_host,
             self.settings.connections_reserved_for_loopback,
         )
-        self._request_id_prefix = request_id_prefix
-        self._request_count = 0
+        self.request_id_prefix = request_id_prefix
+        self.request_count = 0
         self._connections: dict[HttpConnection, None] = {}  # a dict keeps order, so a sweep is deterministic
         self._listeners: list[asyncio.Server] = []
         self._sweep_handle: asyncio.TimerHandle | None = None
@@ -167,10 +167,6 @@ class HttpServer:
             self._gate.release(connection.peer.host)
         if self.is_draining and not self._connections and self._all_closed is not None:
             self._all_closed.set()
-
-    def next_request_id(self) -> str:
-        self._request_count += 1
-        return f"{self._request_id_prefix}{self._request_count:x}"
 
     def note_answer(self, route: str, status: int, seconds: float) -> None:
         self._by_status[status] = self._by_status.get(status, 0) + 1

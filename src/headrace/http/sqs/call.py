@@ -10,6 +10,9 @@ from headrace.broker.broker import Broker
 from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.http.forwarding import HOST as FORWARDED_HOST
+from headrace.http.messages import Request
+from headrace.security.sigv4 import claimed_region
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
 _is_entry_id = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
@@ -35,31 +38,47 @@ class SqsSettings(NamedTuple):
     """Access key id -> secret. When there are any, every request must be signed (SigV4)."""
 
 
+class Services(NamedTuple):
+    """What every action of a door is given."""
+
+    broker: Broker
+    desk: QueueDesk
+    settings: SqsSettings
+
+
 class Call:
     """One action with its parameters."""
 
-    __slots__ = ("base_url", "broker", "parameters", "region", "settings", "trace")
+    __slots__ = ("_region", "_services", "broker", "desk", "parameters", "request", "settings")
 
     def __init__(
-        self,
-        broker: Broker,
-        settings: SqsSettings,
-        parameters: dict[str, Any],
-        base_url: str,
-        region: str,
-        trace: str = "",
+        self, services: Services, request: Request, parameters: dict[str, Any], region: str = ""
     ) -> None:
-        self.broker = broker
-        self.settings = settings
+        """`region`: the one that was signed; empty when nobody has to sign."""
+        self._services = services
+        self.broker, self.desk, self.settings = services
+        self.request = request
         self.parameters = parameters
-        self.base_url = base_url
-        self.region = region
-        self.trace = trace
-        """X-Amzn-Trace-Id of the request."""
+        self._region = region
 
     @property
-    def desk(self) -> QueueDesk:
-        return self.broker.queues
+    def trace(self) -> str:
+        """X-Amzn-Trace-Id of the request."""
+        return self.request.header(b"x-amzn-trace-id")
+
+    @property
+    def region(self) -> str:
+        """The one that the caller claims."""
+        claimed = self._region or claimed_region(self.request.header(b"authorization"))
+        return claimed or self.settings.region
+
+    @property
+    def base_url(self) -> str:
+        request = self.request
+        host = request.header(b"host") or "localhost"
+        if request.sender is not None:
+            host = request.header(FORWARDED_HOST) or host
+        return f"{'https' if request.peer.is_tls else 'http'}://{host}"
 
     # -- queues --------------------------------------------------------------------------------------------------------
 
@@ -71,8 +90,10 @@ class Call:
 
     def queue(self) -> QueueSpec:
         """The queue named by QueueUrl. Bare names and foreign hosts are fine: only the last part counts."""
-        url = self.text("QueueUrl")
-        return self.named(url.rstrip("/").rsplit("/", 1)[-1])
+        url = self.parameters.get("QueueUrl")
+        if type(url) is not str:
+            url = self.text("QueueUrl")
+        return self.named(url.rstrip("/").rpartition("/")[2])
 
     def named(self, name: str) -> QueueSpec:
         spec = self.desk.find_spec(name)
@@ -116,10 +137,12 @@ class Call:
 
     def number(self, name: str, low: int, high: int, default: Any = _ABSENT) -> Any:
         value = self.parameters.get(name)
+        if value is None and default is not _ABSENT:
+            return default
         if isinstance(value, str) and _is_number(value):
             value = int(value)  # the Query protocol has only text
-            self.parameters[name] = value
-        value = self.get(name, int, default)
+        elif type(value) is not int:
+            value = self.get(name, int, default)
         if value is not default and not low <= value <= high:
             reason = _RANGES.get(name, "Must be between {low} and {high}, if provided.").format(
                 low=low, high=high
@@ -156,7 +179,7 @@ class Call:
 
     def with_parameters(self, parameters: dict[str, Any]) -> Call:
         """The same call for one entry of a batch."""
-        return Call(self.broker, self.settings, parameters, self.base_url, self.region, self.trace)
+        return Call(self._services, self.request, parameters, self._region)
 
 
 def invalid(detail: str) -> HeadraceError:

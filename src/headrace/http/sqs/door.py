@@ -16,15 +16,14 @@ from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.browsers import need_program
-from headrace.http.forwarding import HOST as FORWARDED_HOST
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request, Response
 from headrace.http.problem import problem
 from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
-from headrace.http.sqs.call import Call, SqsSettings
+from headrace.http.sqs.call import Call, Services, SqsSettings
 from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
-from headrace.security.sigv4 import SCHEME, BadSignature, SignatureVerifier, claimed_region
+from headrace.security.sigv4 import SCHEME, BadSignature, SignatureVerifier
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +66,8 @@ LOOKING = frozenset((
 ))  # fmt: skip
 """Actions that change nothing: any GET may ask for them, an `<img>` of a web page too, which can't read the answer."""
 
+_BY_TARGET = {(_TARGET + name).encode(): (name, action) for name, action in ACTIONS.items()}
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _PASSED_ON = (400, 403, 404, 413, 500, 503, 504)
@@ -76,7 +77,7 @@ class SqsDoor:
     def __init__(self, broker: Broker, settings: SqsSettings, forwarder: Forwarder) -> None:
         self._broker = broker
         self._forwarder = forwarder
-        self._settings = settings
+        self._services = Services(broker, broker.queues, settings)
         self._verifier = SignatureVerifier(settings.access_keys) if settings.access_keys else None
         self.requests: dict[str, int] = {}
 
@@ -97,28 +98,45 @@ class SqsDoor:
         return await self._handle(request)
 
     async def _handle(self, request: Request) -> Response:
-        target = request.header(b"x-amz-target")
-        is_query = _is_query(request.method, request.headers)
-        name = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
+        is_query = False
         try:
-            region = self._signed(request)
-            parameters = _form(request) if is_query else _json(request)
-            if is_query:
-                name = str(parameters.pop("Action", ""))
-                _need_no_page(request, name)
-            action = ACTIONS.get(name)
-            if action is None:
-                raise HeadraceError(
-                    ErrorKind.INVALID_ACTION,
-                    f"The action {name or target or 'none'} is not valid for this endpoint.",
-                )
+            found = _BY_TARGET.get(request.headers.get(b"x-amz-target", b""))
+            region = self._signed(request) if self._verifier is not None else ""
+            if found is not None:
+                name, action = found
+                parameters = _json(request)
+            else:
+                is_query = _is_query(request.method, request.headers)
+                name, action, parameters = _older(request, is_query)
             self.requests[name] = self.requests.get(name, 0) + 1
-            call = self._call(request, parameters, region)
-            is_last = request.sender is not None
-            answer = await self._broker.latest.answer(lambda: self._act(action, call, is_last))
-            return _answered(name, answer, request.request_id, is_query=is_query)
+            call = Call(self._services, request, parameters, region)
+            try:
+                answer = await action(call)
+            except (Unknown, Elsewhere) as refusal:
+                answer = await self._once_more(action, call, refusal)
+            headers = (("x-amzn-requestid", request.request_id),)
+            if is_query:
+                body = query.encode_answer(name, answer, request.request_id)
+                return Response(body, 200, query.CONTENT_TYPE, headers)
+            return Response(_encode(answer), 200, JSON, headers)
         except Exception as error:
             return await self._refused(request, error, is_query)
+
+    async def _once_more(self, action: Action, call: Call, refusal: HeadraceError) -> dict[str, Any]:
+        """Nothing has happened yet. A name that is not known here may be young; so may be the news that a queue lives here
+        (F34). What certainly lives elsewhere is asked there."""
+        if isinstance(refusal, Elsewhere) and self._is_asked_there(call.request, refusal):
+            raise refusal
+        await self._broker.latest.doubt(refusal)
+        try:
+            return await action(call)
+        except Elsewhere as elsewhere:
+            if self._is_asked_there(call.request, elsewhere):
+                raise
+            raise Unknown(elsewhere.kind, elsewhere.detail) from elsewhere
+
+    def _is_asked_there(self, request: Request, elsewhere: Elsewhere) -> bool:
+        return request.sender is None and elsewhere.broker_id != self._broker.node_id
 
     async def _refused(self, request: Request, error: Exception, is_query: bool) -> Response:
         try:
@@ -133,42 +151,41 @@ class SqsDoor:
             failure = HeadraceError(ErrorKind.UNKNOWN_SERVER_ERROR, detail)
             return error_response(failure, request.request_id, is_query=is_query)
 
-    async def _act(self, action: Action, call: Call, is_last: bool) -> dict[str, Any]:
-        try:
-            return await action(call)
-        except Elsewhere as elsewhere:
-            if is_last or elsewhere.broker_id == self._broker.node_id:
-                # It lives here, as others or our own image say, and is not open yet; nothing has happened (F34).
-                raise Unknown(elsewhere.kind, elsewhere.detail) from elsewhere
-            raise
-
     def _signed(self, request: Request) -> str:
-        """The region a caller claims; when keys are configured it must have signed the claim (X19)."""
-        if self._verifier is not None and request.sender is None:
-            try:
-                credential = self._verifier.verify(
-                    request.method,
-                    request.path,
-                    request.query_string,
-                    request.headers,
-                    request.body,
-                    self._broker.runtime.clock.wall_ms(),
-                )
-            except BadSignature as refusal:
-                raise HeadraceError(
-                    ErrorKind.ACCESS_DENIED,
-                    f"The request signature we calculated does not match the signature you provided: {refusal}.",
-                ) from None
-            return credential.region
-        return claimed_region(request.header(b"authorization")) or self._settings.region
+        """Keys are configured, so a caller must have signed the region that it claims (X19)."""
+        if self._verifier is None or request.sender is not None:
+            return ""
+        try:
+            return self._verifier.verify(
+                request.method,
+                request.path,
+                request.query_string,
+                request.headers,
+                request.body,
+                self._broker.runtime.clock.wall_ms(),
+            ).region
+        except BadSignature as refusal:
+            raise HeadraceError(
+                ErrorKind.ACCESS_DENIED,
+                f"The request signature we calculated does not match the signature you provided: {refusal}.",
+            ) from None
 
-    def _call(self, request: Request, parameters: dict[str, Any], region: str) -> Call:
-        host = request.header(b"host") or "localhost"
-        if request.sender is not None:
-            host = request.header(FORWARDED_HOST) or host
-        scheme = "https" if request.peer.is_tls else "http"
-        trace = request.header(b"x-amzn-trace-id")
-        return Call(self._broker, self._settings, parameters, f"{scheme}://{host}", region, trace)
+
+def _older(request: Request, is_query: bool) -> tuple[str, Action, dict[str, Any]]:
+    """What names its action in a form, or wrongly."""
+    target = request.header(b"x-amz-target")
+    name = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
+    parameters = _form(request) if is_query else _json(request)
+    if is_query:
+        name = str(parameters.pop("Action", ""))
+        _need_no_page(request, name)
+    action = ACTIONS.get(name)
+    if action is None:
+        raise HeadraceError(
+            ErrorKind.INVALID_ACTION,
+            f"The action {name or target or 'none'} is not valid for this endpoint.",
+        )
+    return name, action, parameters
 
 
 def _is_query(method: str, headers: Mapping[bytes, bytes]) -> bool:
@@ -226,13 +243,6 @@ def _form(request: Request) -> dict[str, Any]:
             "QueueUrl", request.path
         )  # older SDKs post to the queue and do not name it again
     return parameters
-
-
-def _answered(action: str, answer: dict[str, Any], request_id: str, *, is_query: bool) -> Response:
-    headers = (("x-amzn-requestid", request_id),)
-    if is_query:
-        return Response(query.encode_answer(action, answer, request_id), 200, query.CONTENT_TYPE, headers)
-    return Response(_encode(answer), 200, JSON, headers)
 
 
 def error_response(refusal: HeadraceError, request_id: str, *, is_query: bool = False) -> Response:

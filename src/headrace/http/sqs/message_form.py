@@ -22,7 +22,7 @@ MAX_ATTRIBUTES = 10
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _TYPES = ("String", "Number", "Binary")
 _NUMBER = re.compile(r"[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?")
-_BAD_CHARACTER = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+find_bad_character = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]").search
 
 
 def check_body(body: str) -> None:
@@ -30,7 +30,7 @@ def check_body(body: str) -> None:
         raise HeadraceError(
             ErrorKind.MISSING_PARAMETER, "The request must contain the parameter MessageBody."
         )
-    if _BAD_CHARACTER.search(body):
+    if find_bad_character(body):
         raise HeadraceError(
             ErrorKind.INVALID_MESSAGE_CONTENTS, "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | "
             "#x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF",

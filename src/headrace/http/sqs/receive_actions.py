@@ -21,6 +21,7 @@ from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
 from headrace.records.build import Record
 
 MAX_VISIBILITY_S = 43_200
+_NOTHING: list[str] = []
 SYSTEM_ATTRIBUTES = (
     "SenderId", "SentTimestamp", "ApproximateReceiveCount", "ApproximateFirstReceiveTimestamp", "SequenceNumber",
     "MessageDeduplicationId", "MessageGroupId", "AWSTraceHeader", "DeadLetterQueueSourceArn",
@@ -29,23 +30,28 @@ SYSTEM_ATTRIBUTES = (
 
 async def receive_message(call: Call) -> dict[str, Any]:
     spec = call.queue()
-    call.text("ReceiveRequestAttemptId", None)  # a retry gets the next batch: nothing is handed out twice
-    limit = 10 if call.settings.strict else 1_000
-    count = call.number("MaxNumberOfMessages", 1, limit, 1)
-    visibility = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S, None)
-    wait = call.number("WaitTimeSeconds", 0, 20, None)
+    count, visibility_ms, wait, wanted, named = 1, None, None, _NOTHING, _NOTHING
+    if len(call.parameters) > 1:
+        call.text("ReceiveRequestAttemptId", None)  # a retry gets the next batch: nothing is handed out twice
+        count = call.number("MaxNumberOfMessages", 1, 10 if call.settings.strict else 1_000, 1)
+        visibility = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S, None)
+        visibility_ms = None if visibility is None else visibility * 1000
+        wait = call.number("WaitTimeSeconds", 0, 20, None)
+        wanted, named = _wanted_attributes(call)
     if wait is None:
         wait = int(spec.attributes.get("ReceiveMessageWaitTimeSeconds", "0"))
+    deliveries = await call.desk.receive(spec, count, visibility_ms=visibility_ms, wait_ms=wait * 1000)
+    messages = [_message(call, spec, delivery, wanted, named) for delivery in deliveries]
+    return {"Messages": messages} if messages else {}
+
+
+def _wanted_attributes(call: Call) -> tuple[list[str], list[str]]:
+    """Names of system attributes and of message attributes."""
     wanted = call.texts("MessageSystemAttributeNames", []) or call.texts("AttributeNames", [])
     for name in wanted:
         if name != "All" and name not in SYSTEM_ATTRIBUTES:
             raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
-    named = call.texts("MessageAttributeNames", [])
-    deliveries = await call.desk.receive(
-        spec, count, visibility_ms=None if visibility is None else visibility * 1000, wait_ms=wait * 1000
-    )
-    messages = [_message(call, spec, delivery, wanted, named) for delivery in deliveries]
-    return {"Messages": messages} if messages else {}
+    return wanted, call.texts("MessageAttributeNames", [])
 
 
 def _message(
@@ -117,7 +123,9 @@ def _deliveries_before(record: Record) -> int:
 
 
 def _receipt(call: Call, spec: QueueSpec) -> tuple[Source, Receipt]:
-    text = call.text("ReceiptHandle")
+    text = call.parameters.get("ReceiptHandle")
+    if type(text) is not str:
+        text = call.text("ReceiptHandle")
     receipt = _checked_receipt(call, spec, text)
     return Source(spec.name, receipt.topic, receipt.partition), receipt
 

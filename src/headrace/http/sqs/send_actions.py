@@ -14,13 +14,20 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.call import Call, invalid
 from headrace.http.sqs.checksums import md5_of, md5_of_attributes
-from headrace.http.sqs.message_form import attribute_bytes, check_attributes, check_body, to_headers
+from headrace.http.sqs.message_form import (
+    attribute_bytes,
+    check_attributes,
+    check_body,
+    find_bad_character,
+    to_headers,
+)
 from headrace.records.build import Record
 
 MAX_MESSAGE_BYTES = 1_048_576
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _TRACE = "AWSTraceHeader"
 MAX_TRACE_CHARS = 1_024
+_SPECIAL = frozenset(("DelaySeconds", "MessageDeduplicationId", "MessageGroupId"))
 
 
 class Outgoing(NamedTuple):
@@ -149,23 +156,35 @@ def sequence_number(partition: int, offset: int) -> str:
 
 
 def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
-    body = call.text("MessageBody")
-    check_body(body)
+    given = call.parameters
+    body = given.get("MessageBody")
+    if type(body) is not str:
+        body = call.text("MessageBody")
+    if not body or find_bad_character(body):
+        check_body(body)
     raw = body.encode()
     answer: dict[str, Any] = {"MD5OfMessageBody": md5_of(raw)}
     size = len(raw)
-    attributes = call.get("MessageAttributes", dict, {})
+    attributes: dict[str, Any] = {}
+    if given.get("MessageAttributes") is not None:
+        attributes = call.get("MessageAttributes", dict)
     if attributes:
         check_attributes(attributes)
         size += attribute_bytes(attributes)
         answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
-    trace = _trace_header(call, answer)
-    limit = int(spec.attributes.get("MaximumMessageSize", str(MAX_MESSAGE_BYTES)))
+    trace: str | None = None
+    if "MessageSystemAttributes" in given or b"x-amzn-trace-id" in call.request.headers:
+        trace = _trace_header(call, answer)
+    limit = int(spec.attributes.get("MaximumMessageSize", MAX_MESSAGE_BYTES))
     if size > limit:
         raise invalid(
             f"One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
         )
-    special, dedup_id, group = _special(call, spec, raw)
+    is_fifo = spec.name.endswith(".fifo")
+    special: dict[str, str] = {}
+    dedup_id = group = None
+    if is_fifo or not _SPECIAL.isdisjoint(given):
+        special, dedup_id, group = _special(call, spec, raw)
     if trace is not None:
         special[names.TRACE] = trace
     record = Record(
@@ -174,7 +193,6 @@ def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
         to_headers(attributes, special) if attributes or special else (),
         call.broker.runtime.clock.wall_ms(),
     )
-    is_fifo = spec.name.endswith(".fifo")
     return Outgoing(record, group if is_fifo else None, dedup_id, size, answer)
 
 
