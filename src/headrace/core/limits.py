@@ -82,4 +82,6 @@ MAX_PARTITIONS_PER_BROKER = 10_000
 AUTO_CREATED_TOPICS = 500
 AUTO_CREATED_PER_SECOND = 20
 """Topics that come to be because a client named them: so many at once per address, and so many a second after that (A4)."""
+AUTO_CREATED_PER_REQUEST = 100
+"""… and so many in one request, which is answered when they are there (A3)."""
 MAX_PARTITIONS_PER_TOPIC = 10_000

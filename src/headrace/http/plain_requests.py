@@ -11,10 +11,11 @@ import re
 from typing import NamedTuple
 
 _head = re.compile(
-    rb"(GET|POST|PUT|PATCH|DELETE) (/[!-~]*) HTTP/1\.1\r\n"
-    rb"((?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: ?[!-~](?:[ -~]*[!-~])?\r\n)+)\r\n"
+    rb"(GET|POST|PUT|PATCH|DELETE) (/[!-~]*+) HTTP/1\.1\r\n"
+    rb"((?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: ?[!-~][ -~]*+(?<! )\r\n)++)\r\n"
 ).match
-_fields = re.compile(rb"([^:\r\n]+): ?([^\r\n]+)\r\n").findall
+_fields = re.compile(rb"([^:\r\n]++): ?([^\r\n]++)\r\n").findall
+_length = re.compile(rb"[0-9]{1,9}").fullmatch
 _ODD = frozenset((b"expect", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 
 
@@ -38,6 +39,6 @@ def read_plain(data: bytes, max_header_bytes: int, max_header_count: int) -> Pla
         return None
     body = data[head.end() :]
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or len(length) > 9 or int(length) != len(body) or b"host" not in headers:
+    if _length(length) is None or int(length) != len(body) or b"host" not in headers:
         return None
     return tuple.__new__(Plain, (method, target, headers, body))

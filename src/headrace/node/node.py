@@ -56,6 +56,9 @@ from headrace.security.access_keys import read_access_keys
 log = logging.getLogger(__name__)
 
 LEASE_MS = 6_000
+LONELY_LEASE_MS = 60_000
+"""Of a broker whose coordinator is a file of its own: nobody waits to take over, and a host that starves it for ten seconds
+is no reason to lose every leadership, load and move task at once."""
 START_ROOM_BYTES = 64 * KIB
 ANNOUNCE_S = 5.0
 HAND_OVER_S = 10.0
@@ -275,7 +278,7 @@ class Node:
             self.runtime,
             self.metadata,
             registration,
-            ttl_ms=LEASE_MS,
+            ttl_ms=LEASE_MS if settings.coordinator else LONELY_LEASE_MS,
             durable=settings.flush == "commit",
             making_progress=self._makes_progress,
             lives=self._earlier,

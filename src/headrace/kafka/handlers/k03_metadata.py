@@ -9,6 +9,7 @@ from headrace.cluster.image import Topic
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, is_internal, topic_name_problem
+from headrace.core.limits import AUTO_CREATED_PER_REQUEST
 from headrace.kafka.call import Call
 from headrace.kafka.operations import CLUSTER, TOPIC, operations
 from headrace.wire.messages.metadata import (
@@ -36,12 +37,12 @@ async def handle(call: Call) -> MetadataResponse:
             topics.append(_row(call, topic))
             await pace.step(len(topic.partitions))
     else:
-        may_create = request.allow_auto_topic_creation or call.version < 4
+        creation = Creation(call, request.allow_auto_topic_creation or call.version < 4)
         topics = []
         # Each topic once, as in Kafka: the answer must not grow with how often a name is repeated (A3).
         wanted = {(entry.name, entry.topic_id): entry for entry in request.topics or ()}
         async for entry in pace.over(wanted.values()):
-            row = await _named(call, entry, may_create)
+            row = await _named(call, entry, creation)
             topics.append(row)
             await pace.step(len(row.partitions))
     controller = image.controller
@@ -57,7 +58,7 @@ async def handle(call: Call) -> MetadataResponse:
     )
 
 
-async def _named(call: Call, entry: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+async def _named(call: Call, entry: MetadataRequestTopic, creation: Creation) -> MetadataResponseTopic:
     image = call.broker.image
     if entry.name is None and call.version < 12:
         # Ids are shown from v10 on and asked for from v12 on; before that an answer can't do without a name.
@@ -73,15 +74,31 @@ async def _named(call: Call, entry: MetadataRequestTopic, may_create: bool) -> M
         return _row(call, topic)
     if topic_name_problem(name) is not None:
         return MetadataResponseTopic(ErrorKind.INVALID_TOPIC_EXCEPTION, name)
-    if may_create and call.broker.auto_create_topics and not is_internal(name):
-        if not call.broker.auto_creation.take(call.client_host, call.broker.runtime.clock.now_ms()):
+    if creation.allowed and not is_internal(name):
+        return await creation.of(name)
+    return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, name)
+
+
+class Creation:
+    """What one request makes by naming it: few enough to be answered soon on a slow machine; clients ask for the rest."""
+
+    def __init__(self, call: Call, wanted: bool) -> None:
+        self.allowed = wanted and call.broker.auto_create_topics
+        self._call = call
+        self._left = AUTO_CREATED_PER_REQUEST
+
+    async def of(self, name: str) -> MetadataResponseTopic:
+        broker = self._call.broker
+        if not self._left or not broker.auto_creation.take(
+            self._call.client_host, broker.runtime.clock.now_ms()
+        ):
             # Every client asks again after this one.
             return MetadataResponseTopic(ErrorKind.LEADER_NOT_AVAILABLE, name)
+        self._left -= 1
         try:
-            return _row(call, await call.broker.topics.auto_create(name))
+            return _row(self._call, await broker.topics.auto_create(name))
         except HeadraceError as problem:
             return MetadataResponseTopic(problem.kind.kafka_code, name)
-    return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, name)
 
 
 def _row(call: Call, topic: Topic) -> MetadataResponseTopic:
