@@ -20,13 +20,17 @@ from headrace.records.build import Record, build_batch
 from headrace.testing.sim_node import WALL_START_MS
 from headrace.testing.simulation import Simulation
 from headrace.wire.api import ApiKey
+from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from headrace.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from headrace.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
-TOPICS, BROKERS = 2, 4
+TOPICS, BROKERS, GROUPS = 2, 4, 32
 BATCH_BYTES = 50_000
 
 
@@ -144,3 +148,49 @@ def test_f40_compaction_is_as_slow_as_it_was_told_to_be(rate: str) -> None:
 
     seconds = cluster.simulation.run(scenario)
     assert seconds > 150 if rate else seconds < 60
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share"])
+@pytest.mark.parametrize(("where", "seconds"), [("nowhere", 45), ("group", 50), ("brokers", 60)])
+def test_f35_a_silent_member_is_missed_after_the_session_of_its_group(
+    kind: str, where: str, seconds: int
+) -> None:
+    """consumer.session.timeout.ms and share.session.timeout.ms, of one group or of all."""
+    cluster = SimCluster(5, CALM)
+    join: Any = (
+        ConsumerGroupHeartbeatRequest(
+            "g", "m", 0, rebalance_timeout_ms=9_000, subscribed_topic_names=[TOPIC], topic_partitions=[]
+        )
+        if kind == "consumer"
+        else ShareGroupHeartbeatRequest("g", "m", 0, subscribed_topic_names=[TOPIC])
+    )
+    describe: Any = (
+        ConsumerGroupDescribeRequest(["g"]) if kind == "consumer" else ShareGroupDescribeRequest(["g"])
+    )
+    join_key, describe_key, version = (
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, 1)
+        if kind == "consumer"
+        else (ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, 1)
+    )
+
+    async def scenario(simulation: Simulation) -> float:
+        client = await start(cluster, {})
+        if where == "group":
+            await alter(client, GROUPS, "g", **{f"{kind}_session_timeout_ms": "50000"})
+        elif where == "brokers":
+            await alter(client, BROKERS, "", **{f"group_{kind}_session_timeout_ms": "60000"})
+        _, error = await client.ask_coordinator(
+            "g", 0, join_key, version, join, lambda answer: answer.error_code, soon()
+        )
+        assert error is ErrorKind.NONE
+        began = now()
+        while True:
+            answer, error = await client.ask_coordinator(
+                "g", 0, describe_key, version, describe, lambda answer: answer.groups[0].error_code, soon()
+            )
+            if error is not ErrorKind.NONE or not answer.groups[0].members:
+                return now() - began
+            await asyncio.sleep(1)
+
+    waited = cluster.simulation.run(scenario)
+    assert seconds - 1 <= waited <= seconds + 3

@@ -43,6 +43,7 @@ from headrace.broker.views.desk import Views
 from headrace.cluster.broker_configs import LEADER_THROTTLED_RATE
 from headrace.cluster.image import Broker as Node
 from headrace.cluster.image import (
+    BrokerConfigChanged,
     Delta,
     OpaqueChanged,
     PartitionChanged,
@@ -182,6 +183,7 @@ class Broker:
             self.queues.shards.specs_changed(changed)
         if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("quotas/") for delta in deltas):
             self.quota_admin.load()
+        self._tell_groups_of_configs(deltas)
         moved = any(
             isinstance(delta, (TopicCreated, TopicDeleted))
             or (isinstance(delta, PartitionChanged) and delta.old is None)
@@ -191,6 +193,18 @@ class Broker:
             # Many changes may come in one go; the groups look at the outcome once.
             self._topics_moved = True
             asyncio.get_running_loop().call_later(TOPICS_SETTLE_S, self.tell_groups_of_topics)
+
+    def _tell_groups_of_configs(self, deltas: list[Delta]) -> None:
+        prefix = "groups/"
+        groups = {
+            delta.key.removeprefix(prefix)
+            for delta in deltas
+            if isinstance(delta, OpaqueChanged) and delta.key.startswith(prefix)
+        }
+        of_all = any(isinstance(delta, BrokerConfigChanged) for delta in deltas)
+        if groups or of_all:
+            self.groups.configs_changed(None if of_all else groups)
+            self.share_groups.configs_changed()
 
     def tell_groups_of_topics(self) -> None:
         self._topics_moved = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headrace.broker.load import Load
@@ -10,11 +11,13 @@ from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
+from headrace.cluster.group_configs import member_config
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAME_BYTES
 from headrace.groups.commands import (
     AdoptOffsets,
+    ConfigsChanged,
     FetchedOffset,
     FetchOffsets,
     FetchOffsetsResult,
@@ -22,7 +25,7 @@ from headrace.groups.commands import (
     TxnMarker,
     WallClock,
 )
-from headrace.groups.config import GroupConfig
+from headrace.groups.config import GroupConfig, Migration
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
 from headrace.groups.topics import TopicInfo
@@ -49,11 +52,16 @@ class Groups(ShardSet):
         self._metadata = metadata
         self._image = metadata.image
         self._clock = runtime.clock
+        self._base = config
         self._config = config
+        self._of_groups: dict[str, GroupConfig] | None = None
+        """None until somebody asks: the cluster may not be known yet."""
         self._topics: Mapping[str, TopicInfo] = {}
 
     def _new_machine(self, partition: Partition) -> GroupShard:
-        return GroupShard(self._config, wall_minus_now_ms=self._clock.wall_ms() - self._clock.now_ms())
+        wall_minus_now_ms = self._clock.wall_ms() - self._clock.now_ms()
+        own = self._own_configs()
+        return GroupShard(self._config, own, wall_minus_now_ms=wall_minus_now_ms)
 
     async def ask(self, identifier: str, make_command: Callable[[int], Any]) -> Any:
         if len(identifier) > MAX_NAME_BYTES:
@@ -86,7 +94,49 @@ class Groups(ShardSet):
         self._topics = topics
         self.tell_loaded(TopicsChanged(0, topics))
 
+    # -- configs ---------------------------------------------------------------------------------------------------
+
+    def configs_changed(self, groups: Iterable[str] | None = None) -> None:
+        """Of these groups, or of all brokers and so of all groups."""
+        if self._of_groups is None or groups is None:
+            self._of_groups = None
+            own = self._own_configs()
+        else:
+            own = dict(self._of_groups)
+            for group in groups:
+                set_here = self._image.group_configs(group)
+                if set_here:
+                    own[group] = self._config_of(set_here)
+                else:
+                    own.pop(group, None)
+            self._of_groups = own
+        self.tell_loaded(ConfigsChanged(0, self._config, own))
+
+    def _own_configs(self) -> dict[str, GroupConfig]:
+        if self._of_groups is None:
+            self._config = self._config_of({})
+            self._of_groups = {
+                group: self._config_of(self._image.group_configs(group))
+                for group in self._image.configured_groups()
+            }
+        return self._of_groups
+
+    def _config_of(self, set_here: Mapping[str, str]) -> GroupConfig:
+        found = member_config(set_here, self._image.layers())
+        return replace(
+            self._base,
+            consumer_session_timeout_ms=found.consumer_session_ms,
+            consumer_heartbeat_interval_ms=found.consumer_heartbeat_ms,
+            consumer_max_size=found.consumer_max_size,
+            consumer_migration=Migration(found.consumer_migration),
+            share_session_timeout_ms=found.share_session_ms,
+            share_heartbeat_interval_ms=found.share_heartbeat_ms,
+            share_max_size=found.share_max_size,
+        )
+
     def loaded(self, load: Load) -> None:
+        own = self._own_configs()
+        load.tell(ConfigsChanged(0, self._config, own))
         load.tell(TopicsChanged(0, self._topics))
         self._catch_up(load)
 

@@ -15,13 +15,13 @@ from headrace.broker.queueing.delayed import without_waiting
 from headrace.broker.queueing.hosting import SHARE_PREFIX, Hosted
 from headrace.broker.queueing.payloads import is_aborted
 from headrace.broker.share_sessions import Owner, ShareSessions
-from headrace.cluster.group_configs import ShareConfig, share_config
+from headrace.cluster.group_configs import RENEW_ENABLE, ShareConfig, share_config
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
 from headrace.queues import commands as engine
-from headrace.queues.commands import Delivered, Source
+from headrace.queues.commands import AckType, Delivered, Source
 from headrace.queues.config import QueueConfig, share_group
 from headrace.queues.ranges import Range
 from headrace.records.batch import scan
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
 READ_AT_ONCE = 1024 * 1024
+MAX_REMEMBERED = 10_000
 _WAIT_READY_S = 5.0
 _POLL_S = 0.02
 
@@ -47,10 +48,21 @@ class ShareGroups:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.sessions = ShareSessions()
+        self._configs: dict[str, ShareConfig] = {}
         self._configured: dict[tuple[Hosted, str], tuple[object, QueueConfig]] = {}
 
     def config(self, group: str) -> ShareConfig:
-        return share_config(self._broker.image.group_configs(group))
+        found = self._configs.get(group)
+        if found is None:
+            if len(self._configs) >= MAX_REMEMBERED:
+                self._configs.clear()
+            image = self._broker.image
+            found = self._configs[group] = share_config(image.group_configs(group), image.layers())
+        return found
+
+    def configs_changed(self) -> None:
+        """Of one group or of all: each is read anew when it is asked for."""
+        self._configs.clear()
 
     # -- sources -------------------------------------------------------------------------------------------------------
 
@@ -97,7 +109,7 @@ class ShareGroups:
         )
         if self._configured.get((hosted, source.queue)) == (hosted.machine, wanted):
             return
-        if len(self._configured) > 10_000:
+        if len(self._configured) > MAX_REMEMBERED:
             self._configured.clear()
         self._configured[hosted, source.queue] = (hosted.machine, wanted)
         hosted.tell(engine.Configure(source.queue, wanted))
@@ -119,6 +131,10 @@ class ShareGroups:
         """All or nothing. Raises HeadraceError."""
         source = await self.source(group, tp)
         given = tuple(batches)
+        if not self.config(group).may_renew and any(AckType.RENEW in types for _, _, types in given):
+            raise HeadraceError(
+                ErrorKind.INVALID_RECORD_STATE, f"{RENEW_ENABLE.name} is false: group {group} may not renew"
+            )
         await self._broker.queues.submit(
             source, lambda waiter: engine.Acknowledge(source, member, given, waiter=waiter)
         )

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
-from headrace.core.limits import MAX_SHARE_SESSION_PARTITIONS
+from headrace.core.limits import MAX_SHARE_SESSION_PARTITIONS, MAX_SHARE_SESSIONS
 
 OPEN, FINAL = 0, -1
-MAX_SESSIONS = 2_000
+MAX_SESSIONS = MAX_SHARE_SESSIONS
 MAX_PARTITIONS = MAX_SHARE_SESSION_PARTITIONS
 _MAX_EPOCH = 2**31 - 1
 

@@ -23,6 +23,7 @@ from headrace.cluster.config_keys import (
     at_least,
     between,
 )
+from headrace.cluster.group_defaults import GROUP_DEFAULTS
 from headrace.cluster.topic_configs import TOPIC_CONFIGS
 from headrace.core import limits
 
@@ -293,21 +294,13 @@ _GROUPS = (
     _built_in("group.max.size", _INT, str(limits.MAX_GROUP_MEMBERS), "Members a classic group may have."),
     _built_in("group.coordinator.rebalance.protocols", _LIST, "classic,consumer,share", "Group protocols that are served."),
     _ignored("group.coordinator.threads", _INT, "1", "Groups share the event loop."),
-    _setting("group.consumer.session.timeout.ms", _INT, "45000", "Session timeout of KIP-848 members.", _POSITIVE),
-    _ignored("group.consumer.min.session.timeout.ms", _INT, "45000", "Session timeouts of KIP-848 members are the broker's setting."),
-    _ignored("group.consumer.max.session.timeout.ms", _INT, "60000", "Session timeouts of KIP-848 members are the broker's setting."),
-    _setting("group.consumer.heartbeat.interval.ms", _INT, "5000", "How often KIP-848 members report.", _POSITIVE),
-    _ignored("group.consumer.min.heartbeat.interval.ms", _INT, "5000", "Heartbeat intervals of KIP-848 members are the broker's setting."),
-    _ignored("group.consumer.max.heartbeat.interval.ms", _INT, "15000", "Heartbeat intervals of KIP-848 members are the broker's setting."),
-    _built_in("group.consumer.max.size", _INT, str(limits.MAX_GROUP_MEMBERS), "Members a KIP-848 group may have."),
+    *GROUP_DEFAULTS,
     _built_in("group.consumer.assignors", _LIST, "uniform,range", "Server-side assignors, the default one first."),
-    _built_in("group.consumer.migration.policy", _STRING, "bidirectional", "Which way groups may change between the classic and the KIP-848 protocol."),
-    _built_in("group.share.session.timeout.ms", _INT, "45000", "Session timeout of share group members."),
-    _built_in("group.share.heartbeat.interval.ms", _INT, "5000", "How often share group members report."),
-    _built_in("group.share.record.lock.duration.ms", _INT, "30000", "How long a share consumer holds a record."),
-    _built_in("group.share.delivery.count.limit", _INT, "5", "How often a record is delivered before it is given up."),
-    _built_in("group.share.partition.max.record.locks", _INT, "2000", "Records of one partition that may be held at once."),
-    _built_in("group.share.max.size", _INT, "1000", "Members a share group may have."),
+    _built_in("group.consumer.assignment.interval.ms", _INT, "0", "A new assignment is made at once, when a member of the group asks next."),
+    _ignored("group.consumer.regex.refresh.interval.ms", _INT, "600000", "Patterns are looked at whenever topics come or go."),
+    _built_in("group.share.assignors", _LIST, "simple", "Server-side assignors of share groups."),
+    _built_in("group.share.assignment.interval.ms", _INT, "0", "A new assignment is made at once, when a member of the group asks next."),
+    _built_in("group.share.max.share.sessions", _INT, str(limits.MAX_SHARE_SESSIONS), "Share sessions that are remembered."),
     _built_in("offsets.retention.minutes", _INT, "10080", "How long the offsets of an empty group are kept."),
     _built_in("offsets.retention.check.interval.ms", _LONG, "600000", "How often old offsets are looked for."),
     _setting("offsets.topic.num.partitions", _INT, "50", "Partitions of __consumer_offsets.", _POSITIVE),

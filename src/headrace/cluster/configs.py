@@ -23,6 +23,7 @@ from headrace.cluster.config_keys import (
     Value,
     split_list,
 )
+from headrace.cluster.group_defaults import BOUNDS, LONGER_THAN
 from headrace.cluster.topic_configs import TOPIC_CONFIG_ALIASES, TOPIC_CONFIGS, TopicConfig, field_name
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
@@ -97,7 +98,7 @@ def resolve_topic(overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS
     """The typed configs of a topic. Computed once per change and handed to everyone who asks."""
     values: dict[str, Any] = {}
     for name, key in TOPIC_CONFIGS.items():
-        for candidate in _topic_candidates(key, overrides, layers):
+        for candidate in candidates(key, overrides, layers):
             values[field_name(name)] = _parsed(key, candidate.text)
             break
     return TopicConfig(**values)
@@ -107,14 +108,21 @@ def describe_topic(
     overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
     """Every topic config, or the named ones that exist, as DescribeConfigs wants them (K12)."""
-    wanted = TOPIC_CONFIGS if names is None else [name for name in names if name in TOPIC_CONFIGS]
+    return describe_overrides(TOPIC_CONFIGS, overrides, layers, names, Source.DYNAMIC_TOPIC)
+
+
+def describe_overrides(
+    table: Mapping[str, ConfigKey],
+    overrides: Mapping[str, str],
+    layers: BrokerLayers,
+    names: Iterable[str] | None,
+    source: Source,
+) -> list[ConfigEntry]:
+    """Of a topic or a group: what is set for it, or else what brokers say of all."""
+    wanted = table if names is None else [name for name in names if name in table]
     return [
-        _entry(
-            TOPIC_CONFIGS[name],
-            list(_topic_candidates(TOPIC_CONFIGS[name], overrides, layers)),
-            read_only=TOPIC_CONFIGS[name].fixed,
-        )
-        for name in wanted
+        _entry(key, list(candidates(key, overrides, layers, source)), read_only=key.fixed)
+        for key in (table[name] for name in wanted)
     ]
 
 
@@ -157,13 +165,16 @@ def _entry(key: ConfigKey, candidates: list[_Candidate], *, read_only: bool) -> 
     )
 
 
-def _topic_candidates(
-    key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLayers
+def candidates(
+    key: ConfigKey,
+    overrides: Mapping[str, str],
+    layers: BrokerLayers,
+    source: Source = Source.DYNAMIC_TOPIC,
 ) -> Iterator[_Candidate]:
-    """Every place that gives this topic config a value, strongest first; the first one counts."""
+    """Every place that gives a config of a topic or a group a value, strongest first; the first one counts."""
     override = overrides.get(key.name)
     if override is not None and not key.fixed and _is_valid(key, override):
-        yield _Candidate(SynonymValue(key.name, override, Source.DYNAMIC_TOPIC), override)
+        yield _Candidate(SynonymValue(key.name, override, source), override)
     for synonym in key.synonyms:
         yield from _broker_given(key, synonym, layers)
     name = key.synonyms[0].name if key.synonyms else key.name
@@ -260,7 +271,7 @@ def alter_topic(
     """The topic's overrides after the alterations, all or nothing."""
 
     def current(key: ConfigKey) -> str:
-        for candidate in _topic_candidates(key, overrides, layers):
+        for candidate in candidates(key, overrides, layers):
             return candidate.text or ""
         return ""
 
@@ -279,11 +290,11 @@ def alter_topic(
             return Rejected(
                 ErrorKind.INVALID_CONFIG, f"{key.name}: {key.documentation} It can only be {key.default}."
             )
-    altered = _altered(TOPIC_CONFIGS, overrides, canonical, current)
-    if isinstance(altered, Rejected):
-        return altered
-    problem = _topic_problem(resolve_topic(altered, layers))
-    return Rejected(ErrorKind.INVALID_CONFIG, problem) if problem else altered
+    after = altered(TOPIC_CONFIGS, overrides, canonical, current)
+    if isinstance(after, Rejected):
+        return after
+    problem = _topic_problem(resolve_topic(after, layers))
+    return Rejected(ErrorKind.INVALID_CONFIG, problem) if problem else after
 
 
 def alter_broker(
@@ -312,7 +323,11 @@ def alter_broker(
                 ErrorKind.INVALID_CONFIG,
                 f"{key.name} must be the same on all brokers; set it as the cluster default (empty broker name)",
             )
-    return _altered(BROKER_CONFIGS, overrides, alterations, current)
+    after = altered(BROKER_CONFIGS, overrides, alterations, current)
+    if isinstance(after, Rejected) or broker_id is not None:
+        return after
+    problem = _group_defaults_problem(layers._replace(dynamic_default=after))
+    return Rejected(ErrorKind.INVALID_CONFIG, problem) if problem else after
 
 
 _WHY_NOT: Mapping[Standing, Callable[[ConfigKey], str]] = {
@@ -323,7 +338,7 @@ _WHY_NOT: Mapping[Standing, Callable[[ConfigKey], str]] = {
 }
 
 
-def _altered(
+def altered(
     table: Mapping[str, ConfigKey],
     overrides: Mapping[str, str],
     alterations: Iterable[Alteration],
@@ -353,6 +368,21 @@ def _altered(
             return Rejected(ErrorKind.INVALID_CONFIG, str(problem))
         result[name] = value
     return result
+
+
+def _group_defaults_problem(layers: BrokerLayers) -> str | None:
+    """What groups are given must be what they may set, and a session longer than the time between two heartbeats."""
+    for bounds in BOUNDS:
+        value, low, high = (broker_number(key, layers) for key in bounds)
+        if not low <= value <= high:
+            return (
+                f"{bounds.default.name} is {value}, and must lie between "
+                f"{bounds.low.name} ({low}) and {bounds.high.name} ({high})"
+            )
+    for longer, shorter in LONGER_THAN:
+        if broker_number(longer.default, layers) <= broker_number(shorter.default, layers):
+            return f"{longer.default.name} must be greater than {shorter.default.name}"
+    return None
 
 
 def _list_altered(held: str, op: AlterOp, value: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
+from headrace.groups.config import GroupConfig
 
 
 class Protocol(NamedTuple):
@@ -185,6 +186,15 @@ class AdoptOffsets:
 
     waiter: int
     topic_ids: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsChanged:
+    """The config of all groups, and those of groups that have their own. The shard keeps the mapping: pass a new one."""
+
+    waiter: int
+    config: GroupConfig
+    of_groups: Mapping[str, GroupConfig]
 
 
 @dataclass(frozen=True, slots=True)

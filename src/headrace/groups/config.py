@@ -54,5 +54,5 @@ class GroupConfig:
     """group.share.session.timeout.ms"""
     share_heartbeat_interval_ms: int = 5_000
     """group.share.heartbeat.interval.ms"""
-    share_max_size: int = 1_000
+    share_max_size: int = 200
     """group.share.max.size"""

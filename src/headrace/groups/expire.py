@@ -75,13 +75,13 @@ def _expire_classic(table: GroupTable, group: ClassicGroup, keys: Iterable[Deadl
 def _expire_consumer(table: GroupTable, group: ConsumerGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
     """Silent, or did not give up in time what it was asked for: either way its partitions are free from now on."""
     index = table.topics or TopicIndex({})
-    draft = ConsumerDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
+    draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     gone = dict.fromkeys(key.member_id for key in keys if key.kind != CLEANUP)
     return remove_members(draft, list(gone), table)
 
 
 def _expire_share(table: GroupTable, group: ShareGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
-    draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
+    draft = Draft(group, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     gone = [key.member_id for key in keys if key.kind != CLEANUP]
     return share_heartbeat.remove_members(draft, gone, table.topics or TopicIndex({}))
 
@@ -127,7 +127,7 @@ def restart(table: GroupTable, now_ms: int) -> Plan:
         elif isinstance(group, ConsumerGroup):
             facts += _resume_consumer(table, group, now_ms)
         else:
-            until_ms = now_ms + table.config.share_session_timeout_ms
+            until_ms = now_ms + table.config_of(group.group_id).share_session_timeout_ms
             facts += (SessionExtended(group.group_id, member_id, until_ms) for member_id in group.members)
     # Nothing is so urgent that all groups should be looked through in the same moment.
     group_ids = sorted(table.groups.keys() | table.offsets.committed.keys())
@@ -153,9 +153,10 @@ def _resume_classic(group: ClassicGroup, now_ms: int) -> list[Fact]:
 
 def _resume_consumer(table: GroupTable, group: ConsumerGroup, now_ms: int) -> list[Fact]:
     facts: list[Fact] = []
+    config = table.config_of(group.group_id)
     for member in group.members.values():
         classic = member.subscription.classic
-        session_ms = classic.session_timeout_ms if classic else table.config.consumer_session_timeout_ms
+        session_ms = classic.session_timeout_ms if classic else config.consumer_session_timeout_ms
         facts.append(SessionExtended(group.group_id, member.member_id, now_ms + session_ms))
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             until_ms = now_ms + member.subscription.rebalance_timeout_ms

@@ -7,10 +7,12 @@ durable one can be encoded without looking at state. Members inside are immutabl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
+    from headrace.groups.config import GroupConfig
     from headrace.groups.offset_table import CommittedOffset
     from headrace.groups.state import Member
     from headrace.groups.topics import TopicIndex
@@ -227,3 +229,11 @@ class TopicsSeen(Volatile):
     """The cluster's topics, as of now; the cluster keeps them, not we."""
 
     index: TopicIndex
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsSeen(Volatile):
+    """What is set for all groups and for some; the cluster keeps it, not we."""
+
+    config: GroupConfig
+    of_groups: Mapping[str, GroupConfig]

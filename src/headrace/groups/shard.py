@@ -7,7 +7,7 @@ that producer) and lets the answers go when they are committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core.errors import ErrorKind
@@ -28,6 +28,7 @@ from headrace.groups import (
 from headrace.groups.commands import (
     AdoptOffsets,
     CommitOffsets,
+    ConfigsChanged,
     DeleteGroups,
     DeleteOffsets,
     DeleteOffsetsResult,
@@ -67,8 +68,14 @@ from headrace.groups.topics import TopicIndex
 class GroupShard:
     __slots__ = ("table",)
 
-    def __init__(self, config: GroupConfig | None = None, *, wall_minus_now_ms: int = 0) -> None:
-        self.table = GroupTable(config or GroupConfig(), wall_minus_now_ms)
+    def __init__(
+        self,
+        config: GroupConfig | None = None,
+        of_groups: Mapping[str, GroupConfig] | None = None,
+        *,
+        wall_minus_now_ms: int = 0,
+    ) -> None:
+        self.table = GroupTable(config or GroupConfig(), of_groups or {}, wall_minus_now_ms)
 
     # --- Machine ---------------------------------------------------------------------------------------------
 
@@ -288,6 +295,11 @@ def _topics_changed(table: GroupTable, command: TopicsChanged, now_ms: int) -> P
     return topics_changed.topics_changed(table, command)
 
 
+def _configs_changed(table: GroupTable, command: ConfigsChanged, now_ms: int) -> Plan:
+    fact = facts.ConfigsSeen(command.config, command.of_groups)
+    return Plan((fact,), (Reply(command.waiter, ErrorKind.NONE),))
+
+
 def _wall_clock(table: GroupTable, command: WallClock, now_ms: int) -> Plan:
     fact = facts.WallClockSet(command.wall_ms - now_ms)
     return Plan((fact,), (Reply(command.waiter, ErrorKind.NONE),))
@@ -315,6 +327,7 @@ _VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
     MakeShareGroup: share_heartbeat.make_group,
     ShareGroupDescribe: _share_describe,
     TopicsChanged: _topics_changed,
+    ConfigsChanged: _configs_changed,
 }
 
 

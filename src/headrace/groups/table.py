@@ -7,7 +7,7 @@ member always has one: its join may not be parked for ever).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.groups import facts
@@ -25,10 +25,14 @@ Group = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class GroupTable:
-    __slots__ = ("config", "deadlines", "groups", "offsets", "topics", "wall_minus_now_ms")
+    __slots__ = ("config", "deadlines", "groups", "of_groups", "offsets", "topics", "wall_minus_now_ms")
 
-    def __init__(self, config: GroupConfig, wall_minus_now_ms: int) -> None:
+    def __init__(
+        self, config: GroupConfig, of_groups: Mapping[str, GroupConfig], wall_minus_now_ms: int
+    ) -> None:
         self.config = config
+        self.of_groups = of_groups
+        """The configs of groups for which something was set (KIP-1011); the others have `config`."""
         self.groups: dict[str, Group] = {}
         self.topics: TopicIndex | None = None
         """None until the driver has told us: no assignment is made from a view that may be empty only because it is
@@ -39,6 +43,9 @@ class GroupTable:
 
     def wall_ms(self, now_ms: int) -> int:
         return now_ms + self.wall_minus_now_ms
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        return self.of_groups.get(group_id, self.config)
 
     def apply(self, fact: Any, now_ms: int) -> None:
         _APPLY[type(fact)](self, fact, now_ms)
@@ -160,6 +167,9 @@ class GroupTable:
     def _apply_topics(self, fact: facts.TopicsSeen, now_ms: int) -> None:
         self.topics = fact.index
 
+    def _apply_configs(self, fact: facts.ConfigsSeen, now_ms: int) -> None:
+        self.config, self.of_groups = fact.config, fact.of_groups
+
     def _apply_wall_clock(self, fact: facts.WallClockSet, now_ms: int) -> None:
         self.wall_minus_now_ms = fact.wall_minus_now_ms
 
@@ -234,6 +244,7 @@ _APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
     facts.CleanupScheduled: GroupTable._apply_cleanup,
     facts.WallClockSet: GroupTable._apply_wall_clock,
     facts.TopicsSeen: GroupTable._apply_topics,
+    facts.ConfigsSeen: GroupTable._apply_configs,
     **consumer_apply.APPLY,
     **share_apply.APPLY,
 }

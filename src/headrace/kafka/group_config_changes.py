@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.broker.broker import Broker
-from headrace.cluster import keys
+from headrace.cluster import group_configs, keys
 from headrace.cluster.changes import Change, Compare, Put
-from headrace.cluster.configs import Alteration, AlterOp
-from headrace.cluster.group_configs import problem
+from headrace.cluster.configs import Alteration
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.plan import Rejected
 
 ATTEMPTS = 5
 
@@ -23,9 +23,10 @@ async def alter_group(
     if not group:
         raise HeadraceError(ErrorKind.INVALID_REQUEST, "the group id is empty")
     for _ in range(ATTEMPTS):
-        configs = {} if replace else broker.image.group_configs(group)
-        for alteration in alterations:
-            _apply(configs, alteration)
+        held = {} if replace else broker.image.group_configs(group)
+        configs = group_configs.alter_group(held, alterations, broker.image.layers())
+        if isinstance(configs, Rejected):
+            raise HeadraceError(configs.kind, configs.detail)
         if dry_run:
             return
         key = keys.opaque("groups", group)
@@ -37,15 +38,3 @@ async def alter_group(
         if (await broker.metadata.commit(change)).succeeded:
             return
     raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same configs; try again")
-
-
-def _apply(configs: dict[str, str], alteration: Alteration) -> None:
-    if alteration.op is AlterOp.DELETE:
-        configs.pop(alteration.name, None)
-        return
-    if alteration.op is not AlterOp.SET or alteration.value is None:
-        raise HeadraceError(ErrorKind.INVALID_CONFIG, f"{alteration.name} can only be set or deleted")
-    complaint = problem(alteration.name, alteration.value)
-    if complaint is not None:
-        raise HeadraceError(ErrorKind.INVALID_CONFIG, complaint)
-    configs[alteration.name] = alteration.value

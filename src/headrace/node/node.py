@@ -17,6 +17,7 @@ from headrace.broker.supervision import OR_END, RESTART, Supervised
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Put, absent
 from headrace.cluster.configs import NO_LAYERS, describe_broker
+from headrace.cluster.group_defaults import CONSUMER_HEARTBEAT, CONSUMER_SESSION, Bounds
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife, announce_stop
 from headrace.cluster.state import ClusterState, Registration, encode
@@ -194,8 +195,6 @@ class Node:
                 min_session_timeout_ms=settings.group_min_session_timeout_ms,
                 max_session_timeout_ms=settings.group_max_session_timeout_ms,
                 initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-                consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
-                consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
             ),
         )
 
@@ -447,6 +446,8 @@ def static_configs(settings: Settings) -> dict[str, str]:
         "group.max.session.timeout.ms": str(settings.group_max_session_timeout_ms),
         "group.consumer.session.timeout.ms": str(settings.group_consumer_session_timeout_ms),
         "group.consumer.heartbeat.interval.ms": str(settings.group_consumer_heartbeat_interval_ms),
+        **_bounds_around(CONSUMER_SESSION, settings.group_consumer_session_timeout_ms),
+        **_bounds_around(CONSUMER_HEARTBEAT, settings.group_consumer_heartbeat_interval_ms),
         "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
         "log.flush.interval.ms": str(settings.flush_interval_ms),
         "headrace.flush": settings.flush,
@@ -455,6 +456,15 @@ def static_configs(settings: Settings) -> dict[str, str]:
         given["broker.rack"] = settings.rack
     defaults = {entry.name: entry.value for entry in describe_broker(NO_LAYERS, given)}
     return {name: value for name, value in given.items() if value != defaults.get(name)}
+
+
+def _bounds_around(bounds: Bounds, setting: int) -> dict[str, str]:
+    """A setting may lie where no group could set it: then groups may, too."""
+    assert bounds.low.default is not None and bounds.high.default is not None
+    return {
+        bounds.low.name: str(min(setting, int(bounds.low.default))),
+        bounds.high.name: str(max(setting, int(bounds.high.default))),
+    }
 
 
 def without_credentials(url: str) -> str:

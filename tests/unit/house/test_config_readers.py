@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker import controller, housekeeping, replicator, runtime
-from headrace.cluster import broker_configs, group_configs
+from headrace.broker import controller, housekeeping, replicator, runtime, share_sessions
+from headrace.cluster import broker_configs, group_configs, group_defaults
 from headrace.cluster.broker_configs import BROKER_CONFIGS
 from headrace.cluster.config_keys import ConfigKey, Scope, Standing
 from headrace.cluster.controller import rebalance_leaders
@@ -33,14 +33,10 @@ BUILT = {
     "broker.session.timeout.ms": node.LEASE_MS,
     "connections.max.reauth.ms": 0,
     "fetch.max.bytes": limits.MAX_FETCH_BYTES,
-    "group.consumer.max.size": GROUPS.consumer_max_size,
+    "group.consumer.assignment.interval.ms": 0,
     "group.max.size": GROUPS.max_size,
-    "group.share.delivery.count.limit": group_configs.DELIVERY_COUNT_LIMIT.default,
-    "group.share.heartbeat.interval.ms": GROUPS.share_heartbeat_interval_ms,
-    "group.share.max.size": GROUPS.share_max_size,
-    "group.share.partition.max.record.locks": group_configs.MAX_RECORD_LOCKS.default,
-    "group.share.record.lock.duration.ms": group_configs.LOCK_DURATION_MS.default,
-    "group.share.session.timeout.ms": GROUPS.share_session_timeout_ms,
+    "group.share.assignment.interval.ms": 0,
+    "group.share.max.share.sessions": share_sessions.MAX_SESSIONS,
     "leader.imbalance.check.interval.seconds": controller.BALANCE_MS // 1000,
     "leader.imbalance.per.broker.percentage": inspect.signature(rebalance_leaders)
     .parameters["imbalance_percent"]
@@ -110,11 +106,15 @@ def read_of(tree: ast.AST, *owners: str) -> set[str]:
 
 def test_f40_a_broker_config_that_can_be_set_is_read(source: dict[str, ast.Module]) -> None:
     elsewhere = set().union(
-        *(loaded_names(tree) for name, tree in source.items() if name != "cluster/broker_configs.py")
+        *(
+            loaded_names(tree)
+            for name, tree in source.items()
+            if name not in ("cluster/broker_configs.py", "cluster/group_defaults.py")
+        )
     )
     constants = {
         value.name: name for name, value in vars(broker_configs).items() if isinstance(value, ConfigKey)
-    }
+    } | of_groups()
     defaults = topic_defaults()
     unread = [
         key.name
@@ -124,6 +124,17 @@ def test_f40_a_broker_config_that_can_be_set_is_read(source: dict[str, ast.Modul
         and not (key.standing is Standing.READ and constants.get(key.name) in elsewhere)
     ]
     assert not unread, "can be set, and nobody reads it"
+
+
+def of_groups() -> dict[str, str]:
+    """What is said of all groups; a default and its bounds are read through one constant."""
+    found = {}
+    for name, value in vars(group_defaults).items():
+        if isinstance(value, ConfigKey):
+            found[value.name] = name
+        elif isinstance(value, group_defaults.Bounds):
+            found |= {key.name: name for key in value}
+    return found
 
 
 def topic_defaults() -> set[str]:

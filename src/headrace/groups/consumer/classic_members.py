@@ -53,7 +53,7 @@ def join(table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: Jo
     if not command.member_id and command.instance_id is None and command.member_id_required:
         answer = JoinResult(ErrorKind.MEMBER_ID_REQUIRED, member_id=command.new_member_id)
         return Plan(replies=(Reply(command.waiter, answer),))
-    draft = ConsumerDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
+    draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     error, member_id = _admit(draft, command)
     if error is not ErrorKind.NONE:
         return classic_join.refuse(command, error)
@@ -202,7 +202,7 @@ def leave(
     reply = Plan(replies=(Reply(command.waiter, LeaveResult(ErrorKind.NONE, tuple(outcomes))),))
     if not gone:
         return reply
-    draft = ConsumerDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
+    draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     return joined_plans(remove_members(draft, gone, table), reply)
 
 

@@ -51,7 +51,7 @@ def heartbeat(table: GroupTable, command: ConsumerGroupHeartbeat, now_ms: int) -
     if command.member_epoch < JOIN_EPOCH:
         return _leave(table, table.topics, group, command, now_ms)
     if isinstance(group, ConsumerGroup) and command.member_epoch > JOIN_EPOCH:
-        plan = _keep_alive(group, command, table.config, now_ms)
+        plan = _keep_alive(group, command, table.config_of(group.group_id), now_ms)
         if plan is not None:
             return plan
     refusal = _pattern_problem(command, table.topics)
@@ -60,7 +60,13 @@ def heartbeat(table: GroupTable, command: ConsumerGroupHeartbeat, now_ms: int) -
     entry = _enter(table, table.topics, command, now_ms)
     if isinstance(entry, Rejected):
         return _refuse(command, entry)
-    draft = ConsumerDraft(entry.group, table.topics, table.config, now_ms, table.wall_ms(now_ms))
+    draft = ConsumerDraft(
+        entry.group,
+        table.topics,
+        table.config_of(command.group_id),
+        now_ms,
+        table.wall_ms(now_ms),
+    )
     return joined_plans(entry.prelude, _advance(draft, command))
 
 
@@ -269,7 +275,7 @@ def _leave(
     member = group.find(command.member_id, command.instance_id)
     if isinstance(member, ErrorKind):
         return _refuse(command, Rejected(member, f"Member {command.member_id} is not known here."))
-    draft = ConsumerDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
+    draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     answer = ConsumerHeartbeatResult(ErrorKind.NONE, None, command.member_id, command.member_epoch)
     draft.reply(command.waiter, answer)
     if command.member_epoch == STATIC_LEAVE_EPOCH:

@@ -49,7 +49,13 @@ def upgrade(
     if subscriptions is None:
         detail = f"Group {group.group_id} is not a consumer group and can't become one."
         return Rejected(ErrorKind.GROUP_ID_NOT_FOUND, detail)
-    draft = ConsumerDraft(ConsumerGroup(group.group_id), index, table.config, now_ms, table.wall_ms(now_ms))
+    draft = ConsumerDraft(
+        ConsumerGroup(group.group_id),
+        index,
+        table.config_of(group.group_id),
+        now_ms,
+        table.wall_ms(now_ms),
+    )
     taken: set[tuple[bytes, int]] = set()
     epoch = group.generation
     targets: list[tuple[str, Assignment]] = []

@@ -41,7 +41,7 @@ def heartbeat(table: GroupTable, command: ShareGroupHeartbeat, now_ms: int) -> P
     refusal = _refusal(group, command, table.config)
     if refusal is not None:
         return _refuse(command, refusal)
-    draft = Draft(group, table.config, now_ms, table.wall_ms(now_ms))
+    draft = Draft(group, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     if command.member_epoch == LEAVE_EPOCH:
         draft.reply(
             command.waiter, ShareHeartbeatResult(ErrorKind.NONE, None, command.member_id, LEAVE_EPOCH)

@@ -46,7 +46,8 @@ def _describe(call: Call, resource: DescribeConfigsResource) -> DescribeConfigsR
             )
         return _result(call, resource, describe_broker(image.layers(broker_id), names))
     if resource.resource_type == ResourceType.GROUP:
-        return _result(call, resource, describe_group(image.group_configs(resource.resource_name), names))
+        set_here = image.group_configs(resource.resource_name)
+        return _result(call, resource, describe_group(set_here, image.layers(), names))
     return _failed(resource, ErrorKind.INVALID_REQUEST, "only topics, brokers and groups have configs here")
 
 
