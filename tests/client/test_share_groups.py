@@ -19,6 +19,8 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from raw_client import RawClient
+from raw_share import BROKER_RESOURCE, set_config
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -41,17 +43,6 @@ def configure(broker: BrokerProcess, group: str, settings: dict[str, str]) -> No
         future.result()
 
 
-def admin_default(admin: AdminClient, settings: dict[str, str]) -> None:
-    """Of all brokers: as in Kafka, no group may hold records for less than 15 seconds, unless brokers say so."""
-    changes = [
-        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        for key, value in settings.items()
-    ]
-    resource = ConfigResource(ResourceType.BROKER, "", incremental_configs=changes)
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result()
-
-
 @pytest.fixture
 def group(broker: BrokerProcess, topic: str) -> str:
     """A group that begins at the beginning, with a lock of two seconds and three deliveries; and its topic."""
@@ -64,7 +55,8 @@ def group(broker: BrokerProcess, topic: str) -> str:
         "share.record.lock.duration.ms": "2000",
         "share.delivery.count.limit": "3",
     }
-    admin_default(admin, {"group.share.min.record.lock.duration.ms": "1000"})
+    with RawClient(broker.kafka_port) as raw:  # librdkafka has no way to name all brokers
+        assert set_config(raw, BROKER_RESOURCE, "", group_share_min_record_lock_duration_ms="1000") == 0
     configure(broker, name, settings)
     (described,) = admin.describe_configs([ConfigResource(ResourceType.GROUP, name)]).values()
     assert described.result()["share.record.lock.duration.ms"].value == "2000"

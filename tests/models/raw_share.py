@@ -21,7 +21,7 @@ from headrace.wire.messages.share_fetch import (
     ShareFetchRequest,
 )
 
-GROUP_RESOURCE = 32
+BROKER_RESOURCE, GROUP_RESOURCE = 4, 32
 RECORD_LIMIT = 1
 ACCEPT = 1
 
@@ -34,8 +34,12 @@ def topic_id(raw: RawClient, name: str) -> bytes:
 
 def set_group_config(raw: RawClient, group: str, **configs: str) -> int:
     """The error code."""
+    return set_config(raw, GROUP_RESOURCE, group, **configs)
+
+
+def set_config(raw: RawClient, kind: int, resource: str, **configs: str) -> int:
     entries = [AlterableConfig(name.replace("_", "."), 0, value) for name, value in configs.items()]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, entries)])
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, resource, entries)])
     code: int = raw.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code
     return code
 

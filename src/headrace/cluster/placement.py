@@ -128,7 +128,7 @@ def level(topic_id: bytes, assignment: Sequence[Sequence[int]], brokers: Sequenc
         movable = [
             partition
             for partition, replicas in enumerate(current)
-            if source in replicas and target not in replicas and _keeps_racks(replicas, source, target, racks)
+            if source in replicas and target not in replicas and keeps_racks(replicas, source, target, racks)
         ]
         if not movable:
             blocked.add((source, target))
@@ -140,7 +140,7 @@ def level(topic_id: bytes, assignment: Sequence[Sequence[int]], brokers: Sequenc
         moves.append(Move(partition, source, target))
 
 
-def _keeps_racks(replicas: Sequence[int], source: int, target: int, racks: Mapping[int, str | None]) -> bool:
+def keeps_racks(replicas: Sequence[int], source: int, target: int, racks: Mapping[int, str | None]) -> bool:
     before = {racks.get(broker) for broker in replicas}
     after = {racks.get(target if broker == source else broker) for broker in replicas}
     return len(after) >= len(before)

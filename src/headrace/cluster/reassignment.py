@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.cluster.balance import balance
 from headrace.cluster.changes import Change
 from headrace.cluster.election import Standing, effective_min_isr, partition_change, settle
 from headrace.cluster.image import ClusterImage, Topic
-from headrace.cluster.placement import Candidate, level, replace_broker
+from headrace.cluster.placement import Candidate, replace_broker
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.cluster.topics import replicas_problem
 from headrace.core.errors import ErrorKind
@@ -158,20 +159,22 @@ def drain(image: ClusterImage, leaving: int) -> list[Reassignment]:
 
 
 def spread(image: ClusterImage) -> list[Reassignment]:
-    """The fewest moves that give every live broker its share of every topic: after a broker has joined (C3)."""
+    """The fewest moves that give every live broker its share of replicas, and an order of replicas that gives it its share
+    of leaderships: after a broker has joined (C3). Topics that are being moved already are left out."""
     brokers = [Candidate(broker.id, broker.rack) for broker in image.live_brokers()]
-    plan = []
+    topics: dict[bytes, Topic] = {}
+    targets: dict[bytes, list[list[int]]] = {}
     for topic in image.topics.values():
-        if topic.view is not None:
-            continue
         partitions = [partition for partition in topic.partitions if partition is not None]
-        if len(partitions) != len(topic.partitions) or any(partition.reassigning for partition in partitions):
-            continue
-        targets = {number: list(partition.replicas) for number, partition in enumerate(partitions)}
-        moves = level(topic.id, list(targets.values()), brokers)
-        for move in moves:
-            replicas = targets[move.partition]
-            replicas[replicas.index(move.source)] = move.target
-        moved = sorted({move.partition for move in moves})
-        plan += [Reassignment(topic, number, tuple(targets[number])) for number in moved]
-    return plan
+        is_whole = len(partitions) == len(topic.partitions)
+        if topic.view is None and is_whole and not any(partition.reassigning for partition in partitions):
+            topics[topic.id] = topic
+            targets[topic.id] = [list(partition.replicas) for partition in partitions]
+    before = {topic_id: [tuple(replicas) for replicas in rows] for topic_id, rows in targets.items()}
+    balance(targets, brokers)
+    return [
+        Reassignment(topics[topic_id], number, tuple(replicas))
+        for topic_id, rows in targets.items()
+        for number, replicas in enumerate(rows)
+        if tuple(replicas) != before[topic_id][number]
+    ]

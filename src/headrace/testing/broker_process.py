@@ -32,7 +32,7 @@ class BrokerProcess:
         *,
         arguments: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
-        start_seconds: float = 20.0,
+        start_seconds: float = 120.0,
         prefix: tuple[str, ...] = (),
     ) -> None:
         """`prefix` is put before the command: `ip netns exec …`, `strace …`, as long as it becomes the broker."""
