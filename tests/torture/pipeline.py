@@ -10,13 +10,14 @@ import logging
 import random
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import confluent_kafka as ck
 from books import PRODUCER, Bulk, quiet, read_all
+from exchange import Exchange
 
 GROUP = "pipeline"
 TRANSACTION: dict[str, Any] = {
@@ -24,14 +25,15 @@ TRANSACTION: dict[str, Any] = {
     "linger.ms": 0,
     "message.timeout.ms": 20_000,
     "transaction.timeout.ms": 20_000,
-    "debug": "eos",
+    "debug": "eos,protocol,broker",
     "log_level": 7,
 }
 API_S = 15.0
 TRIES = 2
-HUNG_S = 20.0
-"""librdkafka's send_offsets_to_transaction may never return when the group's coordinator went away (its issues 5456 and
-5511), whatever the timeout. A life that does not move for so long is left behind; the next one fences it."""
+HUNG_S = 60.0
+"""So long one call may take. librdkafka overruns API_S by socket.timeout.ms and more when it has no coordinator to talk to,
+and its send_offsets_to_transaction may never return (its issues 5456 and 5511: `creq_ts_timeout` is set and never looked at).
+A life that hangs is left behind, and the next one fences it. Whose fault it was is told by what brokers owe it (Exchange)."""
 CONSUMER: dict[str, Any] = {
     "group.id": GROUP, "isolation.level": "read_committed", "enable.auto.commit": False, "auto.offset.reset": "earliest",
     "session.timeout.ms": 10_000, "heartbeat.interval.ms": 1000, "max.poll.interval.ms": 15_000, "log_level": 0, "error_cb": quiet,
@@ -40,17 +42,6 @@ CONSUMER: dict[str, Any] = {
 
 class _Crash(Exception):
     """The worker is gone in the middle of a transaction; its next life has to fence the last."""
-
-
-class _Said(logging.Handler):
-    """The last words of a client, for when it hangs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: deque[str] = deque(maxlen=80)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{time.strftime('%H:%M:%S')} {record.getMessage()}"[:240])
 
 
 class Worker:
@@ -65,15 +56,16 @@ class Worker:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._watch, name=f"{self.name} watch", daemon=True)]
         self._life = 0
-        self._moved_at = 0.0
+        self._doing, self._moved_at = "", 0.0
+        self._producer: ck.Producer | None = None
+        self.owed: list[str] = []
+        """What a worker that hung was not answered."""
         self._generation = 0
         self._membership: object | None = None
-        self._said = _Said()
-        self._logger = logging.Logger(self.name, logging.DEBUG)
-        self._logger.addHandler(self._said)
+        self._exchange = Exchange()
 
     def last_words(self) -> str:
-        return "\n".join([f"--- {self.name}, {dict(self.troubles)}", *self._said.lines])
+        return "\n".join([f"--- {self.name}, {dict(self.troubles)}", *self._exchange.lines])
 
     def start(self) -> Worker:
         self._threads[0].start()
@@ -90,12 +82,31 @@ class Worker:
                 time.sleep(0.1)
                 continue
             if self._life:
-                self.troubles["hung"] += 1
+                self._hangs()
             self._life += 1
-            self._moved_at = time.monotonic()
+            self._does("begins")
             thread = threading.Thread(target=self._run, args=(self._life,), name=self.name, daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def _hangs(self) -> None:
+        """In a call of which client, and is it a broker that it waits for?"""
+        self.troubles[f"hung in {self._doing}"] += 1
+        producer = self._producer
+        if producer is None or self._doing.startswith("consumer"):
+            self.owed.append(f"unknown: {self.name} hung in {self._doing}")
+            return
+        owed = self._exchange.owed(lambda: producer.poll(0))
+        self.owed += owed
+        print(
+            f"{self.name} hung in {self._doing}, is owed {owed}, gave up {list(self._exchange.given_up)}\n{self.last_words()}",
+            flush=True,
+        )
+
+    def _does(self, what: str) -> None:
+        """Whoever begins something new has got on; but a life that was left behind does not count."""
+        if threading.current_thread() in (self._threads[0], self._threads[-1]):
+            self._doing, self._moved_at = what, time.monotonic()
 
     def _is_over(self, life: int) -> bool:
         return self._stop.is_set() or self._life != life
@@ -110,26 +121,31 @@ class Worker:
                 self.troubles[problem.args[0].name()] += 1
 
     def _live(self, life: int) -> None:
-        producer = ck.Producer(
+        # A log of its own: the life before may still be talking.
+        self._exchange = Exchange()
+        logger = logging.Logger(self.name, logging.DEBUG)
+        logger.addHandler(self._exchange)
+        self._does("begins")
+        self._producer = producer = ck.Producer(
             {
                 **TRANSACTION,
                 "bootstrap.servers": self._bootstrap,
                 "transactional.id": self.name,
                 "error_cb": quiet,
             },
-            logger=self._logger,
+            logger=logger,
         )
         consumer = ck.Consumer({**CONSUMER, "bootstrap.servers": self._bootstrap})
         try:
-            self._patiently(lambda: producer.init_transactions(API_S))
+            self._patiently("init_transactions", lambda: producer.init_transactions(API_S))
             self._membership = None
             consumer.subscribe(
                 [self._source], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
             )
             while not self._is_over(life):
-                self._moved_at = time.monotonic()
                 self._turn(producer, consumer)
         finally:
+            self._does("consumer.close")
             consumer.close()
 
     def _assigned(self, consumer: ck.Consumer, partitions: list[ck.TopicPartition]) -> None:
@@ -155,7 +171,7 @@ class Worker:
             if error.fatal() or not error.txn_requires_abort():
                 raise
             self.troubles[error.name()] += 1
-            self._patiently(lambda: producer.abort_transaction(API_S))
+            self._patiently("abort_transaction", lambda: producer.abort_transaction(API_S))
             self._rewind(consumer)
 
     def _gather(self, consumer: ck.Consumer, at_most: int = 200, seconds: float = 0.3) -> list[ck.Message]:
@@ -163,6 +179,7 @@ class Worker:
         deadline = time.monotonic() + seconds
         while len(messages) < at_most and time.monotonic() < deadline:
             generation = self._generation
+            self._does("consumer.poll")
             message = consumer.poll(0.05)
             if self._generation != generation:
                 # Read under the assignment before; the new one begins at what is committed, so they come again.
@@ -181,23 +198,28 @@ class Worker:
         if fate < 0.01:
             raise _Crash
         offsets = [ck.TopicPartition(self._source, partition, end) for partition, end in ends.items()]
-        self._patiently(lambda: producer.send_offsets_to_transaction(offsets, self._membership, API_S))
+        self._patiently(
+            "send_offsets_to_transaction",
+            lambda: producer.send_offsets_to_transaction(offsets, self._membership, API_S),
+        )
         if fate < 0.02:
             raise _Crash
         if fate < 0.05:
-            self._patiently(lambda: producer.abort_transaction(API_S))
+            self._patiently("abort_transaction", lambda: producer.abort_transaction(API_S))
             raise _Crash
-        self._patiently(lambda: producer.commit_transaction(API_S))
+        self._patiently("commit_transaction", lambda: producer.commit_transaction(API_S))
         self.copied += len(messages)
 
     def _rewind(self, consumer: ck.Consumer) -> None:
+        self._does("consumer.committed")
         for place in consumer.committed(consumer.assignment(), 15):
             start = place.offset if place.offset >= 0 else ck.OFFSET_BEGINNING
             consumer.seek(ck.TopicPartition(place.topic, place.partition, start))
 
-    def _patiently(self, call: Callable[[], object]) -> None:
+    def _patiently(self, what: str, call: Callable[[], object]) -> None:
         """Again while the client says that it is worth trying."""
         for tries in range(TRIES):
+            self._does(what)
             try:
                 call()
                 return
@@ -205,7 +227,6 @@ class Worker:
                 error = problem.args[0]
                 if error.fatal() or error.txn_requires_abort() or not error.retriable():
                     raise
-                self._moved_at = time.monotonic()
                 self.troubles[f"{error.name()} (again)"] += 1
                 if tries + 1 == TRIES:
                     print(f"given up: {problem}\n{self.last_words()}", flush=True)
@@ -222,13 +243,14 @@ class ExactlyOnce:
     duplicated: int
     disordered: int
     troubles: dict[str, int]
+    owed: list[str]
+    """To workers that hung."""
     complaints: list[str] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
-        """A worker that hung is not excused either: it may be the client's fault, or a broker that does not answer."""
-        hung = self.troubles.get("hung", 0)
-        return not (self.lost or self.duplicated or self.disordered or self.complaints or hung)
+        """A worker that hung is excused only if every request of its was answered: then the client waits for itself."""
+        return not (self.lost or self.duplicated or self.disordered or self.owed or self.complaints)
 
 
 class Pipeline:
@@ -279,8 +301,9 @@ class Pipeline:
             duplicated += (there - wanted).total()
             disordered += there == wanted and target[partition] != source[partition]
         troubles = sum((worker.troubles for worker in self.workers), Counter())
+        owed = [what for worker in self.workers for what in worker.owed]
         return ExactlyOnce(
-            read=sum(map(len, source.values())), copied=sum(map(len, target.values())),
+            owed=owed, read=sum(map(len, source.values())), copied=sum(map(len, target.values())),
             lost=lost, duplicated=duplicated, disordered=disordered, troubles=dict(troubles), complaints=complaints,
         )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """The torture runs: leader kills under load, drawn faults for minutes, rolling restart, the coordinator away.
 
-python tests/torture/torture.py --minutes 10 [--seed 1] [--loopback] [--json FILE]
+python tests/torture/torture.py --minutes 10 [--faults 50] [--seed 1] [--loopback] [--json FILE]
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ def torment(
     namespaces: Namespaces | None,
     per_second: int = 2500,
     disks: bool = False,
+    faults: int = 0,
 ) -> dict[str, Any]:
     with _tormented(directory, namespaces=namespaces, disks=disks) as cluster:
-        return _Torment(cluster, seed, per_second).run(minutes)
+        return _Torment(cluster, seed, per_second).run(minutes, faults)
 
 
 def everything_at_once(directory: Path, kinds: Sequence[str], stuck_s: float) -> dict[str, Any]:
@@ -148,17 +149,18 @@ class _Torment:
             self._bulk, self._fading, self._witness, self._pipeline, self._reborn
         ]  # fmt: skip
 
-    def run(self, minutes: float) -> dict[str, Any]:
-        """Drawn faults for minutes."""
+    def run(self, minutes: float, faults: int) -> dict[str, Any]:
+        """Drawn faults for so many minutes, and then until there were so many of them."""
         self._start()
-        until = time.monotonic() + minutes * 60
-        while (left := until - time.monotonic()) > 0:
+        began = time.monotonic()
+        until = began + minutes * 60
+        while (left := until - time.monotonic()) > 0 or sum(self._tormentor.done.values()) < faults:
             # A quarter of the time nothing happens, so that the cluster can recover.
             time.sleep(self._dice.uniform(0.1, 2) if self._dice.random() < 0.75 else 5)
             at = time.strftime("%H:%M:%S")
             kind = self._tormentor.once()
             print(f"{left:6.0f} s left, {at}: {kind}; {len(self._bulk.books.acked)} acked", flush=True)
-        return {"minutes": minutes, **self._finish(STUCK_S)}
+        return {"minutes": round((time.monotonic() - began) / 60, 1), **self._finish(STUCK_S)}
 
     def go_through(self, kinds: Sequence[str], stuck_s: float) -> dict[str, Any]:
         """These faults, one after the other, each when everybody has got on since the last."""
@@ -293,6 +295,7 @@ def coordinator_away(directory: Path, seconds: float) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--faults", type=int, default=0, help="Go on until there were so many.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=2500)
     parser.add_argument("--loopback", action="store_true", help="No network namespaces, so no cut links.")
@@ -335,6 +338,7 @@ def _in_namespaces(directory: Path, options: argparse.Namespace, disks: bool) ->
             namespaces=spaces,
             per_second=options.rate,
             disks=disks,
+            faults=options.faults,
         )
 
     if options.loopback or not Namespaces.are_possible():
