@@ -207,7 +207,7 @@ class _Torment:
             "failures": len(books.failures) + len(fading.failures) + len(self._pipeline.feed.books.failures),
             "first_failures": books.failures[:3],
             "exactly_once": dataclasses.asdict(once),
-            "rebirths": dataclasses.asdict(rebirths),
+            "rebirths": dict(vars(rebirths)),  # asdict takes a Counter's pairs for its keys
             "history": checked.describe(),
             "operations": len(history.operations),
             "clean": not stuck and checked.is_valid and once.is_clean and rebirths.is_clean
