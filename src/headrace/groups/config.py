@@ -21,6 +21,22 @@ class Migration(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsSettings:
+    """What can be set for each streams group by itself; without a word for the group, what the broker says."""
+
+    session_timeout_ms: int = 45_000
+    """streams.session.timeout.ms"""
+    heartbeat_interval_ms: int = 5_000
+    """streams.heartbeat.interval.ms"""
+    standby_replicas: int = 0
+    """streams.num.standby.replicas"""
+    initial_rebalance_delay_ms: int = 3_000
+    """streams.initial.rebalance.delay.ms: how long the first assignment waits for more members."""
+    assignment_interval_ms: int = 1_000
+    """streams.assignment.interval.ms: how soon after an assignment the next may follow."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupConfig:
     min_session_timeout_ms: int = 6_000
     """group.min.session.timeout.ms"""
@@ -56,3 +72,8 @@ class GroupConfig:
     """group.share.heartbeat.interval.ms"""
     share_max_size: int = 200
     """group.share.max.size"""
+
+    streams: StreamsSettings = StreamsSettings()
+    """group.streams.*"""
+    streams_max_size: int = MAX_GROUP_MEMBERS
+    """group.streams.max.size"""

@@ -19,6 +19,8 @@ from headrace.groups.facts import GroupDeleted, OffsetsDropped
 from headrace.groups.share.facts import ShareGroupDeleted
 from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup, GroupState
+from headrace.groups.streams.facts import StreamsGroupDeleted
+from headrace.groups.streams.state import StreamsGroup
 from headrace.groups.table import Group, GroupTable
 
 
@@ -91,6 +93,8 @@ def delete_groups(table: GroupTable, command: DeleteGroups) -> Plan:
                 facts.append(ConsumerGroupDeleted(group_id))
             elif isinstance(group, ShareGroup):
                 facts.append(ShareGroupDeleted(group_id))
+            elif isinstance(group, StreamsGroup):
+                facts.append(StreamsGroupDeleted(group_id))
     return Plan(tuple(facts), (Reply(command.waiter, tuple(outcomes)),))
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.core.plan import Fact, Plan, Reply
+from headrace.groups.assigned import MemberState
 from headrace.groups.consumer.draft import ConsumerDraft
-from headrace.groups.consumer.facts import ConsumerGroupDeleted, ProgressAwaited
+from headrace.groups.consumer.facts import ConsumerGroupDeleted
 from headrace.groups.consumer.heartbeat import remove_members
-from headrace.groups.consumer.state import ConsumerGroup, MemberState
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline
 from headrace.groups.draft import ClassicDraft, Draft
 from headrace.groups.facts import (
     CleanupScheduled,
     GroupDeleted,
     OffsetsDropped,
+    ProgressAwaited,
     RebalanceStarted,
     SessionExtended,
 )
@@ -23,7 +25,11 @@ from headrace.groups.rebalance import after_removal, join_phase_over, sync_phase
 from headrace.groups.share import heartbeat as share_heartbeat
 from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup, GroupState
-from headrace.groups.table import GroupTable
+from headrace.groups.streams import heartbeat as streams_heartbeat
+from headrace.groups.streams.draft import StreamsDraft
+from headrace.groups.streams.facts import StreamsGroupDeleted
+from headrace.groups.streams.state import StreamsGroup
+from headrace.groups.table import Group, GroupTable
 from headrace.groups.topics import TopicIndex
 
 
@@ -50,6 +56,8 @@ def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms
             plan = _expire_consumer(table, group, keys, now_ms)
         elif isinstance(group, ShareGroup):
             plan = _expire_share(table, group, keys, now_ms)
+        elif isinstance(group, StreamsGroup):
+            plan = _expire_streams(table, group, keys, now_ms)
     if any(key.kind == CLEANUP for key in keys):
         # Judged by the group as it is now; if this very plan changes it, the next look is soon enough.
         changed = bool(plan.facts)
@@ -86,6 +94,13 @@ def _expire_share(table: GroupTable, group: ShareGroup, keys: Iterable[Deadline]
     return share_heartbeat.remove_members(draft, gone, table.topics or TopicIndex({}))
 
 
+def _expire_streams(table: GroupTable, group: StreamsGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
+    index = table.topics or TopicIndex({})
+    draft = StreamsDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
+    gone = dict.fromkeys(key.member_id for key in keys if key.kind != CLEANUP)
+    return streams_heartbeat.remove_members(draft, list(gone))
+
+
 def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> list[Fact]:
     soon_ms = now_ms + table.config.cleanup_interval_ms
     group = table.groups.get(group_id)
@@ -109,13 +124,17 @@ def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> l
         facts.append(OffsetsDropped(group_id, tuple(result.due)))
     left = len(table.offsets.keys_of_group(group_id)) - len(result.due)
     if left == 0 and group is not None and group.can_be_forgotten:
-        facts.append(
-            ConsumerGroupDeleted(group_id) if isinstance(group, ConsumerGroup) else GroupDeleted(group_id)
-        )
+        facts.append(_forgotten(group))
     elif left or group is not None:
         wait_ms = 0 if result.next_wall_ms is None else result.next_wall_ms - wall_ms
         facts.append(CleanupScheduled(group_id, max(now_ms + wait_ms, soon_ms)))
     return facts
+
+
+def _forgotten(group: Group) -> Fact:
+    if isinstance(group, ConsumerGroup):
+        return ConsumerGroupDeleted(group.group_id)
+    return (StreamsGroupDeleted if isinstance(group, StreamsGroup) else GroupDeleted)(group.group_id)
 
 
 def restart(table: GroupTable, now_ms: int) -> Plan:
@@ -126,6 +145,8 @@ def restart(table: GroupTable, now_ms: int) -> Plan:
             facts += _resume_classic(group, now_ms)
         elif isinstance(group, ConsumerGroup):
             facts += _resume_consumer(table, group, now_ms)
+        elif isinstance(group, StreamsGroup):
+            facts += _resume_streams(table, group, now_ms)
         else:
             until_ms = now_ms + table.config_of(group.group_id).share_session_timeout_ms
             facts += (SessionExtended(group.group_id, member_id, until_ms) for member_id in group.members)
@@ -158,7 +179,18 @@ def _resume_consumer(table: GroupTable, group: ConsumerGroup, now_ms: int) -> li
         classic = member.subscription.classic
         session_ms = classic.session_timeout_ms if classic else config.consumer_session_timeout_ms
         facts.append(SessionExtended(group.group_id, member.member_id, now_ms + session_ms))
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.state is MemberState.UNREVOKED:
             until_ms = now_ms + member.subscription.rebalance_timeout_ms
             facts.append(ProgressAwaited(group.group_id, member.member_id, until_ms))
+    return facts
+
+
+def _resume_streams(table: GroupTable, group: StreamsGroup, now_ms: int) -> list[Fact]:
+    facts: list[Fact] = []
+    until_ms = now_ms + table.config.streams.session_timeout_ms
+    for member in group.members.values():
+        facts.append(SessionExtended(group.group_id, member.member_id, until_ms))
+        if member.state is MemberState.UNREVOKED:
+            awaited_ms = now_ms + member.profile.rebalance_timeout_ms
+            facts.append(ProgressAwaited(group.group_id, member.member_id, awaited_ms))
     return facts

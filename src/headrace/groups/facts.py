@@ -166,6 +166,15 @@ class GroupDeleted(Durable):
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressAwaited(Volatile):
+    """The member has to give partitions or tasks up (or, speaking the classic protocol, rejoin or sync) by `until_ms`."""
+
+    group_id: str
+    member_id: str
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionExtended(Volatile):
     group_id: str
     member_id: str

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")
+UINT16 = Struct(">H")
 INT32 = Struct(">i")
 INT64 = Struct(">q")
 

@@ -61,6 +61,13 @@ from headrace.groups.share import journal as share_journal
 from headrace.groups.share.commands import MakeShareGroup, ShareGroupDescribe, ShareGroupHeartbeat
 from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup
+from headrace.groups.streams import describe as streams_describe
+from headrace.groups.streams import heartbeat as streams_heartbeat
+from headrace.groups.streams import journal as streams_journal
+from headrace.groups.streams import offsets as streams_offsets
+from headrace.groups.streams.commands import StreamsGroupDescribe, StreamsGroupHeartbeat
+from headrace.groups.streams.facts import StreamsGroupDeleted
+from headrace.groups.streams.state import StreamsGroup
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
@@ -89,11 +96,11 @@ class GroupShard:
         encoder = _ENCODERS.get(type(fact))
         if encoder is not None:
             return encoder(fact)
-        return (
-            share_journal.encode(fact)
-            if type(fact) in share_journal.ENCODERS
-            else consumer_journal.encode(fact)
-        )
+        if type(fact) in share_journal.ENCODERS:
+            return share_journal.encode(fact)
+        if type(fact) in streams_journal.ENCODERS:
+            return streams_journal.encode(fact)
+        return consumer_journal.encode(fact)
 
     def replay(self, record: JournalRecord, now_ms: int) -> None:
         decoded = journal.decode(record)
@@ -110,8 +117,14 @@ class GroupShard:
             else:
                 entry = facts.OffsetEntry(topic, partition, value)
                 self.apply(facts.OffsetsCommitted(group_id, (entry,)), now_ms)
-        elif (fact := consumer_journal.decode(record) or share_journal.decode(record)) is not None:
-            self.apply(fact, now_ms)
+        else:
+            fact = (
+                consumer_journal.decode(record)
+                or share_journal.decode(record)
+                or streams_journal.decode(record)
+            )
+            if fact is not None:
+                self.apply(fact, now_ms)
 
     def replay_transactional(self, record: JournalRecord, producer_id: int, now_ms: int) -> None:
         """A record of a transactional batch: pending until `replay_marker` (R50)."""
@@ -150,21 +163,26 @@ def _join(table: GroupTable, command: JoinGroup, now_ms: int) -> Plan:
             if table.topics is None:
                 return join.refuse(command, ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
             return classic_members.join(table, table.topics, group, command, now_ms)
-        return _join_after_consumers(table, group, command, now_ms)
-    if isinstance(group, ShareGroup):
+        return _join_after_others(table, group, command, now_ms)
+    if isinstance(group, StreamsGroup) and group.is_empty:
+        return _join_after_others(table, group, command, now_ms)
+    if isinstance(group, ShareGroup | StreamsGroup):
         return join.refuse(command, ErrorKind.INCONSISTENT_GROUP_PROTOCOL)
     return join.join(group, command, table.config, now_ms, table.wall_ms(now_ms))
 
 
-def _join_after_consumers(table: GroupTable, group: ConsumerGroup, command: JoinGroup, now_ms: int) -> Plan:
-    """All consumers of the new protocol are gone: a classic group takes the name, and goes on counting (R54)."""
+def _join_after_others(
+    table: GroupTable, group: ConsumerGroup | StreamsGroup, command: JoinGroup, now_ms: int
+) -> Plan:
+    """All members of the new protocol are gone: a classic group takes the name, and goes on counting (R54)."""
     successor = ClassicGroup(group.group_id)
     successor.generation = group.epoch
     snapshot = successor.snapshot(table.wall_ms(now_ms))
     plan = join.join(successor, command, table.config, now_ms, table.wall_ms(now_ms))
     if not plan.facts:
         return plan
-    handover = (ConsumerGroupDeleted(group.group_id), facts.GroupOpened(group.group_id, snapshot))
+    gone = ConsumerGroupDeleted if isinstance(group, ConsumerGroup) else StreamsGroupDeleted
+    handover = (gone(group.group_id), facts.GroupOpened(group.group_id, snapshot))
     return joined_plans(Plan(handover), plan)
 
 
@@ -210,6 +228,11 @@ def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> Plan:
     elif isinstance(group, ConsumerGroup):
         known = command.member_epoch_known
         refusal = consumer_offsets.commit_refusal(group, *who, transactional=False, member_epoch_known=known)
+    elif isinstance(group, StreamsGroup):
+        known = command.member_epoch_known
+        refusal = streams_offsets.commit_refusal(
+            group, *who[:2], command.offsets, transactional=False, member_epoch_known=known
+        )
     elif isinstance(group, ShareGroup):
         refusal = ErrorKind.GROUP_ID_NOT_FOUND  # what its members acknowledge is kept elsewhere
     else:
@@ -228,6 +251,8 @@ def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> Pl
         refusal = ErrorKind.INVALID_GROUP_ID
     elif isinstance(group, ConsumerGroup):
         refusal = consumer_offsets.commit_refusal(group, *who, transactional=True)
+    elif isinstance(group, StreamsGroup):
+        refusal = streams_offsets.commit_refusal(group, *who[:2], command.offsets, transactional=True)
     elif isinstance(group, ShareGroup):
         refusal = ErrorKind.GROUP_ID_NOT_FOUND
     else:
@@ -243,6 +268,8 @@ def _fetch(table: GroupTable, command: FetchOffsets, now_ms: int) -> Plan:
     group, refusal = table.groups.get(command.group_id), ErrorKind.NONE
     if isinstance(group, ConsumerGroup):
         refusal = consumer_offsets.fetch_refusal(group, command.member_id, command.member_epoch)
+    elif isinstance(group, StreamsGroup):
+        refusal = streams_offsets.fetch_refusal(group, command.member_id, command.member_epoch)
     return offsets.fetch(table.offsets, command, refusal)
 
 
@@ -254,6 +281,8 @@ def _delete_offsets(table: GroupTable, command: DeleteOffsets, now_ms: int) -> P
         error = ErrorKind.GROUP_ID_NOT_FOUND
     elif isinstance(group, ConsumerGroup):
         subscribed = None if table.topics is None else group.topics_subscribed(table.topics)
+    elif isinstance(group, StreamsGroup):
+        subscribed = group.topics_read()
     elif not group.is_empty:
         if not group.uses_consumer_protocol:
             error = ErrorKind.NON_EMPTY_GROUP
@@ -291,6 +320,10 @@ def _share_describe(table: GroupTable, command: ShareGroupDescribe, now_ms: int)
     return share_describe.describe(table, command)
 
 
+def _streams_describe(table: GroupTable, command: StreamsGroupDescribe, now_ms: int) -> Plan:
+    return streams_describe.describe(table, command)
+
+
 def _topics_changed(table: GroupTable, command: TopicsChanged, now_ms: int) -> Plan:
     return topics_changed.topics_changed(table, command)
 
@@ -326,6 +359,8 @@ _VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
     ShareGroupHeartbeat: share_heartbeat.heartbeat,
     MakeShareGroup: share_heartbeat.make_group,
     ShareGroupDescribe: _share_describe,
+    StreamsGroupHeartbeat: streams_heartbeat.heartbeat,
+    StreamsGroupDescribe: _streams_describe,
     TopicsChanged: _topics_changed,
     ConfigsChanged: _configs_changed,
 }

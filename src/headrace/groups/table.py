@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.groups import facts
+from headrace.groups.assigned_apply import check_deadlines
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer import apply as consumer_apply
 from headrace.groups.consumer.state import ConsumerGroup
@@ -19,9 +20,11 @@ from headrace.groups.offset_table import OffsetTable
 from headrace.groups.share import apply as share_apply
 from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup, Member
+from headrace.groups.streams import apply as streams_apply
+from headrace.groups.streams.state import StreamsGroup
 from headrace.groups.topics import TopicIndex
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class GroupTable:
@@ -124,6 +127,13 @@ class GroupTable:
     def _apply_session(self, fact: facts.SessionExtended, now_ms: int) -> None:
         self.deadlines.set(Deadline(SESSION, fact.group_id, fact.member_id), fact.until_ms)
 
+    def _apply_progress(self, fact: facts.ProgressAwaited, now_ms: int) -> None:
+        key = Deadline(PHASE, fact.group_id, fact.member_id)
+        if fact.until_ms is None:
+            self.deadlines.cancel(key)
+        else:
+            self.deadlines.set(key, fact.until_ms)
+
     def _apply_deleted(self, fact: facts.GroupDeleted, now_ms: int) -> None:
         group = self.groups.get(fact.group_id)
         if not isinstance(group, ClassicGroup):
@@ -200,10 +210,8 @@ class GroupTable:
                 mine = {key for key in watched if key.group_id == group_id}
                 assert mine == expected, f"deadlines differ: {mine ^ expected}"
                 members.update((group_id, member_id) for member_id in group.reserved)
-            elif isinstance(group, ConsumerGroup):
-                consumer_apply.check_deadlines(group, watched)
             else:
-                share_apply.check_deadlines(group, watched)
+                check_deadlines(group, watched)
         strays = {key for key in watched if (key.group_id, key.member_id) not in members}
         assert not strays, f"deadlines of nobody: {strays}"
         cleaned = {key.group_id for key in actual - watched}
@@ -237,6 +245,7 @@ _APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
     facts.GroupEmptied: GroupTable._apply_opened,
     facts.GroupDeleted: GroupTable._apply_deleted,
     facts.SessionExtended: GroupTable._apply_session,
+    facts.ProgressAwaited: GroupTable._apply_progress,
     facts.OffsetsCommitted: GroupTable._apply_committed,
     facts.TxnOffsetsPending: GroupTable._apply_pending,
     facts.TxnFinished: GroupTable._apply_finished,
@@ -247,4 +256,5 @@ _APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
     facts.ConfigsSeen: GroupTable._apply_configs,
     **consumer_apply.APPLY,
     **share_apply.APPLY,
+    **streams_apply.APPLY,
 }

@@ -9,7 +9,9 @@ from headrace.groups.consumer.facts import GroupEpochSet
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.facts import TopicsSeen
 from headrace.groups.share.facts import ShareEpochSet
+from headrace.groups.share.state import ShareGroup
 from headrace.groups.state import ClassicGroup
+from headrace.groups.streams import draft as streams_draft
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
@@ -30,6 +32,8 @@ def topics_changed(table: GroupTable, command: TopicsChanged) -> Plan:
             continue
         if isinstance(group, ConsumerGroup):
             facts.append(GroupEpochSet(group.group_id, group.epoch + 1, fingerprint, -1))
-        else:
+        elif isinstance(group, ShareGroup):
             facts.append(ShareEpochSet(group.group_id, group.epoch + 1, fingerprint))
+        else:
+            facts.append(streams_draft.epoch_for(group, index))
     return Plan(tuple(facts), (Reply(command.waiter, ErrorKind.NONE),))

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.plan import JournalRecord
+from headrace.groups.assigned import MemberState
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
 from headrace.groups.consumer import journal as consumer_journal
-from headrace.groups.consumer.state import ClassicMetadata, MemberState, Subscription
+from headrace.groups.consumer.state import ClassicMetadata, Subscription
 from headrace.groups.share import facts as share_facts
 from headrace.groups.share import journal as share_journal
 from headrace.groups.share.state import ShareSubscription
@@ -50,7 +51,7 @@ def test_the_bytes_are_kafkas() -> None:
     assert (target_epoch.key, target_epoch.value) == (
         bytes.fromhex("0006 0001 67"), bytes.fromhex("0000 00000007 00"),
     )  # fmt: skip
-    state = MemberState.UNREVOKED_PARTITIONS
+    state = MemberState.UNREVOKED
     current_fact = facts.CurrentSet("g", "m", 2, 1, state, frozenset(), frozenset({(T, 1)}))
     (current,) = consumer_journal.encode(current_fact)
     assert current.key == bytes.fromhex("0008 0001 67 0001 6d")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from headrace.groups.topic_regex import InvalidPattern, TopicPattern
 from headrace.groups.topics import TopicIndex, TopicInfo
 
-NAMES = st.text("ab1._-AB", max_size=8)
+NAMES = st.text("ab1._-AB", min_size=1, max_size=8)
+"""Never empty, as topics: there `$^` would match, which is of no use to anybody."""
 
 
 def atoms(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:

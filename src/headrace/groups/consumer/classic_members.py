@@ -11,6 +11,7 @@ from headrace.core.plan import Plan, Reply
 from headrace.groups import heartbeat as classic_heartbeat
 from headrace.groups import join as classic_join
 from headrace.groups import sync as classic_sync
+from headrace.groups.assigned import MemberState
 from headrace.groups.commands import (
     Heartbeat,
     HeartbeatResult,
@@ -24,19 +25,17 @@ from headrace.groups.commands import (
     SyncResult,
 )
 from headrace.groups.consumer.draft import ConsumerDraft
-from headrace.groups.consumer.facts import ProgressAwaited
 from headrace.groups.consumer.heartbeat import remove_members
 from headrace.groups.consumer.migrate import as_ids, as_names, can_downgrade, downgrade, embedded_version
 from headrace.groups.consumer.state import (
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
-    MemberState,
     Subscription,
 )
 from headrace.groups.deadlines import PHASE, Deadline
 from headrace.groups.draft import joined_plans
-from headrace.groups.facts import SessionExtended
+from headrace.groups.facts import ProgressAwaited, SessionExtended
 from headrace.groups.rebalance import start
 from headrace.groups.state import CONSUMER_PROTOCOL_TYPE
 from headrace.groups.subscription import encode_assignment, parse_subscription
@@ -162,7 +161,7 @@ def sync(table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: Sy
     ):
         return classic_sync.refuse(command, ErrorKind.INCONSISTENT_GROUP_PROTOCOL)
     session = _session(group, member, now_ms)
-    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
         facts = (session, _come_again(table, group, member, now_ms))
         return Plan(facts, (Reply(command.waiter, SyncResult(ErrorKind.REBALANCE_IN_PROGRESS)),))
     assignment = encode_assignment(embedded_version(classic), as_names(member.assigned, index))
@@ -178,8 +177,8 @@ def heartbeat(table: GroupTable, group: ConsumerGroup, command: Heartbeat, now_m
     session = _session(group, member, now_ms)
     behind = (
         member.epoch < group.epoch
-        or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
+        or member.state is MemberState.UNREVOKED
+        or (member.state is MemberState.UNRELEASED and not group.waits_for_others(member))
     )
     if not behind:
         return Plan((session,), (Reply(command.waiter, HeartbeatResult(ErrorKind.NONE)),))

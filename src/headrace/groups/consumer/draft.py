@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.groups.assigned import JOIN_EPOCH, MemberState
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.assignors import ASSIGNORS, Reader
 from headrace.groups.consumer.facts import (
@@ -9,20 +10,12 @@ from headrace.groups.consumer.facts import (
     GroupEpochSet,
     MemberLeft,
     MemberSubscribed,
-    ProgressAwaited,
     TargetsSet,
 )
-from headrace.groups.consumer.reconcile import reconcile
-from headrace.groups.consumer.state import (
-    JOIN_EPOCH,
-    NOTHING,
-    Assignment,
-    ConsumerGroup,
-    ConsumerMember,
-    MemberState,
-    Subscription,
-)
+from headrace.groups.consumer.state import NOTHING, Assignment, ConsumerGroup, ConsumerMember, Subscription
 from headrace.groups.draft import Draft
+from headrace.groups.facts import ProgressAwaited
+from headrace.groups.reconcile import Place, reconcile
 from headrace.groups.topics import TopicIndex
 
 
@@ -73,13 +66,20 @@ class ConsumerDraft(Draft[ConsumerGroup]):
 
     def step(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
         """Move the member towards its target. Returns it as it then is."""
-        before = self.group.members[member_id]
-        after = reconcile(self.group, before, owned)
+        group, before = self.group, self.group.members[member_id]
+        place = reconcile(
+            Place(before.epoch, before.previous_epoch, before.state, before.assigned, before.revoking),
+            group.targets.get(member_id, NOTHING),
+            group.target_epoch,
+            owned,
+            lambda part: group.owners.get(part, member_id) == member_id,
+        )
+        after = before._replace(**place._asdict())
         if after != before:
             self.set_current(after)
             if not after.is_classic:
                 until_ms = self.now_ms + after.subscription.rebalance_timeout_ms
-                revoking = after.state is MemberState.UNREVOKED_PARTITIONS
+                revoking = after.state is MemberState.UNREVOKED
                 self.await_progress(member_id, until_ms if revoking else None)
         return after
 

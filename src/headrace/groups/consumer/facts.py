@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from headrace.groups.facts import Durable, Volatile
 
 if TYPE_CHECKING:
-    from headrace.groups.consumer.state import Assignment, MemberState, Subscription
+    from headrace.groups.assigned import MemberState
+    from headrace.groups.consumer.state import Assignment, Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,6 @@ class ConsumerGroupDeleted(Durable):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressAwaited(Volatile):
-    """The member has to give partitions up (or, speaking the classic protocol, rejoin or sync) by `until_ms`."""
-
-    group_id: str
-    member_id: str
-    until_ms: int | None
-
-
 # Replay only: one record of a member, or its tombstone.
 
 
@@ -78,13 +70,8 @@ class ProgressAwaited(Volatile):
 class TargetLoaded(Volatile):
     group_id: str
     member_id: str
-    target: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class TargetForgotten(Volatile):
-    group_id: str
-    member_id: str
+    target: Assignment | None
+    """None is the tombstone."""
 
 
 @dataclass(frozen=True, slots=True)

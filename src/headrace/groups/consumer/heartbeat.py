@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected, Reply
+from headrace.groups.assigned import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.commands import (
     ConsumerGroupHeartbeat,
@@ -15,9 +16,6 @@ from headrace.groups.consumer.commands import (
 from headrace.groups.consumer.draft import ConsumerDraft
 from headrace.groups.consumer.migrate import can_downgrade, downgrade, upgrade
 from headrace.groups.consumer.state import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
     Assignment,
     ConsumerGroup,
     ConsumerMember,

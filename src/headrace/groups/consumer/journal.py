@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.core.plan import JournalRecord
+from headrace.groups.assigned import MemberState
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
-from headrace.groups.consumer.state import Assignment, ClassicMetadata, MemberState, Subscription, as_lists
+from headrace.groups.consumer.state import Assignment, ClassicMetadata, Subscription, as_lists
 from headrace.groups.fields import (
     INT8,
     INT16,
@@ -217,9 +218,7 @@ def _decode_target_epoch(key: Reader, value: Reader | None) -> Any:
 
 def _decode_target(key: Reader, value: Reader | None) -> Any:
     group_id, member_id = key.string(), key.string()
-    if value is None:
-        return facts.TargetForgotten(group_id, member_id)
-    return facts.TargetLoaded(group_id, member_id, decode_assignment(value))
+    return facts.TargetLoaded(group_id, member_id, None if value is None else decode_assignment(value))
 
 
 def _decode_current(key: Reader, value: Reader | None) -> Any:

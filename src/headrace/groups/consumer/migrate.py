@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected, Reply
+from headrace.groups.assigned import MemberState
 from headrace.groups.commands import JoinResult, SyncResult
 from headrace.groups.config import Migration
 from headrace.groups.consumer.draft import ConsumerDraft
@@ -24,7 +25,6 @@ from headrace.groups.consumer.state import (
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
-    MemberState,
     Subscription,
 )
 from headrace.groups.draft import ClassicDraft, joined_plans

@@ -5,23 +5,18 @@ Invariant (R55): `owners` maps each partition that any member has, or has not gi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
+from headrace.groups.assigned import AssignedGroup, MemberState
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
-from headrace.groups.facts import SessionExtended
+from headrace.groups.facts import ProgressAwaited, SessionExtended
 from headrace.groups.topics import TopicIndex
 
 TopicIdPartition = tuple[bytes, int]
 Assignment = frozenset[TopicIdPartition]
 NOTHING: Assignment = frozenset()
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
 
 
 def as_lists(assignment: Assignment) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
@@ -30,16 +25,6 @@ def as_lists(assignment: Assignment) -> tuple[tuple[bytes, tuple[int, ...]], ...
     for topic_id, partition in sorted(assignment):
         topics.setdefault(topic_id, []).append(partition)
     return tuple((topic_id, tuple(partitions)) for topic_id, partitions in topics.items())
-
-
-class MemberState(IntEnum):
-    """The value is what Kafka journals."""
-
-    STABLE = 1
-    UNREVOKED_PARTITIONS = 2
-    """It has been asked to give partitions up and has not said that it did."""
-    UNRELEASED_PARTITIONS = 3
-    """It is to get partitions that another member has not given up."""
 
 
 class ClassicMetadata(NamedTuple):
@@ -79,38 +64,19 @@ class ConsumerMember(NamedTuple):
         return self.assigned | self.revoking
 
 
-class ConsumerGroup:
-    __slots__ = (
-        "empty_since_wall_ms", "epoch", "fingerprint", "group_id", "members", "owners", "statics", "target_epoch",
-        "targets",
-    )  # fmt: skip
+class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
+    __slots__ = ("empty_since_wall_ms", "owners", "statics")
 
     group_type = "consumer"
     protocol_type = "consumer"
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.target_epoch = 0
-        self.fingerprint = 0
+        super().__init__(group_id)
         self.empty_since_wall_ms = -1
-        self.members: dict[str, ConsumerMember] = {}
         self.statics: dict[str, str] = {}
-        self.targets: dict[str, Assignment] = {}
         self.owners: dict[TopicIdPartition, str] = {}
 
-    def copy(self) -> ConsumerGroup:
-        twin = ConsumerGroup.__new__(ConsumerGroup)
-        for name in ConsumerGroup.__slots__:
-            value = getattr(self, name)
-            setattr(twin, name, value.copy() if isinstance(value, dict) else value)
-        return twin
-
     # --- questions -------------------------------------------------------------------------------------------
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def can_be_forgotten(self) -> bool:
@@ -168,9 +134,6 @@ class ConsumerGroup:
 
     # --- facts -----------------------------------------------------------------------------------------------
 
-    def apply(self, fact: Any) -> None:
-        _APPLY[type(fact)](self, fact)
-
     def _member(self, member_id: str) -> ConsumerMember:
         return self.members.get(member_id) or ConsumerMember(member_id)
 
@@ -186,10 +149,6 @@ class ConsumerGroup:
         if fact.subscription.instance_id is not None:
             self.statics[fact.subscription.instance_id] = fact.member_id
         self.members[fact.member_id] = old._replace(subscription=fact.subscription)
-
-    def _apply_targets(self, fact: facts.TargetsSet) -> None:
-        self.target_epoch = fact.epoch
-        self.targets.update(fact.targets)
 
     def _apply_current(self, fact: facts.CurrentSet) -> None:
         old = self._member(fact.member_id)
@@ -214,20 +173,11 @@ class ConsumerGroup:
         if instance_id is not None and self.statics.get(instance_id) == fact.member_id:
             del self.statics[instance_id]
 
-    def _apply_target_loaded(self, fact: facts.TargetLoaded) -> None:
-        self.targets[fact.member_id] = fact.target
-
-    def _apply_target_forgotten(self, fact: facts.TargetForgotten) -> None:
-        self.targets.pop(fact.member_id, None)
-
     def _apply_current_forgotten(self, fact: facts.CurrentForgotten) -> None:
         member = self.members.get(fact.member_id)
         if member is not None:
             self._release(member)
             self.members[fact.member_id] = ConsumerMember(fact.member_id, member.subscription)
-
-    def _apply_nothing(self, fact: object) -> None:
-        """A fact about time only."""
 
     def _release(self, member: ConsumerMember) -> None:
         for part in member.held:
@@ -237,10 +187,11 @@ class ConsumerGroup:
     # --- invariants ------------------------------------------------------------------------------------------
 
     def invariants(self) -> None:
+        super().invariants()
         owners: dict[TopicIdPartition, str] = {}
         for member in self.members.values():
             assert not member.assigned & member.revoking, "a partition is both assigned and being revoked"
-            assert (member.state is MemberState.UNREVOKED_PARTITIONS) == bool(member.revoking)
+            assert (member.state is MemberState.UNREVOKED) == bool(member.revoking)
             assert member.epoch <= self.epoch and member.previous_epoch <= self.epoch
             for part in member.held:
                 assert part not in owners, f"R55: {part} has two owners: {owners[part]}, {member.member_id}"
@@ -249,21 +200,18 @@ class ConsumerGroup:
         statics = {m.subscription.instance_id: m.member_id for m in self.members.values()}
         statics.pop(None, None)
         assert statics == self.statics, "the index of static members is wrong"
-        assert self.targets.keys() <= self.members.keys(), "a target for nobody"
-        assert self.target_epoch <= self.epoch
         targeted = [part for target in self.targets.values() for part in target]
         assert len(targeted) == len(set(targeted)), "R55: a partition is to have two owners"
 
 
-_APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {
+ConsumerGroup.appliers = {
     facts.GroupEpochSet: ConsumerGroup._apply_epoch,
     facts.MemberSubscribed: ConsumerGroup._apply_subscribed,
     facts.TargetsSet: ConsumerGroup._apply_targets,
     facts.CurrentSet: ConsumerGroup._apply_current,
     facts.MemberLeft: ConsumerGroup._apply_left,
     facts.TargetLoaded: ConsumerGroup._apply_target_loaded,
-    facts.TargetForgotten: ConsumerGroup._apply_target_forgotten,
     facts.CurrentForgotten: ConsumerGroup._apply_current_forgotten,
-    facts.ProgressAwaited: ConsumerGroup._apply_nothing,
+    ProgressAwaited: ConsumerGroup._apply_nothing,
     SessionExtended: ConsumerGroup._apply_nothing,
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected, Reply
+from headrace.groups.assigned import JOIN_EPOCH, LEAVE_EPOCH
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.assignors import Reader
-from headrace.groups.consumer.state import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, as_lists
+from headrace.groups.consumer.state import NOTHING, as_lists
 from headrace.groups.draft import Draft
 from headrace.groups.facts import SessionExtended
 from headrace.groups.fields import fits

@@ -5,9 +5,9 @@ Partitions are shared, so there is nothing to hand over and nobody to wait for: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from headrace.groups.assigned import AssignedGroup
 from headrace.groups.consumer.state import NOTHING, Assignment
 from headrace.groups.facts import SessionExtended
 from headrace.groups.share import facts
@@ -29,32 +29,13 @@ class ShareMember(NamedTuple):
     assigned: Assignment = NOTHING
 
 
-class ShareGroup:
-    __slots__ = ("epoch", "fingerprint", "group_id", "members", "target_epoch", "targets")
+class ShareGroup(AssignedGroup[ShareMember, Assignment]):
+    __slots__ = ()
 
     group_type = "share"
     protocol_type = "share"
     can_be_forgotten = False
     """Its queue state may outlive its members for long; only an administrator deletes it."""
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.target_epoch = 0
-        self.fingerprint = 0
-        self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Assignment] = {}
-
-    def copy(self) -> ShareGroup:
-        twin = ShareGroup.__new__(ShareGroup)
-        for name in ShareGroup.__slots__:
-            value = getattr(self, name)
-            setattr(twin, name, value.copy() if isinstance(value, dict) else value)
-        return twin
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def state_name(self) -> str:
@@ -69,9 +50,6 @@ class ShareGroup:
 
     # --- facts -----------------------------------------------------------------------------------------------
 
-    def apply(self, fact: Any) -> None:
-        _APPLY[type(fact)](self, fact)
-
     def _apply_epoch(self, fact: facts.ShareEpochSet) -> None:
         self.epoch = fact.epoch
         self.fingerprint = fact.fingerprint
@@ -79,16 +57,6 @@ class ShareGroup:
     def _apply_subscribed(self, fact: facts.ShareMemberSubscribed) -> None:
         old = self.members.get(fact.member_id) or ShareMember(fact.member_id)
         self.members[fact.member_id] = old._replace(subscription=fact.subscription)
-
-    def _apply_targets(self, fact: facts.ShareTargetsSet) -> None:
-        self.target_epoch = fact.epoch
-        self.targets.update(fact.targets)
-
-    def _apply_target_loaded(self, fact: facts.ShareTargetLoaded) -> None:
-        if fact.target is None:
-            self.targets.pop(fact.member_id, None)
-        else:
-            self.targets[fact.member_id] = fact.target
 
     def _apply_current(self, fact: facts.ShareCurrentSet) -> None:
         old = self.members.get(fact.member_id) or ShareMember(fact.member_id)
@@ -100,19 +68,15 @@ class ShareGroup:
         self.members.pop(fact.member_id, None)
         self.targets.pop(fact.member_id, None)
 
-    def _apply_nothing(self, fact: object) -> None:
-        """A fact about time only."""
-
     def invariants(self) -> None:
-        assert self.targets.keys() <= self.members.keys(), "a target for nobody"
-        assert self.target_epoch <= self.epoch
+        super().invariants()
         for member in self.members.values():
             assert member.previous_epoch <= member.epoch <= self.epoch
             if member.epoch == self.target_epoch:
                 assert member.assigned == self.targets.get(member.member_id, NOTHING)
 
 
-_APPLY: dict[type, Callable[[ShareGroup, Any], None]] = {
+ShareGroup.appliers = {
     facts.ShareEpochSet: ShareGroup._apply_epoch,
     facts.ShareMemberSubscribed: ShareGroup._apply_subscribed,
     facts.ShareTargetsSet: ShareGroup._apply_targets,

@@ -1,0 +1,29 @@
+"""Machine: what each fact of streams groups does to a shard's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.groups.assigned_apply import KindOfGroup
+from headrace.groups.streams import facts
+from headrace.groups.streams.state import StreamsGroup
+
+if TYPE_CHECKING:
+    from headrace.groups.table import GroupTable
+
+_KIND = KindOfGroup(StreamsGroup)
+
+APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
+    facts.StreamsEpochSet: _KIND.set_epoch,
+    facts.TopologySet: _KIND.put,
+    facts.StreamsMemberSet: _KIND.put,
+    facts.StreamsTargetsSet: _KIND.put,
+    facts.StreamsTargetLoaded: _KIND.load_target,
+    facts.StreamsCurrentSet: _KIND.put,
+    facts.StreamsCurrentForgotten: _KIND.put_if_there,
+    facts.StreamsMemberLeft: _KIND.remove_member,
+    facts.StreamsGroupDeleted: _KIND.delete,
+    facts.AssignmentDelayed: _KIND.put,
+    facts.ShutdownRequested: _KIND.put_if_there,
+}
