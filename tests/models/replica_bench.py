@@ -16,6 +16,7 @@ from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.records.batch import read_header, stamp
 from headrace.records.build import Record, build_batch
+from headrace.replication.events import LeaderEffect
 from headrace.replication.leader import Leader, Leadership
 from headrace.testing.sim_node import SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
@@ -27,6 +28,9 @@ TOPIC_ID = b"t" * 16
 class Bench:
     def __init__(self, node: SimNode, runtime: SimRuntime, **config: Any) -> None:
         self.disk = node.disk
+        self.lease_held = True
+        self.delegated: list[LeaderEffect] = []
+        """What the partition leaves to the broker."""
         self.runtime = runtime
         self.flusher = Flusher(runtime, lambda problem: None)
         self.log, _ = PartitionLog.open(
@@ -34,16 +38,22 @@ class Bench:
         )
         self.partition = Partition(
             TopicPartition("t", 0), TOPIC_ID, self.log, TopicConfig(**config), runtime.fs, runtime, self.flusher,
-            lambda partition, effect: None,
+            lambda partition, effect: self.delegated.append(effect), lambda: self.lease_held,
         )  # fmt: skip
         self.failures: list[Partition] = []
         self.partition.on_failed = self.failures.append
         runtime.supervise("group commit", self.flusher.run)
 
-    def lead(self, replicas: tuple[int, ...] = (1,)) -> Bench:
+    def lead(self, replicas: tuple[int, ...] = (1,), min_isr: int = 1) -> Bench:
         self.log.start_epoch(EPOCH)
         leadership = Leadership(
-            broker_id=1, leader_epoch=EPOCH, revision=1, replicas=replicas, isr=replicas, elr=(), min_isr=1
+            broker_id=1,
+            leader_epoch=EPOCH,
+            revision=1,
+            replicas=replicas,
+            isr=replicas,
+            elr=(),
+            min_isr=min_isr,
         )
         leader = Leader(
             leadership, self.log.epochs, end_offset=self.log.end_offset, durable_end=self.log.durable_end,

@@ -209,6 +209,7 @@ def _watermarks(consumer: ck.Consumer, topic: str, number: int, seconds: float) 
 def read_all(bootstrap: str, topic: str, partitions: int, seconds: float = 180.0) -> dict[int, list[bytes]]:
     """Every committed message of a topic that may still be written, in its order, up to where it ended when we began."""
     found: dict[int, dict[int, bytes]] = {number: {} for number in range(partitions)}
+    told: Counter[str] = Counter()
     consumer = ck.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0,
          "error_cb": quiet, "auto.offset.reset": "error", "isolation.level": "read_committed", "enable.partition.eof": True,
@@ -222,7 +223,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, seconds: float = 180.0
         while left:
             if time.monotonic() > deadline:
                 at = {place.partition: place.offset for place in consumer.position(consumer.assignment())}
-                raise AssertionError(f"{topic}: read to {at} of {ends} within {seconds} s")
+                raise AssertionError(f"{topic}: read to {at} of {ends} within {seconds} s, told {dict(told)}")
             for message in consumer.consume(10_000, 0.2):
                 error, partition = message.error(), message.partition()
                 if error is None:
@@ -230,6 +231,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, seconds: float = 180.0
                     if found[partition].setdefault(message.offset(), message.value()) != message.value():
                         raise AssertionError(f"{topic}-{partition} has changed at {message.offset()}")
                 elif error.code() != ck.KafkaError._PARTITION_EOF:
+                    told[str(error)] += 1
                     continue
                 # At the end there may be markers only, which nobody is shown: the end of the partition tells.
                 if message.offset() + (error is None) >= ends[partition]:
