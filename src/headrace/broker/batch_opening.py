@@ -19,7 +19,7 @@ from headrace.cluster.configs import TopicConfig
 from headrace.core.limits import KIB, MIB
 from headrace.records.batch import CODEC_MASK, CRC_START, HEADER_BYTES, CorruptBatch, read_header
 from headrace.records.compression import Codec, decompression_cap
-from headrace.records.read import plain_body
+from headrace.records.read import plain_view
 from headrace.records.rebuild import recompress
 from headrace.records.validate import keyless_record_indexes
 from headrace.records.walk import Flaw, find_flaw, is_regular
@@ -70,7 +70,7 @@ class Glance:
             self._records_left -= header.record_count
             if self._bytes_left < 0 or self._records_left < 0:
                 return None
-            body = plain_body(records, 0, header, max_bytes=size if is_plain else SMALL_PLAIN_BYTES)
+            body = plain_view(records, 0, header, max_bytes=size if is_plain else SMALL_PLAIN_BYTES)
         except CorruptBatch:
             return None
         return Opened(records) if is_regular(body, header.record_count) else None
@@ -89,11 +89,14 @@ def open_batch(records: memoryview, config: TopicConfig, *, trusted: bool = Fals
     """
     try:
         header = read_header(records)
-        body = plain_body(records, 0, header, max_bytes=decompression_cap(len(records)))
-        if config.validates_records and not trusted and not is_regular(body, header.record_count):
-            flaw = find_flaw(body, header.record_count)
+        view = plain_view(records, 0, header, max_bytes=decompression_cap(len(records)))
+        if config.validates_records and not trusted and not is_regular(view, header.record_count):
+            flaw = find_flaw(view, header.record_count)
             if flaw is not None:
                 return Opened(records, flaw=flaw)
+        if not config.opens_batches:
+            return Opened(records)
+        body = bytes(view)
         keyless: tuple[int, ...] = ()
         if config.is_compacted:
             keyless = tuple(keyless_record_indexes(body, header))

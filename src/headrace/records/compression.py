@@ -108,6 +108,8 @@ def inflate(codec: int, data: Buffer, max_bytes: int) -> memoryview:
 def _inflate_within(
     decompress_into: Callable[..., Any], data: memoryview, extent: Extent, cap: int
 ) -> memoryview:
+    if extent.claimed is not None and extent.claimed > cap:
+        raise CorruptBatch(f"it claims to hold {extent.claimed} bytes where at most {cap} are allowed")
     bound = min(extent.bound, cap)
     guess = 8 * len(data) + 64 * KIB if extent.claimed is None else extent.claimed
     if guess < bound:

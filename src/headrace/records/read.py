@@ -26,7 +26,7 @@ from headrace.records.batch import (
     read_header,
 )
 from headrace.records.build import Headers, Record
-from headrace.records.compression import decompress
+from headrace.records.compression import inflate
 from headrace.records.varint import read_varint, read_varlong
 
 _CONTROL_KEY = struct.Struct(">hh")
@@ -88,13 +88,17 @@ def iter_records(
 
 def plain_body(buffer: Buffer, position: int, header: BatchHeader, *, max_bytes: int) -> bytes:
     """The records of the batch as plain bytes, inflated when they are compressed."""
+    return bytes(plain_view(buffer, position, header, max_bytes=max_bytes))
+
+
+def plain_view(buffer: Buffer, position: int, header: BatchHeader, *, max_bytes: int) -> memoryview:
+    """Like `plain_body`, without the last copy: what is not compressed is seen where it lies."""
     end = position + header.size
     if end > len(buffer):
         raise CorruptBatch(f"a batch of {header.size} bytes with {len(buffer) - position} left")
-    body = memoryview(buffer)[position + HEADER_BYTES : end]
     if header.record_count == 0:
-        return b""  # compaction leaves empty batches, whose codec bits then stand for nothing
-    return decompress(header.codec, body, max_bytes)
+        return memoryview(b"")  # compaction leaves empty batches, whose codec bits then stand for nothing
+    return inflate(header.codec, memoryview(buffer)[position + HEADER_BYTES : end], max_bytes)
 
 
 def iter_spans(body: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
