@@ -1,6 +1,6 @@
 """Codec: the four compressions of a batch body, with a hard cap on what they may inflate to (X11).
 
-Invariant: `decompress` never holds an output buffer larger than `max_bytes`, whatever the input claims, and raises
+Invariant: `inflate` never holds an output buffer larger than `max_bytes`, whatever the input claims, and raises
 nothing but CorruptBatch.
 
 How the cap holds. gzip is inflated by zlib, which is told the most it may return. The others by cramjam: its
@@ -77,13 +77,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise ValueError(f"there is no codec {codec}")
 
 
-def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
-    """The plain bytes, or CorruptBatch when they are damaged or more than `max_bytes`."""
-    return bytes(inflate(codec, data, max_bytes))
-
-
 def inflate(codec: int, data: Buffer, max_bytes: int) -> memoryview:
-    """Like `decompress`, without the last copy."""
+    """The plain bytes, or CorruptBatch when they are damaged or more than `max_bytes`."""
     view = memoryview(data)
     if codec == Codec.NONE:
         if len(view) > max_bytes:

@@ -16,7 +16,7 @@ import zstandard
 
 from headrace.core.limits import ALWAYS_DECOMPRESSED_BYTES, KIB, MAX_DECOMPRESSED_BYTES, MIB
 from headrace.records.batch import CorruptBatch
-from headrace.records.compression import Codec, compress, decompress, decompression_cap, inflate
+from headrace.records.compression import Codec, compress, decompression_cap, inflate
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 3000
@@ -27,8 +27,8 @@ TEXT = b"the quick brown fox jumps over the lazy dog. " * 3000
 def test_round_trip(codec: Codec, size: int) -> None:
     data = TEXT[:size]
     packed = compress(codec, data)
-    assert decompress(codec, packed, max(size, 1)) == data
-    assert decompress(codec, memoryview(bytearray(packed)), size) == data
+    assert inflate(codec, packed, max(size, 1)) == data
+    assert inflate(codec, memoryview(bytearray(packed)), size) == data
     assert bytes(inflate(codec, packed, size + 10)) == data
 
 
@@ -36,18 +36,18 @@ def test_round_trip(codec: Codec, size: int) -> None:
 def test_one_byte_over_the_cap_is_refused(codec: Codec) -> None:
     packed = compress(codec, TEXT)
     with pytest.raises(CorruptBatch):
-        decompress(codec, packed, len(TEXT) - 1)
+        inflate(codec, packed, len(TEXT) - 1)
 
 
 def test_incompressible_data_survives() -> None:
     noise = bytes((i * i * 31 + i * 7919 + (i >> 3) * 104729) & 0xFF for i in range(100_000))
     for codec in Codec:
-        assert decompress(codec, compress(codec, noise), len(noise)) == noise
+        assert inflate(codec, compress(codec, noise), len(noise)) == noise
 
 
 def test_there_is_no_codec_5() -> None:
     with pytest.raises(CorruptBatch):
-        decompress(5, b"abc", 100)
+        inflate(5, b"abc", 100)
     with pytest.raises(ValueError):
         compress(5, b"abc")
 
@@ -61,7 +61,7 @@ def test_damage_is_corrupt_and_nothing_else(codec: Codec) -> None:
     packed = compress(codec, TEXT)
     for cut in {0, 1, 4, 5, 7, 11, 15, 17, len(packed) // 2, len(packed) - 1}:
         with pytest.raises(CorruptBatch):
-            decompress(codec, packed[:cut] if cut else b"", len(TEXT))
+            inflate(codec, packed[:cut] if cut else b"", len(TEXT))
 
 
 # ---- what other people's encoders write
@@ -109,10 +109,10 @@ FOREIGN = {
 @pytest.mark.parametrize("name", FOREIGN)
 def test_foreign_encoders(name: str) -> None:
     codec, packed = FOREIGN[name]
-    assert decompress(codec, packed, len(TEXT)) == TEXT
-    assert decompress(codec, packed, 10 * len(TEXT)) == TEXT
+    assert inflate(codec, packed, len(TEXT)) == TEXT
+    assert inflate(codec, packed, 10 * len(TEXT)) == TEXT
     with pytest.raises(CorruptBatch):
-        decompress(codec, packed, len(TEXT) - 1)
+        inflate(codec, packed, len(TEXT) - 1)
 
 
 def test_foreign_decoders_read_ours() -> None:
@@ -174,7 +174,7 @@ def test_x11_bombs_stop_at_the_cap(name: str, bombs: dict[str, tuple[Codec, byte
     tracemalloc.start()
     try:
         with pytest.raises(CorruptBatch):
-            decompress(codec, packed, CAP)
+            inflate(codec, packed, CAP)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -190,12 +190,12 @@ def test_x11_resident_memory_stays_bounded(bombs: dict[str, tuple[Codec, bytes]]
             file.write(packed)
     script = (
         "import os, resource, sys\n"
-        "from headrace.records.compression import CorruptBatch, decompress\n"
+        "from headrace.records.compression import CorruptBatch, inflate\n"
         "before = None\n"
         "for name in sorted(os.listdir(sys.argv[1])):\n"
         "    with open(os.path.join(sys.argv[1], name), 'rb') as file: data = file.read()\n"
         "    if before is None: before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "    try: decompress(int(name.rsplit('.')[-1]), data, 1 << 20)\n"
+        "    try: inflate(int(name.rsplit('.')[-1]), data, 1 << 20)\n"
         "    except CorruptBatch: pass\n"
         "    else: sys.exit('not refused: ' + name)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
@@ -211,12 +211,12 @@ def test_x11_a_huge_zstd_window_is_refused_before_the_decoder_allocates_it() -> 
     window_log_31 = bytes([(31 - 10) << 3])
     frame = (0xFD2FB528).to_bytes(4, "little") + b"\x00" + window_log_31 + b"\x01\x00\x00"
     with pytest.raises(CorruptBatch, match="window"):
-        decompress(Codec.ZSTD, frame, 100 * MIB)
+        inflate(Codec.ZSTD, frame, 100 * MIB)
 
 
 def test_x11_a_snappy_length_that_can_not_be_true_is_refused_without_a_buffer() -> None:
     with pytest.raises(CorruptBatch, match="claim"):
-        decompress(Codec.SNAPPY, b"\x80\x80\x80\x20" + b"\x00a", 128 * MIB)
+        inflate(Codec.SNAPPY, b"\x80\x80\x80\x20" + b"\x00a", 128 * MIB)
 
 
 def test_the_cap_is_a_ratio_and_an_absolute_limit() -> None:
