@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from headrace.broker.beginnings import Beginnings
 from headrace.broker.commit_listeners import CommitListeners
 from headrace.broker.disk_room import DiskRoom
 from headrace.broker.flusher import Flusher
@@ -26,7 +27,7 @@ from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, FileSystem
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
-from headrace.log.results import ACCEPT, Appended, Duplicate, LogCorrupt
+from headrace.log.results import ACCEPT, UNTOLD, Appended, Duplicate, LogCorrupt
 from headrace.records.batch import BatchHeader, read_header
 from headrace.replication.acks import Acks
 from headrace.replication.events import (
@@ -121,6 +122,7 @@ class Partition:
         self.verifications = Verifications()
         self._acks: Acks[CommitCallback] = Acks()
         self.doubts = SequenceDoubts()
+        self.beginnings = Beginnings()
         self.low_watermark = LowWatermark()
         self._lazy_flush: asyncio.TimerHandle | None = None
         self.scrubbed_to = 0
@@ -136,6 +138,7 @@ class Partition:
     def become_leader(self, leader: Leader) -> None:
         """The log has begun this epoch on disk already (R10: PartitionLog.start_epoch)."""
         self.doubts.forget()
+        self.beginnings.forget()
         self.low_watermark.begin_leadership()
         self._fail_waiting(ErrorKind.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = leader.leader_epoch
@@ -241,6 +244,8 @@ class Partition:
                 )
             if isinstance(verdict, (Duplicate, Rejected)):
                 return verdict
+            if verdict is UNTOLD and not self.beginnings.may_begin(header):
+                return Rejected(ErrorKind.NOT_LEADER_OR_FOLLOWER, "finding out where this producer begins")
             if header.is_transactional and not self.log.producers.has_open_transaction(
                 producer_id, header.producer_epoch
             ):

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.core import limits
 from headrace.core.ports import Buffer
-from headrace.kafka.refusals import Refusals
 from headrace.kafka.session import Session
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer", "_busy", "_closing", "_corked", "_draining", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_muted", "_parked",
         "_paused_writing", "_reading_paused", "_ready", "_received", "_stalled_since_ms", "_starved", "_unsent_bytes", "_view",
-        "_waiting", "client_id", "host", "id", "refusals", "server", "session", "slots", "transport",
+        "_waiting", "client_id", "host", "id", "server", "session", "slots", "transport",
     )  # fmt: skip
 
     def __init__(self, server: KafkaServer, connection_id: int) -> None:
@@ -67,8 +66,6 @@ class Connection(asyncio.BufferedProtocol):
         self.host = ""
         self.client_id = ""
         self.session = Session()
-        self.refusals: Refusals | None = None
-        """What must come again before what was sent behind it."""
         self.transport: asyncio.Transport | None = None
         self.slots: deque[Slot] = deque()
         self._ready: list[Buffer] = []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
-from headrace.log.results import ACCEPT, Accept, Duplicate
+from headrace.log.results import ACCEPT, UNTOLD, Accept, Duplicate
 from headrace.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, BatchHeader
 
 REMEMBERED_BATCHES = 5
@@ -91,8 +91,8 @@ class ProducerTable:
         """R38, R39 for a batch that a client sent; in the order of kafka.md 5.3."""
         producer = self._producers.get(header.producer_id) if header.producer_id >= 0 else None
         if producer is None:
-            # Never seen or expired: any sequence may be the next one.
-            return ACCEPT
+            # Never seen, expired (R40), or the topic was made again: any sequence may be the next one.
+            return UNTOLD if header.base_sequence > 0 and header.producer_id >= 0 else ACCEPT
         epoch, first = header.producer_epoch, header.base_sequence
         if epoch == producer.epoch:
             for batch in producer.batches:

@@ -39,6 +39,9 @@ class Appended(NamedTuple):
 class Accept(NamedTuple):
     """The producer's batch continues its sequence."""
 
+    is_known: bool = True
+    """False: as far as this log can tell, which does not know the producer, and the batch is not its first."""
+
 
 class Duplicate(NamedTuple):
     """R38: the batch is in the log already, here."""
@@ -49,6 +52,7 @@ class Duplicate(NamedTuple):
 
 
 ACCEPT = Accept()
+UNTOLD = Accept(is_known=False)
 
 
 class Flush(NamedTuple):

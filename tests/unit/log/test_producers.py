@@ -7,7 +7,7 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.log.checkpoints import BadSeal
 from headrace.log.producers import ProducerTable
-from headrace.log.results import ACCEPT, Duplicate
+from headrace.log.results import ACCEPT, UNTOLD, Duplicate
 from headrace.log.snapshots import decode_snapshot, encode_snapshot
 from headrace.records.batch import MAX_SEQUENCE, BatchHeader, read_header
 
@@ -35,7 +35,8 @@ def _kind(verdict: object) -> ErrorKind:
 def test_plain_and_unknown_producers_are_accepted_at_any_sequence() -> None:
     table = ProducerTable()
     assert table.check(read_header(produced(-1, -1))) is ACCEPT
-    assert table.check(_header(1234)) is ACCEPT  # expired or never seen: kafka.md 5.3 (5)
+    assert table.check(_header(1234)) is UNTOLD  # expired or never seen: kafka.md 5.3 (5)
+    assert table.check(_header(0)) is ACCEPT
 
 
 def test_r38_exact_repeats_of_the_last_five_get_their_first_offset() -> None:

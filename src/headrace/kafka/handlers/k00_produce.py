@@ -21,7 +21,6 @@ from headrace.core.ids import ZERO_UUID
 from headrace.core.limits import MAX_REQUEST_PARTITIONS, SLICE_ENTRIES, WIDE_REQUEST_PARTITIONS
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
-from headrace.kafka.refusals import Refusals
 from headrace.kafka.throttle import throttle_produce
 from headrace.kafka.txn_verification import (
     NOT_ASKED,
@@ -56,7 +55,6 @@ _OpenedBatches = dict[int, Opened]
 """By the identity of what the client sent: nothing keeps a request from naming a partition twice."""
 
 _UNCONFIRMED = "the transaction coordinator did not confirm it"
-_OVERTAKES = "an earlier batch of this producer was refused, and comes first"
 
 KEY = 0
 VERSIONS = (3, 13)
@@ -173,7 +171,7 @@ async def _append_wide(
         for first in range(0, len(partitions), SLICE_ENTRIES):
             entries = partitions[first : first + SLICE_ENTRIES]
             topic: ProduceTopic = _new(ProduceTopic, (name, topic_id, entries))
-            _append(broker, connection, header, request.acks, topic, verdicts, opened, rows, uncommitted)
+            _append(broker, header, request.acks, topic, verdicts, opened, rows, uncommitted)
             await pace.step(len(entries))
             if request.transactional_id is not None and spoken_over(
                 broker, request, header.api_version, connection.id
@@ -214,13 +212,12 @@ def _append_and_answer(
     for topic in request.topics:
         rows: list[ProducePartitionResponse] = []
         topics.append(_new(ProduceTopicResponse, (topic[0], topic[1], rows)))
-        _append(broker, connection, header, request.acks, topic, verdicts, opened, rows, uncommitted)
+        _append(broker, header, request.acks, topic, verdicts, opened, rows, uncommitted)
     _answer(broker, connection, slot, header, request, topics, uncommitted, throttle_ms)
 
 
 def _append(
     broker: Broker,
-    connection: Connection,
     header: RequestHeader,
     acks: int,
     topic: ProduceTopic,
@@ -231,12 +228,9 @@ def _append(
 ) -> None:
     """Batches of one topic; what became of them is added to `rows`, and what has to be waited for to `uncommitted`."""
     name, topic_id, partitions = topic
-    refusals = connection.refusals
     for index, records in partitions:
         verdict = verdicts.get((name, index), NOT_ASKED) if verdicts else NOT_ASKED
-        if refusals is not None and refusals.bar(name, index, records):
-            taken, partition = Taken(ErrorKind.NOT_LEADER_OR_FOLLOWER, message=_OVERTAKES), None
-        elif verdict.error is ErrorKind.NONE:
+        if verdict.error is ErrorKind.NONE:
             ready = opened.get(id(records)) if opened else None
             taken, partition = _take(
                 broker, name, topic_id, index, records, acks, header, verdict.ticket, ready
@@ -244,9 +238,6 @@ def _append(
         else:
             taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
         rows.append(_row(broker, name, index, taken, partition))
-        if taken.error is not ErrorKind.NONE:
-            refusals = connection.refusals = Refusals() if refusals is None else refusals
-            refusals.add(name, index, records)
         if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
             uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
 
