@@ -100,7 +100,7 @@ def test_latest_is_resolved_once(job: Any, topic: str, publish: Any, client: Syn
     query = one.start(now=False, fail=fail)
     try:
         # The pin is the sign that the query has decided where it starts.
-        _until(lambda: len(client.committed_offsets(group)) == 4)
+        _until(lambda: len(client.committed_offsets(group)) == 4, query)
         publish(topic, range(50, 80))
         with pytest.raises(Exception, match="the sink is down"):
             query.awaitTermination(180)
@@ -131,10 +131,10 @@ def test_a_topic_grows_partitions_under_a_running_query(
     one = job()
     query = one.start(now=False)
     try:
-        _until(lambda: len(one.seen) == 100)
+        _until(lambda: len(one.seen) == 100, query)
         client.grow_topic(topic, 7)
         _publish_afresh(one, topic, range(100, 300), 7)
-        _until(lambda: len(one.seen) >= 300)
+        _until(lambda: len(one.seen) >= 300, query)
     finally:
         query.stop()
     assert sorted(one.seen) == list(range(300))
@@ -214,10 +214,12 @@ def _delete_records(bootstrap: str, topic: str, before: dict[int, int]) -> None:
         future.result(20)
 
 
-def _until(done: Callable[[], bool], seconds: float = 240.0) -> None:
+def _until(done: Callable[[], bool], query: Any, seconds: float = 240.0) -> None:
     import time
 
     deadline = time.monotonic() + seconds
     while not done():
+        if (problem := query.exception()) is not None:
+            raise problem
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.05)
