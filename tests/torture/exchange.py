@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 _SENT = re.compile(r"\[thrd:([^\]]*)\].*: Sent (\w+)Request \(.*CorrId (\d+)")
 _RECEIVED = re.compile(r"\[thrd:([^\]]*)\].*: Received (\w+)Response \(.*CorrId (\d+)")
 _DOWN = re.compile(r"\[thrd:([^\]]*)\].*Broker changed state \w+ -> DOWN")
+_DOOMED = re.compile(r"^TERMINATE .*\[thrd:([^\]]*)\].*is terminating")
 _GIVEN_UP = re.compile(r"Timed out (\w+)Request in flight")
 
 
@@ -36,6 +37,9 @@ class Exchange(logging.Handler):
         self.given_up: deque[str] = deque(maxlen=10)
         """Requests in flight that the client stopped waiting for, because they took longer than it allows."""
         self.give_ups = 0
+        self.doomed: Counter[str] = Counter()
+        """Brokers that the client is about to forget because they are gone from the metadata, and can't (its issue 5511): it
+        says so in a loop, and a call which waits for such a coordinator does not return."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
@@ -48,6 +52,9 @@ class Exchange(logging.Handler):
         elif found := _GIVEN_UP.search(text):
             self.give_ups += 1
             self.given_up.append(found[1])
+        elif found := _DOOMED.search(text):
+            self.doomed[found[1]] += 1
+            return
         self.lines.append(f"{time.strftime('%H:%M:%S')} {text}"[:240])
 
     def owed(self, listen: Callable[[], object], apart_s: float = 5.0, tries: int = 12) -> list[str]:

@@ -30,10 +30,10 @@ TRANSACTION: dict[str, Any] = {
 }
 API_S = 15.0
 TRIES = 2
-HUNG_S = 60.0
+HUNG_S = 35.0
 """So long one call may take. librdkafka overruns API_S by socket.timeout.ms and more when it has no coordinator to talk to,
-and its send_offsets_to_transaction may never return (its issues 5456 and 5511: `creq_ts_timeout` is set and never looked at).
-A life that hangs is left behind, and the next one fences it. Whose fault it was is told by what brokers owe it (Exchange)."""
+and its send_offsets_to_transaction may never return when the group's coordinator is gone from the metadata (its issues 5456 and
+5511). A life that hangs is left behind, and the next one fences it. Whose fault it was is told by what brokers owe it (Exchange)."""
 CONSUMER: dict[str, Any] = {
     "group.id": GROUP, "isolation.level": "read_committed", "enable.auto.commit": False, "auto.offset.reset": "earliest",
     "session.timeout.ms": 10_000, "heartbeat.interval.ms": 1000, "max.poll.interval.ms": 15_000, "log_level": 0, "error_cb": quiet,
@@ -90,18 +90,23 @@ class Worker:
             thread.start()
 
     def _hangs(self) -> None:
-        """In a call of which client, and is it a broker that it waits for?"""
+        """In a call of which client, and is it a broker that it waits for? The next life does not wait for the answer."""
+        what, producer, exchange = f"{self.name} hung in {self._doing}", self._producer, self._exchange
         self.troubles[f"hung in {self._doing}"] += 1
-        producer = self._producer
         if producer is None or self._doing.startswith("consumer"):
-            self.owed.append(f"unknown: {self.name} hung in {self._doing}")
+            self.owed.append(f"unknown: {what}")
             return
-        owed = self._exchange.owed(lambda: producer.poll(0))
-        self.owed += owed
-        print(
-            f"{self.name} hung in {self._doing}, is owed {owed}, gave up {list(self._exchange.given_up)}\n{self.last_words()}",
-            flush=True,
-        )
+
+        def ask() -> None:
+            owed = exchange.owed(lambda: producer.poll(0))
+            self.owed += owed
+            said = "\n".join(exchange.lines)
+            print(
+                f"{what}, is owed {owed}, gave up {list(exchange.given_up)}, {exchange.doomed}\n{said}",
+                flush=True,
+            )
+
+        threading.Thread(target=ask, name=f"{self.name} inquest", daemon=True).start()
 
     def _does(self, what: str) -> None:
         """Whoever begins something new has got on; but a life that was left behind does not count."""
