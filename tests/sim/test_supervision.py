@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headrace.broker import flusher
-from headrace.broker.broker import GROUP
-from headrace.broker.groups import OFFSETS_TOPIC
+from headrace.broker.coordinators import GROUP
+from headrace.broker.internal_topics import OFFSETS_TOPIC
 from headrace.broker.load import ShardState
 from headrace.coordinator.memory import MemoryCoordinator
 from headrace.core.errors import ErrorKind
@@ -104,7 +104,7 @@ def test_f16_a_commit_listener_that_raises_hurts_itself_only() -> None:
 
 def test_f16_the_shard_of_a_listener_that_raised_loads_again() -> None:
     async def scenario(simulation: Simulation, node: Node, client: SimClient) -> None:
-        await node.broker.find_coordinator("g", GROUP)
+        await node.broker.coordinators.find("g", GROUP)
         journal = node.broker.partitions[OFFSETS_TOPIC, 0]
         (shard,) = [
             listener.__self__  # type: ignore[attr-defined]

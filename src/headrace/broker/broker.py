@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
 import uuid
 from collections.abc import Callable
@@ -13,10 +11,13 @@ from typing import NamedTuple
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.batch_opening import Opener
 from headrace.broker.client_brokers import ClientBrokers
+from headrace.broker.coordinators import Coordinators
 from headrace.broker.disk_room import AUTOMATIC
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.flusher import Flusher
-from headrace.broker.groups import OFFSETS_TOPIC, Groups
+from headrace.broker.groups import Groups
+from headrace.broker.hosts import QueueHost
+from headrace.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
 from headrace.broker.introductions import Introductions
 from headrace.broker.latest import Latest
 from headrace.broker.metadata import Metadata
@@ -33,12 +34,12 @@ from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.replicas import Replicas
 from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
-from headrace.broker.shard_set import ShardSet
 from headrace.broker.share_groups import ShareGroups
 from headrace.broker.share_offsets import ShareOffsets
 from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.topic_admin import TopicAdmin
-from headrace.broker.transactions import TRANSACTIONS_TOPIC, Transactions
+from headrace.broker.transactions import Transactions
+from headrace.broker.txn_client import TransactionClient
 from headrace.broker.views.desk import Views
 from headrace.cluster.broker_configs import LEADER_THROTTLED_RATE
 from headrace.cluster.image import Broker as Node
@@ -53,11 +54,9 @@ from headrace.cluster.image import (
     TopicDeleted,
 )
 from headrace.cluster.membership import fence_suspect
-from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import is_internal
 from headrace.core.plan import Rejected
-from headrace.core.units import is_digits
 from headrace.groups.config import GroupConfig
 from headrace.groups.topics import TopicInfo
 from headrace.transactions.connections import Leaderships, MarkerSenders, NewestConnections
@@ -67,7 +66,6 @@ log = logging.getLogger(__name__)
 TOPICS_SETTLE_S = 0.05
 """Groups are told of all topics at once, so many that are made one after the other are told together (F27)."""
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
 DOUBT_MS = 300
 
 
@@ -86,12 +84,6 @@ class BrokerOptions(NamedTuple):
     groups: GroupConfig = GroupConfig()
     connection_fencing: bool = True
     disk_reserve_bytes: int = AUTOMATIC
-
-
-class Endpoint(NamedTuple):
-    id: int
-    host: str
-    port: int
 
 
 class Broker:
@@ -126,7 +118,17 @@ class Broker:
         self.quotas = self.quota_admin.quotas
         self.throttle = ReplicationThrottle(runtime, self.image, LEADER_THROTTLED_RATE)
         self.peers = Peers(self.image, self.introductions)
-        self.groups = Groups(runtime, options.groups, metadata, lambda: self._partition_count(OFFSETS_TOPIC))
+        internal = InternalTopics(
+            self.image,
+            self.topics,
+            partitions=options.offsets_partitions,
+            replication_factor=options.internal_replication_factor,
+        )
+        self.coordinators = Coordinators(self.image, internal)
+        self.offsets_partition_count = internal.offsets_partition_count
+        self.groups = Groups(
+            runtime, options.groups, metadata, lambda: internal.partition_count(OFFSETS_TOPIC)
+        )
         self.newest_connection_id = 0
         """Connection ids rise with every connection this broker accepts (R47)."""
         self.connection_fencing = options.connection_fencing
@@ -142,12 +144,13 @@ class Broker:
         """What is not as it should be with this broker, in words (node.health)."""
         self.is_stopping = False
         self._replica_connections: dict[int, int] = {}
-        self.transactions = Transactions(self, lambda: self._partition_count(TRANSACTIONS_TOPIC))
-        self.queues = QueueDesk(self)
-        self.queue_keeper = QueueKeeper(self)
+        self.transactions = Transactions(self, lambda: internal.partition_count(TRANSACTIONS_TOPIC))
+        queue_host = self._queue_host()
+        self.queues = QueueDesk(queue_host)
+        self.queue_keeper = QueueKeeper(queue_host, self.queues)
         self.share_groups = ShareGroups(self)
         self.share_offsets = ShareOffsets(self)
-        self.cron = CronSchedules(self)
+        self.cron = CronSchedules(queue_host, self.queues)
         self.producer_ids = ProducerIds(runtime, metadata, self.node_id)
         self.fetch_sessions = FetchSessions()
         self.views = Views(runtime, self.image, self.find_partition)
@@ -356,66 +359,20 @@ class Broker:
             return -1, -1
         return -1, self.runtime.fs.free_bytes(self.log_dir)
 
-    # -- coordinators ------------------------------------------------------------------------------------------
-
-    def _partition_count(self, topic_name: str) -> int | None:
-        topic = self.image.topic(topic_name)
-        return None if topic is None else len(topic.partitions)
-
-    def offsets_partition_count(self) -> int:
-        return self._partition_count(OFFSETS_TOPIC) or self._options.offsets_partitions
-
-    async def find_coordinator(self, key: str, kind: int) -> Endpoint:
-        if kind == GROUP:
-            if not key:
-                raise HeadraceError(ErrorKind.INVALID_GROUP_ID, "the group id is empty")
-            topic = OFFSETS_TOPIC
-        elif kind == TRANSACTION:
-            if not key:
-                raise HeadraceError(ErrorKind.INVALID_REQUEST, "the transactional id is empty")
-            topic = TRANSACTIONS_TOPIC
-        elif kind == SHARE:
-            return self._share_coordinator(key)
-        else:
-            raise HeadraceError(ErrorKind.INVALID_REQUEST, f"coordinators of type {kind} are not served")
-        await self.ensure_internal_topic(OFFSETS_TOPIC)
-        await self.ensure_internal_topic(topic)
-        shards: ShardSet = self.groups if kind == GROUP else self.transactions
-        number = shards.number_of(key)
-        node = None if number is None else self.image.leader(topic, number)
-        if node is None or not node.live:
-            raise HeadraceError(
-                ErrorKind.COORDINATOR_NOT_AVAILABLE, f"the partition of {key!r} has no leader right now"
-            )
-        return Endpoint(node.id, node.registration.host, node.registration.port)
-
-    def _share_coordinator(self, key: str) -> Endpoint:
-        """`group:topic id:partition`. The state of a share partition lies beside its data."""
-        group, _, place = key.partition(":")
-        topic_id, _, number = place.partition(":")
-        try:
-            raw = base64.urlsafe_b64decode(topic_id + "==")
-        except (ValueError, binascii.Error):
-            raw = b""
-        topic = self.image.topic_by_id(raw) if len(raw) == 16 else None
-        if not group or topic is None or not is_digits(number):
-            raise HeadraceError(ErrorKind.INVALID_REQUEST, f"{key!r} does not name a share partition")
-        node = self.image.leader(topic.name, int(number))
-        if node is None or not node.live:
-            raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, f"{key!r} has no leader right now")
-        return Endpoint(node.id, node.registration.host, node.registration.port)
-
-    async def ensure_internal_topic(self, name: str) -> None:
-        """Internal topics come into being on first use."""
-        if self.image.topic(name) is None:
-            factor = min(self._options.internal_replication_factor, len(self.image.live_brokers()))
-            configs = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
-            if name == TRANSACTIONS_TOPIC and factor > 2:
-                # As Kafka's transaction.state.log.min.isr: a decision that binds several partitions is never on one disk only.
-                configs["min.insync.replicas"] = "2"
-            await self.topics.ensure(
-                CreateTopic(name, self._options.offsets_partitions, max(1, factor), configs=configs)
-            )
+    def _queue_host(self) -> QueueHost:
+        return QueueHost(
+            self.runtime,
+            self.metadata,
+            self.image,
+            self.node_id,
+            self.partitions,
+            self.find_partition,
+            self.new_uuid,
+            self.replicas.caught_up,
+            self.topics,
+            self.partition_admin,
+            lambda identifier: TransactionClient(self.image, self.peers, self.coordinators, identifier),
+        )
 
     def near_replica(self, partition: Partition, rack: str) -> int:
         """KIP-392: an in-sync replica in the consumer's own rack, when the leader is not; else -1."""

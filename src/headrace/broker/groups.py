@@ -30,8 +30,6 @@ from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
 from headrace.groups.topics import TopicInfo
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 
 class GroupOverview(NamedTuple):
     group_id: str

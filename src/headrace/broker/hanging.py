@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from headrace.broker.internal_topics import TRANSACTIONS_TOPIC
 from headrace.broker.load import setter
 from headrace.broker.markers import RETRY_S, write_marker
 from headrace.broker.peer import PeerLost
-from headrace.broker.transactions import TRANSACTIONS_TOPIC
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.transactions.commands import InitProducerId, ListResult, ListTransactions
 from headrace.transactions.state import PREPARED, TransactionState

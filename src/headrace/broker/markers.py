@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.broker.groups import OFFSETS_TOPIC
+from headrace.broker.internal_topics import OFFSETS_TOPIC
 from headrace.broker.load import Load, setter
 from headrace.broker.marker_mail import MarkerMail
 from headrace.broker.partition import Partition

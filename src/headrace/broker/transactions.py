@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.internal_topics import TRANSACTIONS_TOPIC
 from headrace.broker.load import Load
 from headrace.broker.markers import MarkerSender
 from headrace.broker.partition import Partition
@@ -36,7 +37,6 @@ from headrace.wire.messages.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
-TRANSACTIONS_TOPIC = "__transaction_state"
 BROKER_VERSION = 5
 """Of AddPartitionsToTxn between brokers (KIP-890)."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.broker.transactions import TRANSACTIONS_TOPIC
+from headrace.broker.coordinators import TRANSACTION, Coordinators
+from headrace.broker.peers import Peers
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.ports import Buffer
@@ -28,9 +30,6 @@ from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
-
 TIMEOUT_MS = 30_000
 RETRY_S = 0.05
 FIRST_LOOK_S = 0.002
@@ -47,15 +46,19 @@ _AGAIN = (
 class TransactionClient:
     """One transactional id. `begin` fences whoever used it before and settles what they left open."""
 
-    def __init__(self, broker: Broker, transactional_id: str) -> None:
-        self._broker = broker
+    def __init__(
+        self, image: ClusterImage, peers: Peers, coordinators: Coordinators, transactional_id: str
+    ) -> None:
+        self._image = image
+        self._peers = peers
+        self._coordinators = coordinators
         self._id = transactional_id
         self.producer_id = -1
         self.epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
 
     async def begin(self) -> None:
-        await self._broker.find_coordinator(self._id, 1)
+        await self._coordinators.find(self._id, TRANSACTION)
         request = InitProducerIdRequest(self._id, TIMEOUT_MS)
         for _ in range(ATTEMPTS):
             response: InitProducerIdResponse = await self._ask(ApiKey.INIT_PRODUCER_ID, 4, request)
@@ -100,7 +103,7 @@ class TransactionClient:
 
     async def produce(self, tp: TopicPartition, batch: Buffer) -> int:
         """The batch's base offset. The caller built it with our producer id, epoch and `next_sequence`."""
-        leader = self._broker.image.leader(*tp)
+        leader = self._image.leader(*tp)
         if leader is None:
             raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"{tp} has no leader")
         request = ProduceRequest(
@@ -109,7 +112,7 @@ class TransactionClient:
             TIMEOUT_MS,
             [ProduceTopic(tp.topic, ZERO_UUID, [ProducePartition(tp.partition, batch)])],
         )
-        response = await self._broker.peers.call(leader.id, ApiKey.PRODUCE, 9, request, TIMEOUT_MS / 1000)
+        response = await self._peers.call(leader.id, ApiKey.PRODUCE, 9, request, TIMEOUT_MS / 1000)
         row = response.topics[0].partitions[0]
         if row.error_code:
             raise HeadraceError(ErrorKind(row.error_code), f"{tp}: {row.error_message or 'not taken'}")
@@ -141,8 +144,5 @@ class TransactionClient:
             pause_s = min(RETRY_S, 2 * pause_s)
 
     async def _ask(self, key: int, version: int, request: object) -> Any:
-        number = self._broker.transactions.number_of(self._id)
-        node = None if number is None else self._broker.image.leader(TRANSACTIONS_TOPIC, number)
-        if node is None:
-            raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, f"{self._id} has no coordinator")
-        return await self._broker.peers.call(node.id, key, version, request)
+        node = self._coordinators.of_transaction(self._id)
+        return await self._peers.call(node.id, key, version, request)

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.broker import Broker
+from headrace.broker.latest import Latest
+from headrace.broker.queueing.anywhere import Anywhere
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.questions import (
     AnyQuestion,
+    AskShareOffset,
     decode_answer,
     decode_question,
     encode_answer,
     encode_question,
     encode_refusal,
 )
+from headrace.broker.share_offsets import ShareOffsets
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MIB
 from headrace.http.messages import Request, Response
@@ -33,15 +37,25 @@ OVERHEAD_S = 2.0
 class PeerDeskDoor:
     """broker.queueing.anywhere.PeerDesks, and the door at the other end."""
 
-    def __init__(self, broker: Broker, peers: PeerRequests) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        image: ClusterImage,
+        anywhere: Anywhere,
+        share_offsets: ShareOffsets,
+        latest: Latest,
+        peers: PeerRequests,
+    ) -> None:
+        self._image = image
+        self._anywhere = anywhere
+        self._share_offsets = share_offsets
+        self._latest = latest
         self._peers = peers
 
     def mount(self, router: Router) -> None:
         router.add("POST", PATH, self._answer, max_body_bytes=MAX_BODY_BYTES, any_body=True)
 
     async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float) -> Any:
-        node = self._broker.image.broker(broker_id)
+        node = self._image.broker(broker_id)
         if node is None or not node.live:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"broker {broker_id} is away")
         got = await self._peers.ask(
@@ -57,8 +71,12 @@ class PeerDeskDoor:
         try:
             question = decode_question(bytes(request.body))
             # The asker may have heard of a queue, or that it lives here, before we have (F34).
-            desk = self._broker.queues.anywhere
-            answer = await self._broker.latest.answer(lambda: desk.answer(question), Elsewhere)
+            answer = await self._latest.answer(lambda: self._find_answer(question), Elsewhere)
         except HeadraceError as problem:
             return Response(encode_refusal(problem), 200, TYPE)
         return Response(encode_answer(answer), 200, TYPE)
+
+    async def _find_answer(self, question: AnyQuestion) -> Any:
+        if isinstance(question, AskShareOffset):
+            return await self._share_offsets.answer(question)
+        return await self._anywhere.answer(question)

@@ -227,7 +227,13 @@ class Node:
         self._peer_requests = PeerRequests(self.broker, self._cluster_key)
         self.http.judge_peer = self._peer_requests.judge
         forwarder = Forwarder(self.broker, self._peer_requests)
-        peer_desks = PeerDeskDoor(self.broker, self._peer_requests)
+        peer_desks = PeerDeskDoor(
+            self.broker.image,
+            self.broker.queues.anywhere,
+            self.broker.share_offsets,
+            self.broker.latest,
+            self._peer_requests,
+        )
         peer_desks.mount(router)
         self.broker.queues.anywhere.peers = peer_desks
         SqsDoor(self.broker, sqs, forwarder).mount(router)

@@ -38,7 +38,7 @@ def test_a_tick_joins_its_message_group(fifo: bool, record: Record, group: str |
     desk = SimpleNamespace(
         find_spec=lambda name: spec, send=send, placing=SimpleNamespace(send_to_queue=send_to_queue)
     )
-    broker: Any = SimpleNamespace(queues=desk, image=None)
-    asyncio.run(CronSchedules(broker)._send("q", record))
+    broker: Any = SimpleNamespace(image=None)
+    asyncio.run(CronSchedules(broker, desk)._send("q", record))
     assert sent[0][0] == group
     assert group is None or names.header(sent[0][1].headers, names.GROUP) == group.encode()

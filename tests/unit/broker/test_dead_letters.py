@@ -41,9 +41,9 @@ def test_what_a_new_leader_can_not_read_yet_is_no_gap() -> None:
     hosted: Any = SimpleNamespace(data=data, payloads=payloads)
     load: Any = _Load(told.append)
     placing = SimpleNamespace(choose_partition=lambda topic, group: 0)
-    queues = SimpleNamespace(find_spec=lambda name: None, placing=placing)
-    broker: Any = SimpleNamespace(queues=queues, image=SimpleNamespace(topic=lambda name: object()))
-    letters = DeadLetters(broker, SimpleNamespace(transfer=transfer))  # type: ignore[arg-type]
+    queues: Any = SimpleNamespace(find_spec=lambda name: None, placing=placing)
+    broker: Any = SimpleNamespace(image=SimpleNamespace(topic=lambda name: object()))
+    letters = DeadLetters(broker, queues, SimpleNamespace(transfer=transfer))  # type: ignore[arg-type]
     death = MoveToDeadLetter(SOURCE, "dead", 5, DeathReason.MAX_DELIVERIES, 3, "")
 
     asyncio.run(letters._move(hosted, load, [death]))
@@ -76,7 +76,7 @@ def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: in
     )
     topic = SimpleNamespace(partitions=(None, None))
     desk: Any = SimpleNamespace(find_spec=lambda name: spec)
-    broker: Any = SimpleNamespace(queues=desk, image=SimpleNamespace(topic=lambda name: topic), partitions={})
+    broker: Any = SimpleNamespace(image=SimpleNamespace(topic=lambda name: topic), partitions={})
     desk.placing = Placing(broker, desk)
     hosted: Any = SimpleNamespace(
         data=SimpleNamespace(tp=TopicPartition("q", 0), topic_id=bytes(16), last_stable_offset=99),
@@ -84,7 +84,7 @@ def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: in
     )
     load: Any = _Load(told.append)
     deaths = [MoveToDeadLetter(SOURCE, "dead", o, DeathReason.MAX_DELIVERIES, 3, "") for o in records]
-    asyncio.run(DeadLetters(broker, SimpleNamespace(transfer=transfer))._move(hosted, load, deaths))  # type: ignore[arg-type]
+    asyncio.run(DeadLetters(broker, desk, SimpleNamespace(transfer=transfer))._move(hosted, load, deaths))  # type: ignore[arg-type]
     if moving_from:
         assert not transfers and isinstance(told[0], MoveFailed)
         return

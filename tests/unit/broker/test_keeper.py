@@ -28,7 +28,7 @@ class Cluster:
         self.strays = strays
         self.leaders = {"q": [1, 1], "__queue.q": [1, 1]}
         clock = SimpleNamespace(wall_ms=lambda: now_ms)
-        desk = SimpleNamespace(
+        self.desk: Any = SimpleNamespace(
             sources=lambda spec: [Source("q", "q", number) for number in range(4)],
             is_hosted=lambda source: source.partition == 0,
             home_of=lambda source: 2,
@@ -37,7 +37,6 @@ class Cluster:
             anywhere=SimpleNamespace(ask=lambda broker_id, ask: self.answer(ask)),
         )
         self.broker: Any = SimpleNamespace(
-            queues=desk,
             image=SimpleNamespace(topic=self.topic),
             runtime=SimpleNamespace(clock=clock),
             partition_admin=SimpleNamespace(elect=self.elect),
@@ -63,7 +62,7 @@ class Cluster:
             QueueSpec(name="q", id="1", topics=("q",), active=4, moving_from=2, moved_ms=moved_ms, era=7),
             QueueConfig(fifo=True, dedup_window_ms=WINDOW_MS),
         )
-        asyncio.run(QueueKeeper(self.broker)._end_move(spec))
+        asyncio.run(QueueKeeper(self.broker, self.desk)._end_move(spec))
         return self.changes
 
 

@@ -36,7 +36,7 @@ from headrace.queues.commands import Source
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
     from headrace.broker.queueing.desk import QueueDesk
 
 ASK_S = 10.0
@@ -58,7 +58,7 @@ class PeerDesks(Protocol):
 
 
 class Anywhere:
-    def __init__(self, broker: Broker, desk: QueueDesk) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
         self._broker = broker
         self._desk = desk
         self._turns: dict[str, int] = {}
@@ -180,7 +180,7 @@ class Anywhere:
             case AskScheduled():
                 return await desk.scheduled_here(question)
             case AskShareOffset():
-                return await self._broker.share_offsets.answer(question)
+                raise AssertionError("where share groups stand is no business of queues")
         spec = desk.spec(question.queue)
         match question:
             case AskReceive():

@@ -22,7 +22,8 @@ from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
+    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,9 @@ class CronSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CronSchedules:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
         self._broker = broker
+        self._desk = desk
         self._image = broker.image
 
     def all(self) -> list[CronSchedule]:
@@ -117,7 +119,7 @@ class CronSchedules:
 
     async def _send(self, topic: str, record: Record) -> None:
         """To a FIFO queue as a message of its group, where the others of it are (R59)."""
-        desk = self._broker.queues
+        desk = self._desk
         spec = desk.find_spec(topic)
         group = names.header(record.headers, names.GROUP) or record.key
         if spec is None or group is None or not spec.queue_config.fifo:

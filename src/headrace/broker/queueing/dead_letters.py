@@ -24,7 +24,8 @@ from headrace.queues.shard import QueueShard
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
+    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,9 @@ PATIENCE_S = 10.0
 
 
 class DeadLetters:
-    def __init__(self, broker: Broker, transfers: Transfers) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk, transfers: Transfers) -> None:
         self._broker = broker
+        self._desk = desk
         self._transfers = transfers
         self._waiting: WeakKeyDictionary[Load, deque[MoveToDeadLetter]] = WeakKeyDictionary()
         """There while somebody works on it."""
@@ -121,8 +123,8 @@ class DeadLetters:
 
     def _chooser(self, dead_letter: str) -> Callable[[Record], TopicPartition]:
         """Where each letter goes: those of one batch to one partition, but those of a message group to the group's."""
-        placing = self._broker.queues.placing
-        spec = self._broker.queues.find_spec(dead_letter)
+        placing = self._desk.placing
+        spec = self._desk.find_spec(dead_letter)
         topic = spec.topics[0] if spec is not None else dead_letter
         if self._broker.image.topic(topic) is None:
             raise NotMoved(

@@ -37,7 +37,7 @@ from headrace.queues.commands import Counts, Handle, Received, Source
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ MAX_REMEMBERED = 10_000
 
 
 class QueueDesk:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: QueueHost) -> None:
         self._broker = broker
         self._image = broker.image
         self._specs: dict[str, QueueSpec] = {}
@@ -56,8 +56,8 @@ class QueueDesk:
         self._deleted: dict[str, int] = {}
         self.shards = QueueShards(broker.runtime, self._find_data, self._specs_over, self._spec_of)
         transfers = Transfers(broker)
-        self.shards.on_delays = Releases(broker, transfers).watch
-        self._dead_letters = DeadLetters(broker, transfers)
+        self.shards.on_delays = Releases(broker, self, transfers).watch
+        self._dead_letters = DeadLetters(broker, self, transfers)
         self.shards.on_dead = self._dead_letters.move
         self.shards.settle = transfers.settle
         self.shards.belongs = self._belongs
@@ -151,7 +151,7 @@ class QueueDesk:
                 compares.append(Compare(own, "mod", self._image.mod_revision(own)))
             change = Change(tuple(compares), (Put(key, encode_spec(spec)),), f"queue {spec.name} is created")
             if (await self._broker.metadata.commit(change)).succeeded:
-                await self._broker.replicas.caught_up()
+                await self._broker.caught_up()
                 return self.spec(spec.name)
             if self._image.mod_revision(key):
                 raise HeadraceError(

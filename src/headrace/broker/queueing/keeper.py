@@ -22,7 +22,8 @@ from headrace.queues.commands import Source
 from headrace.queues.elastic import Elasticity, Load
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
+    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,9 @@ LOOK_S = 1.0
 
 
 class QueueKeeper:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
         self._broker = broker
+        self._desk = desk
         self._image = broker.image
         self._elasticities: dict[str, Elasticity] = {}
 
@@ -48,14 +50,14 @@ class QueueKeeper:
         await self._tidy_journals()
         for topic in self._topics_with_journals():
             try:
-                await self._broker.queues.ensure_journal(topic)
+                await self._desk.ensure_journal(topic)
                 await self._follow(topic)
             except HeadraceError as problem:
                 log.info("the journal of %s can't be put right yet: %s", topic, problem.detail)
             except Exception as problem:  # of this one; the others are put right all the same
                 self._broker.runtime.unexpected("queues in shape", problem, topic)
 
-        specs = [spec for spec in self._broker.queues.specs() if spec.elastic is not None or spec.moving_from]
+        specs = [spec for spec in self._desk.specs() if spec.elastic is not None or spec.moving_from]
         for name in self._elasticities.keys() - {spec.name for spec in specs}:
             del self._elasticities[name]
         for spec in specs:
@@ -67,7 +69,7 @@ class QueueKeeper:
                 self._broker.runtime.unexpected("queues in shape", problem, spec.name)
 
     async def _stretch(self, spec: QueueSpec) -> None:
-        desk, elastic = self._broker.queues, spec.elastic
+        desk, elastic = self._desk, spec.elastic
         topic = self._image.topic(spec.topics[0])
         if topic is None or spec.kind != "queue":
             return
@@ -101,7 +103,7 @@ class QueueKeeper:
     async def _end_move(self, spec: QueueSpec) -> None:
         """First the groups are all where they belong: no old partition gets anything of them any more. A deduplication
         window later nothing that an old partition got can be sent again unnoticed, and the change is over."""
-        desk = self._broker.queues
+        desk = self._desk
         for source in desk.sources(spec)[: spec.moving_from]:
             await self._unite(source)
             ask = AskStrays(queue=spec.name, source=source, era=spec.era)
@@ -170,7 +172,7 @@ class QueueKeeper:
         ]
         found += (
             name
-            for spec in self._broker.queues.specs()
+            for spec in self._desk.specs()
             for name in spec.topics
             if (known := self._image.topic(name)) is not None and known.view is None
         )

@@ -29,7 +29,7 @@ from headrace.records.build import Record
 from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
     from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class _Share:
 
 
 class MoveTasks:
-    def __init__(self, broker: Broker, desk: QueueDesk, transfers: Transfers) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk, transfers: Transfers) -> None:
         self._broker = broker
         self._desk = desk
         self._transfers = transfers

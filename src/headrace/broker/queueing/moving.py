@@ -32,7 +32,7 @@ from headrace.queues.commands import Source, Wanted
 from headrace.queues.intake import MAX_WANTED
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
     from headrace.broker.queueing.desk import QueueDesk
 
 DECIDE_MS = 10_000
@@ -69,7 +69,7 @@ class _Unread:
 class Home:
     """One load of an old partition's shard in one era of its queue: what it knows of groups rests on that load's memory."""
 
-    def __init__(self, broker: Broker, desk: QueueDesk, source: Source, era: int) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk, source: Source, era: int) -> None:
         self._broker = broker
         self._desk = desk
         self.source = source
@@ -161,7 +161,7 @@ class Stay:
 
 
 class Moving:
-    def __init__(self, broker: Broker, desk: QueueDesk) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
         self._broker = broker
         self._desk = desk
         self._homes: dict[Source, Home] = {}

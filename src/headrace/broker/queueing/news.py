@@ -17,7 +17,7 @@ from headrace.broker.queueing.questions import AskNews
 from headrace.core.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
     from headrace.broker.queueing.anywhere import Anywhere
 
 WAIT_MS = 10_000
@@ -30,7 +30,7 @@ NOTHING_SEEN = -1
 
 
 class News:
-    def __init__(self, broker: Broker, anywhere: Anywhere) -> None:
+    def __init__(self, broker: QueueHost, anywhere: Anywhere) -> None:
         self._broker = broker
         self._anywhere = anywhere
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}

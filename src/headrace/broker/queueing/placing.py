@@ -36,7 +36,7 @@ from headrace.queues.commands import Source
 from headrace.records.build import Record
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
     from headrace.broker.queueing.desk import QueueDesk
 
 SEND_S = 35.0
@@ -47,7 +47,7 @@ AGAIN_S = 0.05
 
 
 class Placing:
-    def __init__(self, broker: Broker, desk: QueueDesk) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
         self._broker = broker
         self._image = broker.image
         self._desk = desk

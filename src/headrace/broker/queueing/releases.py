@@ -33,7 +33,8 @@ from headrace.records.batch import read_header
 from headrace.records.build import Record, build_batch
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
+    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +52,9 @@ def delay_spec(topic: str) -> QueueSpec:
 
 
 class Releases:
-    def __init__(self, broker: Broker, transfers: Transfers) -> None:
+    def __init__(self, broker: QueueHost, desk: QueueDesk, transfers: Transfers) -> None:
         self._broker = broker
+        self._desk = desk
         self._transfers = transfers
         self._working: WeakSet[Load] = WeakSet()
 
@@ -63,7 +65,7 @@ class Releases:
             load.spawn(self._work(hosted, load, source), f"delays of {hosted.data.tp}")
 
     async def _work(self, hosted: Hosted, load: Load, source: Source) -> None:
-        desk, spec = self._broker.queues, delay_spec(source.topic)
+        desk, spec = self._desk, delay_spec(source.topic)
         written_to = hosted.data.log.end_offset  # an earlier load may have written copies just now
         doubtful: tuple[Handle, ...] = ()
         while not load.ended:
@@ -131,7 +133,7 @@ class Releases:
                 lambda waiter: engine.Ack(source, handles, engine.Outcome.MOVED, waiter=waiter),
             )
         except NotMoved:
-            await self._broker.queues.release(source, handles, 0)
+            await self._desk.release(source, handles, 0)
             raise
 
 

@@ -23,7 +23,7 @@ from headrace.core.plan import Rejected
 from headrace.records.build import Record, build_batch
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.hosts import QueueHost
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class _Mover:
 
 
 class Transfers:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: QueueHost) -> None:
         self._broker = broker
         self._movers: WeakKeyDictionary[Load, _Mover] = WeakKeyDictionary()
 
@@ -90,7 +90,7 @@ class Transfers:
         client = mover.client
         if client is None:
             load.check()
-            client = TransactionClient(self._broker, transactional_id(journal))
+            client = self._broker.transaction(transactional_id(journal))
             await client.begin()
             mover.client = client
         await client.add([*letters, journal])
@@ -110,13 +110,13 @@ class Transfers:
 
     async def marked(self, load: Load) -> None:
         """Wait until what was moved last can be read where it is now."""
-        await TransactionClient(self._broker, transactional_id(load.shard.partition.tp)).marked()
+        await self._broker.transaction(transactional_id(load.shard.partition.tp)).marked()
 
     async def settle(self, journal: Partition) -> None:
         """A life that died in the middle of a move left its transaction open: fence it, and wait for its marker."""
         while journal.is_leader and journal.log.first_unstable_offset is not None:
             try:
-                await TransactionClient(self._broker, transactional_id(journal.tp)).begin()
+                await self._broker.transaction(transactional_id(journal.tp)).begin()
             except HeadraceError as problem:
                 log.info("%s: the open move can't be settled yet: %s", journal.tp, problem.detail)
             await asyncio.sleep(SETTLE_S)

@@ -63,7 +63,7 @@ class GroupDoor:
         router.add("POST", "/api/v1/groups/{group}/seek", self._seek)
 
     async def _ask(self, group: str, key: int, version: int, request: object) -> Any:
-        coordinator = await self._broker.find_coordinator(group, GROUP)
+        coordinator = await self._broker.coordinators.find(group, GROUP)
         return await self._broker.peers.call(coordinator.id, key, version, request)
 
     # -- what there is -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.broker.groups import OFFSETS_TOPIC
+from headrace.broker.internal_topics import OFFSETS_TOPIC
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MAX_OFFSETS_AT_ONCE

@@ -1,0 +1,145 @@
+"""How much of the code knows how much of the rest, read from the source (issue 14)."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "headrace"
+LOCATORS = ("Broker", "Services")
+"""Whoever takes one of these whole can reach everything."""
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module by its dotted name below `headrace`."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def _module_level(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Statements outside of functions, those for types alone included."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if isinstance(node, ast.stmt):
+            yield node
+        yield from _module_level(node)
+
+
+def imports() -> dict[str, set[str]]:
+    """Who imports whom at the level of modules, under TYPE_CHECKING too."""
+    modules = trees()
+    graph: dict[str, set[str]] = {name: set() for name in modules}
+    for name, tree in modules.items():
+        for node in _module_level(tree):
+            if isinstance(node, ast.Import):
+                wanted = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                wanted = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            for path in wanted:
+                path = path.removeprefix("headrace.")
+                while path and path not in modules:
+                    path = path.rpartition(".")[0]
+                if path and path != name:
+                    graph[name].add(path)
+    return graph
+
+
+def knots() -> list[set[str]]:
+    """The circles: strongly connected components of more than one module, the largest first."""
+    graph = imports()
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            found.append(set(stack[at:]))
+            del stack[at:]
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return sorted((knot for knot in found if len(knot) > 1), key=len, reverse=True)
+
+
+def attributes(module: str, name: str) -> set[str]:
+    """What a class sets on itself or declares as a field."""
+    (found,) = (
+        node for node in ast.walk(trees()[module]) if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    own = {
+        node.attr
+        for node in ast.walk(found)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+    declared = {
+        node.target.id
+        for node in found.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    return own | declared
+
+
+def taking(locator: str) -> list[str]:
+    """Constructors that are given the whole of it: `module.Class`."""
+    found = []
+    for module, tree in trees().items():
+        if module.startswith("cluster"):
+            continue  # `cluster.image.Broker` is a row of the metadata
+        for owner in ast.walk(tree):
+            if not isinstance(owner, ast.ClassDef):
+                continue
+            for node in owner.body:
+                if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                    annotations = [ast.unparse(arg.annotation) for arg in node.args.args if arg.annotation]
+                    if any(note.split(" |")[0] == locator for note in annotations):
+                        found.append(f"{module}.{owner.name}")
+    return found
+
+
+def anys() -> Counter[str]:
+    """Mentions of `Any` in annotations and aliases, per package."""
+    found: Counter[str] = Counter()
+    for module, tree in trees().items():
+        found[module.partition(".")[0]] += sum(
+            1 for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "Any"
+        )
+    return found
+
+
+def figures() -> dict[str, int]:
+    cycles = knots()
+    figures = {
+        "modules": len(trees()),
+        "modules in the largest circle of imports": len(cycles[0]) if cycles else 1,
+        "modules in circles": sum(map(len, cycles)),
+        "attributes of Broker": len(attributes("broker.broker", "Broker")),
+    }
+    for locator in LOCATORS:
+        figures[f"constructors that take {locator}"] = len(taking(locator))
+    figures |= {f"Any in {package}": count for package, count in sorted(anys().items()) if count}
+    return figures
