@@ -23,6 +23,7 @@ from headrace.queues.board import Board
 from headrace.queues.dedup import DedupIndex
 from headrace.queues.lanes import MAIN, Lane, Lanes
 from headrace.queues.state import Partition
+from headrace.records.build import build_batch
 from headrace.testing.nemesis import Fault, FaultKind
 
 Patch = tuple[Any, str, Callable[..., Any]]
@@ -146,9 +147,7 @@ def _one_by_one_is_too_slow(self: Lanes, lane: Lane) -> None:
 async def _first_there_then_here(self: Transfers, load: Any, letters: Any, make_command: Any) -> Any:
     """Written to the dead letters, and done some time later."""
     try:
-        for target, records in letters.items():
-            for record in records:
-                await self._broker.queues.send(*target, record)
+        await _write(self, load, letters)
         await asyncio.sleep(1.0)
         return await load.submit(make_command)
     except HeadraceError as problem:
@@ -159,10 +158,26 @@ async def _first_here_then_there(self: Transfers, load: Any, letters: Any, make_
     """Done, and written to the dead letters some time later."""
     answer = await load.submit(make_command)
     await asyncio.sleep(1.0)
-    for target, records in letters.items():
-        for record in records:
-            await self._broker.queues.send(*target, record)
+    await _write(self, load, letters)
     return answer
+
+
+async def _write(transfers: Transfers, load: Any, letters: Any) -> None:
+    """In a transaction of its own, which knows nothing of what is done with the messages here."""
+    client = transfers._broker.transaction(f"mutant/{load.shard.partition.tp}")
+    await client.begin()
+    await client.add(letters)
+    for target, records in letters.items():
+        batch = build_batch(
+            records,
+            wall_ms=0,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            base_sequence=client.next_sequence(target, len(records)),
+            transactional=True,
+        )
+        await client.produce(target, bytearray(batch))
+    await client.end(commit=True)
 
 
 async def _off_to_the_new_partition(*_: Any) -> None:
