@@ -50,16 +50,15 @@ class World:
         self.shards = SimpleNamespace(arrival=self._arrivals)
         clock = SimpleNamespace(now_ms=self.now_ms, wall_ms=lambda: self.now_ms() + EPOCH_MS)
         supervise = Supervisor(clock, self._spawn).supervise
-        runtime = SimpleNamespace(
+        runtime: Any = SimpleNamespace(
             clock=clock, spawn=self._spawn, supervise=supervise, random_bytes=self._random_bytes
         )
-        broker: Any = SimpleNamespace(queues=self, runtime=runtime, node_id=1)
         self.budget = Budget()
         registry: Any = SimpleNamespace(
             find=lambda name: self.spec, signing=lambda name: self.secrets, disable=self._disable
         )
         client: Any = SimpleNamespace(send=self._send)
-        self.courier = Courier(broker, registry, client, self.budget, self.spec)
+        self.courier = Courier(runtime, 1, self, registry, client, self.budget, self.spec)  # type: ignore[arg-type]
 
     # --- runtime and registry -------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ def states_around_a_flap(monkeypatch: pytest.MonkeyPatch) -> tuple[PartitionStat
         leader = cluster.nodes[before.leader]
         others = [node for number, node in cluster.nodes.items() if number != before.leader]
         journal = leader.service.broker.partitions[OFFSETS]
-        shard = leader.service.broker.groups.shards[0]
+        shard = leader.service.services.groups.shards[0]
         client._addresses = [(leader.address, PORT)]
         for node in others:
             node.pause()

@@ -166,7 +166,7 @@ def test_f84_a_broker_that_has_not_heard_of_the_coordinators_ends_no_producer() 
 
     async def scenario(cluster: SimCluster, client: ClusterClient) -> None:
         node = cluster.nodes[leader_of(cluster, Place(TOPIC, 0))]
-        assert node.service.broker.transactions.number_of(ID) is None
+        assert node.service.services.transactions.number_of(ID) is None
         connection = await PeerConnection.open(node.address, PORT, "test")
         batch = bytearray(_batch(["T1"], 7, 0, 0, transactional=True))
         rows = [ProduceTopic(TOPIC, ZERO_UUID, [ProducePartition(0, batch)])]
@@ -212,7 +212,7 @@ def test_f6_a_reload_moves_no_dead_letter_twice(monkeypatch: pytest.MonkeyPatch)
         home = next(
             node
             for node in stage.nodes.values()
-            if TopicPartition("jobs", 0) in node.service.broker.queues.shards.hosted
+            if TopicPartition("jobs", 0) in node.service.services.queues.shards.hosted
         )
         home.disk.arm(DiskFault.APPEND_ERROR, "/data/topics/__queue.jobs@", error=errno.ENOSPC)
         await sqs.insist("ReceiveMessage", QueueUrl="jobs", MaxNumberOfMessages=1, VisibilityTimeout=600)

@@ -90,7 +90,7 @@ async def receive_elsewhere(stage: Stage, wire: Wire, url: str) -> Sent:
         b"content-type": b"application/x-amz-json-1.0",
     }
     body = json.dumps({"QueueUrl": url}).encode()
-    forwarder = Forwarder(service.broker, service._peer_requests)
+    forwarder = Forwarder(service.broker.node_id, service._peer_requests)
     task = asyncio.ensure_future(
         forwarder.forward(Request("POST", "/", headers=headers, body=body), Elsewhere(2, QUEUE))
     )

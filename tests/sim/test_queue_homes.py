@@ -45,7 +45,7 @@ def test_a_move_task_moves_what_other_brokers_lead() -> None:
         leaders = {
             tp.partition: node.name
             for node in stage.nodes.values()
-            for tp in node.service.broker.queues.shards.hosted
+            for tp in node.service.services.queues.shards.hosted
             if tp.topic == "dead"
         }
         assert len(set(leaders.values())) == 3, "each broker leads one"
@@ -97,7 +97,7 @@ def test_what_waits_in_a_topic_outlives_its_leaders(seed: int) -> None:
                     node
                     for node in stage.nodes.values()
                     if node.is_running
-                    and any(tp.topic == "later" for tp in node.service.broker.queues.shards.hosted)
+                    and any(tp.topic == "later" for tp in node.service.services.queues.shards.hosted)
                 )
                 leader.cut_power()
                 leader.start()

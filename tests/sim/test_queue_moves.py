@@ -48,7 +48,7 @@ class Move:
 
     def desks(self) -> list[Any]:
         return [
-            node.service.broker.queues for node in self.stage.nodes.values() if not node.process.is_paused
+            node.service.services.queues for node in self.stage.nodes.values() if not node.process.is_paused
         ]  # type: ignore[union-attr]
 
     async def change(self, *, config: dict[str, Any] | None = None, **changes: Any) -> None:
@@ -71,7 +71,7 @@ class Move:
         """Who leads the journal of a partition."""
         tp = TopicPartition(QUEUE, number)
         return next(
-            node for node in self.stage.nodes.values() if tp in node.service.broker.queues.shards.hosted
+            node for node in self.stage.nodes.values() if tp in node.service.services.queues.shards.hosted
         )
 
     async def send(self, body: str, group: str = MOVES, sqs: SqsClient | None = None) -> int:
@@ -188,12 +188,12 @@ def test_a_message_is_written_only_in_the_era_that_its_place_was_chosen_in() -> 
         await move.change(active=1, moving_from=0, era=2)
         assert await move.send("first") == 0
         await move.begin()
-        new = move.home(1).service.broker.queues.placing
+        new = move.home(1).service.services.queues.placing
         late = AskSend(
             queue=QUEUE, topic=QUEUE, partition=1, messages=(Outgoing(_record("late"), b"late"),), routed_in=1
         )
         assert (await new.send_at_home(late)).sent[0].partition == 0, "sent on in an earlier change"
-        old = move.home(0).service.broker.queues.placing
+        old = move.home(0).service.services.queues.placing
         for era in (0, 1, 2):
             with pytest.raises(HeadraceError) as refused:
                 await old.send(QUEUE, 0, _record("later"), era)
@@ -210,7 +210,7 @@ def test_a_client_does_not_notice_that_its_message_was_refused_while_the_queue_c
         move = Move(stage)
         await move.make()
         home = move.home(0)
-        placing = home.service.broker.queues.placing
+        placing = home.service.services.queues.placing
         send_at_home, refusals = placing.send_at_home, 3
 
         async def changing(ask: AskSend) -> Any:
@@ -288,7 +288,9 @@ def test_a_backlog_that_the_engine_has_no_room_for_is_looked_through(is_there: b
         await move.begin()
         source = Source(QUEUE, QUEUE, 0)
         counts = (
-            move.home(0).service.broker.queues.shards.hosted[TopicPartition(QUEUE, 0)].machine.counts(source)
+            move.home(0)
+            .service.services.queues.shards.hosted[TopicPartition(QUEUE, 0)]
+            .machine.counts(source)
         )
         assert counts.indexed_to < counts.end_offset, "not everything has been looked at"
         assert await move.send("next") == (0 if is_there else 1)

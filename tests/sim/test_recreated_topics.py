@@ -156,7 +156,7 @@ def test_f1_a_topic_deleted_while_its_groups_load(monkeypatch: pytest.MonkeyPatc
         opened.set()
         await group.look()
         assert group.lives == 2
-        shards = [node.service.broker.groups.shards for node in cluster.nodes.values()]
+        shards = [node.service.services.groups.shards for node in cluster.nodes.values()]
         tables = [shard.machine.table.offsets for held in shards for shard in held.values()]
         assert tables and not any(table.committed for table in tables)
 

@@ -252,7 +252,7 @@ async def coordinator_that_knows_nothing(cluster: SimCluster, client: ClusterCli
         await asyncio.sleep(0.01)
     elected = cluster.invariants.states()[place].leader
     await asyncio.sleep(0.3)
-    state = cluster.nodes[elected].service.broker.groups.shards[0].state
+    state = cluster.nodes[elected].service.services.groups.shards[0].state
     cluster.nodes[old].start()
     network.heal()
     await pending

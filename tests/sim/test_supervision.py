@@ -104,7 +104,7 @@ def test_f16_a_commit_listener_that_raises_hurts_itself_only() -> None:
 
 def test_f16_the_shard_of_a_listener_that_raised_loads_again() -> None:
     async def scenario(simulation: Simulation, node: Node, client: SimClient) -> None:
-        await node.broker.coordinators.find("g", GROUP)
+        await node.services.coordinators.find("g", GROUP)
         journal = node.broker.partitions[OFFSETS_TOPIC, 0]
         (shard,) = [
             listener.__self__  # type: ignore[attr-defined]

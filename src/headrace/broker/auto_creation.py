@@ -14,7 +14,11 @@ _MAX_ADDRESSES = 1_000
 
 
 class AutoCreation:
-    def __init__(self, at_once: int = AUTO_CREATED_TOPICS, per_second: int = AUTO_CREATED_PER_SECOND) -> None:
+    def __init__(
+        self, is_allowed: bool, at_once: int = AUTO_CREATED_TOPICS, per_second: int = AUTO_CREATED_PER_SECOND
+    ) -> None:
+        self.is_allowed = is_allowed
+        """Whether a topic or queue is made because somebody names it."""
         self._at_once = at_once
         self._per_second = per_second
         self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()

@@ -7,6 +7,7 @@ it knew then, until a while after it has it back: the others may need a moment l
 
 from __future__ import annotations
 
+from headrace.broker.liveness import Liveness
 from headrace.cluster.image import Broker, BrokerDown, BrokerRegistered, BrokerUp, ClusterImage, Delta
 from headrace.core.ports import Clock
 
@@ -14,7 +15,8 @@ LINGER_MS = 10_000
 
 
 class ClientBrokers:
-    def __init__(self, image: ClusterImage, clock: Clock) -> None:
+    def __init__(self, image: ClusterImage, clock: Clock, liveness: Liveness) -> None:
+        self._liveness = liveness
         self._image = image
         self._clock = clock
         self._live: dict[int, Broker] = {}
@@ -43,10 +45,10 @@ class ClientBrokers:
         elif me in self._live and me not in before:
             self._forget_ms = now_ms + LINGER_MS
 
-    def now(self, *, is_stopping: bool) -> list[Broker]:
-        """Sorted, so that nothing moves without a reason."""
+    def now(self) -> list[Broker]:
+        """Every live broker, and never nobody. Sorted, so that nothing moves without a reason."""
         live = {node.id: node for node in self._image.live_brokers()}
-        if is_stopping and live:
+        if self._liveness.is_stopping and live:
             return [live[number] for number in sorted(live)]
         if self._forget_ms is not None and self._clock.now_ms() >= self._forget_ms:
             self._remembered, self._forget_ms = {}, None

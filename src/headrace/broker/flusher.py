@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headrace.broker.runtime import Runtime
+from headrace.core.ids import TopicPartition
 from headrace.core.measures import Histogram
 from headrace.core.ports import File
 from headrace.log.results import Flush
-
-if TYPE_CHECKING:
-    from headrace.broker.partition import Partition
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +35,33 @@ QUIET_TURNS = 6
 """So many turns of the loop without another request: nobody else is coming."""
 
 
+class FlushedLog(Protocol):
+    def begin_flush(self) -> Flush | None: ...
+
+    def flush_done(self, flush: Flush) -> None: ...
+
+    def flush_failed(self, flush: Flush, problem: OSError) -> None: ...
+
+
+class Replica(Protocol):
+    """What group commit has to know of a partition."""
+
+    @property
+    def tp(self) -> TopicPartition: ...
+
+    @property
+    def log(self) -> FlushedLog: ...
+
+    def on_durable(self) -> None: ...
+
+    def mark_failed(self) -> None: ...
+
+
 class Flusher:
     def __init__(self, runtime: Runtime, on_failure: Callable[[OSError], None]) -> None:
         self._runtime = runtime
         self._on_failure = on_failure
-        self._dirty: dict[Partition, None] = {}
+        self._dirty: dict[Replica, None] = {}
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -58,7 +78,7 @@ class Flusher:
         self.waiting_since_ms: int | None = None
         """When the first of those came that the next sync is for; a flusher that is gone shows here (F16)."""
 
-    def request(self, partition: Partition, size: int, *, urgent: bool) -> None:
+    def request(self, partition: Replica, size: int, *, urgent: bool) -> None:
         """`urgent` when a client waits for the answer; otherwise the window may fill first."""
         if self.waiting_since_ms is None:
             self.waiting_since_ms = self._runtime.clock.now_ms()
@@ -149,14 +169,14 @@ class Flusher:
             except Exception as problem:
                 self._give_up(partition, problem)
 
-    def _begin(self, partition: Partition) -> Flush | None:
+    def _begin(self, partition: Replica) -> Flush | None:
         try:
             return partition.log.begin_flush()
         except Exception as problem:
             self._give_up(partition, problem)
             return None
 
-    def _give_up(self, partition: Partition, problem: Exception) -> None:
+    def _give_up(self, partition: Replica, problem: Exception) -> None:
         """Whether its promises are kept is not known any more: whoever holds another copy should lead."""
         self._runtime.unexpected("group commit", problem, str(partition.tp))
         partition.mark_failed()

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from headrace.broker.internal_topics import OFFSETS_TOPIC, InternalTopics
 from headrace.broker.load import Load
 from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
 from headrace.cluster.group_configs import member_config
+from headrace.cluster.image import (
+    BrokerConfigChanged,
+    Delta,
+    OpaqueChanged,
+    PartitionChanged,
+    Topic,
+    TopicCreated,
+)
+from headrace.cluster.image import TopicDeleted as TopicGone
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAME_BYTES
@@ -30,6 +41,11 @@ from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
 from headrace.groups.topics import TopicInfo
 
+CONFIGS = "groups/"
+
+TOPICS_SETTLE_S = 0.05
+"""Groups are told of all topics at once, so many that are made one after the other are told together (F27)."""
+
 
 class GroupOverview(NamedTuple):
     group_id: str
@@ -44,9 +60,9 @@ class Groups(ShardSet):
         runtime: Runtime,
         config: GroupConfig,
         metadata: Metadata,
-        partition_count: Callable[[], int | None],
+        internal_topics: InternalTopics,
     ) -> None:
-        super().__init__(runtime, partition_count, self._new_machine, _no_effects)
+        super().__init__(runtime, OFFSETS_TOPIC, internal_topics, self._new_machine, _no_effects)
         self._metadata = metadata
         self._image = metadata.image
         self._clock = runtime.clock
@@ -55,6 +71,7 @@ class Groups(ShardSet):
         self._of_groups: dict[str, GroupConfig] | None = None
         """None until somebody asks: the cluster may not be known yet."""
         self._topics: Mapping[str, TopicInfo] = {}
+        self._looks_soon = False
 
     def _new_machine(self, partition: Partition) -> GroupShard:
         wall_minus_now_ms = self._clock.wall_ms() - self._clock.now_ms()
@@ -87,10 +104,37 @@ class Groups(ShardSet):
                 found.append(GroupOverview(group_id, 0 if group is None else len(group.members), offsets))
         return found
 
-    def topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
+    def heard(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            if isinstance(delta, TopicGone):
+                self.topic_deleted(delta.name, delta.topic_id)
+        configured = {
+            delta.key.removeprefix(CONFIGS)
+            for delta in deltas
+            if isinstance(delta, OpaqueChanged) and delta.key.startswith(CONFIGS)
+        }
+        of_all = any(isinstance(delta, BrokerConfigChanged) for delta in deltas)
+        if configured or of_all:
+            self.configs_changed(None if of_all else configured)
+        moved = any(
+            isinstance(delta, (TopicCreated, TopicGone))
+            or (isinstance(delta, PartitionChanged) and delta.old is None)
+            for delta in deltas
+        )
+        if moved and not self._looks_soon:
+            # Many changes may come in one go; the groups look at the outcome once.
+            self._looks_soon = True
+            asyncio.get_running_loop().call_later(TOPICS_SETTLE_S, self.look_at_topics)
+
+    def look_at_topics(self) -> None:
         """KIP-848 groups are assigned by us, so they have to know what there is to assign."""
-        self._topics = topics
-        self.tell_loaded(TopicsChanged(0, topics))
+        self._looks_soon = False
+        racks = {node.id: node.rack for node in self._image.brokers.values() if node.rack is not None}
+        self._topics = {
+            topic.name: TopicInfo(topic.id, len(topic.partitions), _racks(topic, racks))
+            for topic in self._image.topics.values()
+        }
+        self.tell_loaded(TopicsChanged(0, self._topics))
 
     # -- configs ---------------------------------------------------------------------------------------------------
 
@@ -209,6 +253,15 @@ class Groups(ShardSet):
         shard = self.shards.get(number)
         if shard is not None:
             shard.current.tell(TxnMarker(0, producer_id, producer_epoch, commit))
+
+
+def _racks(topic: Topic, racks: dict[int, str]) -> tuple[frozenset[str], ...]:
+    if not racks:
+        return ()
+    return tuple(
+        frozenset(racks[replica] for replica in state.replicas if replica in racks) if state else frozenset()
+        for state in topic.partitions
+    )
 
 
 def _no_effects(load: Load, effect: Any) -> None:

@@ -9,10 +9,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from headrace.broker.broker import Broker
+from headrace.broker.groups import Groups
 from headrace.broker.partition import Partition
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.replicas import Replicas
 from headrace.broker.runtime import Runtime
 from headrace.cluster.broker_configs import CLEANER_BYTES_PER_SECOND, PRODUCER_ID_EXPIRATION_MS
+from headrace.cluster.image import ClusterImage
 from headrace.log.growing_log import FULL_DISK
 from headrace.log.results import LogCorrupt
 
@@ -30,10 +33,20 @@ LAG_WINDOW_MS = 10_000
 
 class Housekeeping:
     def __init__(
-        self, runtime: Runtime, broker: Broker, lease_held: Callable[[], bool], clean_ms: int = CLEAN_MS
+        self,
+        runtime: Runtime,
+        replicas: Replicas,
+        image: ClusterImage,
+        groups: Groups,
+        queues: QueueDesk,
+        lease_held: Callable[[], bool],
+        clean_ms: int = CLEAN_MS,
     ) -> None:
         self._runtime = runtime
-        self._broker = broker
+        self._replicas = replicas
+        self._image = image
+        self._groups = groups
+        self._queues = queues
         self._lease_held = lease_held
         self._due = {"leaders": 0, "checkpoint": CHECKPOINT_MS, "clean": clean_ms}
         self._clean_ms = clean_ms
@@ -53,12 +66,12 @@ class Housekeeping:
             if stalled:
                 log.warning("the event loop stood still for %d ms", now_ms - last_ms)
             last_ms = now_ms
-            self._broker.replicas.room.look()
-            for partition in list(self._broker.partitions.values()):
+            self._replicas.room.look()
+            for partition in list(self._replicas.partitions.values()):
                 if partition.has_waiting:
                     partition.expire_waiting(now_ms)
             if stalled or self._is_due("leaders", LEADER_TICK_MS):
-                await self._broker.replicas.tick(self._lease_held, stalled)
+                await self._replicas.tick(self._lease_held, stalled)
 
     def _note_lag(self, lag_ms: int, now_ms: int) -> None:
         if now_ms - self._lag_since_ms >= LAG_WINDOW_MS // 2:
@@ -78,7 +91,7 @@ class Housekeeping:
             if self._is_due("checkpoint", CHECKPOINT_MS):
                 await self._each(self._checkpoint)
             if self._is_due("clean", self._clean_ms):
-                self._broker.groups.tell_wall_clock()
+                self._groups.tell_wall_clock()
                 await self._each(self._clean)
 
     def _is_due(self, what: str, every_ms: int) -> bool:
@@ -89,13 +102,13 @@ class Housekeeping:
         return True
 
     async def _each(self, work: Callable[[Partition], Awaitable[None]]) -> None:
-        for partition in list(self._broker.partitions.values()):
+        for partition in list(self._replicas.partitions.values()):
             if not partition.failed:
                 try:
                     await work(partition)
                 except (OSError, LogCorrupt) as problem:
                     is_full = isinstance(problem, OSError) and problem.errno in FULL_DISK
-                    if self._broker.partitions.get(partition.tp) is partition and not is_full:
+                    if self._replicas.partitions.get(partition.tp) is partition and not is_full:
                         log.error("%s: %s", partition.tp, problem)
                     # Else the topic was deleted under our hands, and its files with it; or DiskRoom has said it for all.
                 except Exception as problem:  # of this one; the others must not go without
@@ -126,13 +139,13 @@ class Housekeeping:
         clock = self._runtime.clock
         now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
         self._drop_delivered(partition)
-        limit = self._broker.queues.retention_limit(partition)
+        limit = self._queues.retention_limit(partition)
         if limit is not None:
             report = partition.log.apply_retention(wall_ms, now_ms, limit)
             if report.deleted_segments:
                 log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
         partition.log.purge_deleted(now_ms)
-        expiration_ms = int(self._broker.image.number_config(PRODUCER_ID_EXPIRATION_MS))
+        expiration_ms = int(self._image.number_config(PRODUCER_ID_EXPIRATION_MS))
         partition.log.expire_producers(wall_ms, now_ms, expiration_ms)
         self._scrub(partition)
         if partition.config.is_compacted:
@@ -140,10 +153,10 @@ class Housekeeping:
 
     def _drop_delivered(self, partition: Partition) -> None:
         """`retention=delivered`: what every subscription has acknowledged is not needed any more (Q9)."""
-        topic = self._broker.image.topic(partition.tp.topic)
+        topic = self._image.topic(partition.tp.topic)
         if topic is None or topic.config.retention != "delivered" or not partition.is_leader:
             return
-        done = self._broker.queues.delivered_to(partition.tp)
+        done = self._queues.delivered_to(partition.tp)
         if done is not None and done > partition.log.start_offset:
             partition.delete_records(min(done, partition.high_watermark))
 
@@ -157,7 +170,7 @@ class Housekeeping:
 
     async def _rest_after(self, moved_bytes: int) -> None:
         """`log.cleaner.io.max.bytes.per.second`: a step is done, and paid for before the next one."""
-        rate = self._broker.image.number_config(CLEANER_BYTES_PER_SECOND)
+        rate = self._image.number_config(CLEANER_BYTES_PER_SECOND)
         if moved_bytes > rate / 1000:
             await asyncio.sleep(moved_bytes / rate)
 

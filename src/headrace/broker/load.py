@@ -11,17 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from headrace.broker.partition import Partition
 from headrace.broker.replay import Replay
+from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import JournalRecord, Machine, Plan, Reply
 from headrace.records.build import Record, build_batch
-
-if TYPE_CHECKING:
-    from headrace.broker.shards import Shard
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +58,35 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
+class LoadedShard(Protocol):
+    """What a load has to know of the shard that it is a life of (shards.Shard)."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def partition(self) -> Partition: ...
+
+    @property
+    def gathers(self) -> bool: ...
+
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def perform(self) -> Callable[[Load, Any], None]: ...
+
+    @property
+    def confirms(self) -> Callable[[Any, Any], bool]: ...
+
+    @property
+    def settle(self) -> Callable[[], Awaitable[None]]: ...
+
+    def load_again(self, load: Load, kind: ErrorKind) -> None: ...
+
+
 class Load:
-    def __init__(self, shard: Shard, generation: int, machine: Machine) -> None:
+    def __init__(self, shard: LoadedShard, generation: int, machine: Machine) -> None:
         self.shard = shard
         self.generation = generation
         """The first load of a shard is 1. Every later one follows trouble with its journal."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from headrace.broker.connections import Connections
+from headrace.broker.groups import Groups
+from headrace.broker.hosts import ShardHost
 from headrace.broker.internal_topics import OFFSETS_TOPIC
+from headrace.broker.introductions import Introductions
 from headrace.broker.load import Load, setter
 from headrace.broker.marker_mail import MarkerMail
 from headrace.broker.partition import Partition
@@ -15,12 +18,10 @@ from headrace.broker.peers import Peers
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
+from headrace.core.ports import Clock
 from headrace.records.build import build_control_batch
 from headrace.transactions.commands import MarkersWritten, SendMarkers
 from headrace.transactions.shard import TransactionShard
-
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -28,45 +29,53 @@ RETRY_S = 0.1
 COMMIT_MS = 10_000
 
 
-def write_marker(
-    broker: Broker,
-    partition: Partition,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    commit: bool,
-    done: Callable[[ErrorKind], None],
-) -> None:
-    """Append one marker and call `done` when it is committed.
+class Markers:
+    """Writes markers into the partitions that are led here."""
 
-    Written twice in a row it does no harm (R49); written after the next transaction of the same epoch has begun, it ends
-    that one (F4). So whoever repeats it sees to it that the earlier never comes after the later."""
-    refusal = partition.refusal(-1)
-    if refusal is not None:
-        done(refusal)
-        return
-    verdict = partition.log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
-    if isinstance(verdict, Rejected):
-        done(verdict.kind)
-        return
-    clock = broker.runtime.clock
-    batch = build_control_batch(commit, producer_id, producer_epoch, coordinator_epoch, clock.wall_ms())
-    try:
-        last_offset = partition.append_internal(batch, urgent=True)
-    except HeadraceError as problem:
-        done(problem.kind)
-        return
-    # R45, R47: whatever comes now belongs to the next transaction, or to nobody.
-    partition.verifications.marker_written(
-        producer_id, producer_epoch, commit=commit, newest_connection_id=broker.newest_connection_id
-    )
+    def __init__(self, clock: Clock, connections: Connections, groups: Groups) -> None:
+        self._clock = clock
+        self._connections = connections
+        self._groups = groups
 
-    def committed(kind: ErrorKind) -> None:
-        if kind is ErrorKind.NONE and partition.tp.topic == OFFSETS_TOPIC:
-            broker.groups.marker_committed(partition.tp.partition, producer_id, producer_epoch, commit)
-        done(kind)
+    def write(
+        self,
+        partition: Partition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        done: Callable[[ErrorKind], None],
+    ) -> None:
+        """Append one marker and call `done` when it is committed.
 
-    partition.when_committed(last_offset + 1, clock.now_ms() + COMMIT_MS, committed)
+        Written twice in a row it does no harm (R49); written after the next transaction of the same epoch has begun, it
+        ends that one (F4). So whoever repeats it sees to it that the earlier never comes after the later."""
+        refusal = partition.refusal(-1)
+        if refusal is not None:
+            done(refusal)
+            return
+        verdict = partition.log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        if isinstance(verdict, Rejected):
+            done(verdict.kind)
+            return
+        wall_ms = self._clock.wall_ms()
+        batch = build_control_batch(commit, producer_id, producer_epoch, coordinator_epoch, wall_ms)
+        try:
+            last_offset = partition.append_internal(batch, urgent=True)
+        except HeadraceError as problem:
+            done(problem.kind)
+            return
+        # R45, R47: whatever comes now belongs to the next transaction, or to nobody.
+        partition.verifications.marker_written(
+            producer_id, producer_epoch, commit=commit, newest_connection_id=self._connections.newest_id
+        )
+
+        def committed(kind: ErrorKind) -> None:
+            if kind is ErrorKind.NONE and partition.tp.topic == OFFSETS_TOPIC:
+                self._groups.marker_committed(partition.tp.partition, producer_id, producer_epoch, commit)
+            done(kind)
+
+        partition.when_committed(last_offset + 1, self._clock.now_ms() + COMMIT_MS, committed)
 
 
 class MarkerSender:
@@ -78,11 +87,12 @@ class MarkerSender:
     one load to the next, too: all letters to a broker go one after the other, and what an ended load has not sent yet
     is not sent any more."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, host: ShardHost, introductions: Introductions, markers: Markers) -> None:
+        self._host = host
+        self._markers = markers
         # Its own connections: a marker waits for its commit, and nobody else should wait behind it.
         self._mail = MarkerMail(
-            broker.runtime, Peers(broker.image, broker.introductions), self._settled, COMMIT_MS / 1000 + 5
+            host.runtime, Peers(host.image, introductions), self._settled, COMMIT_MS / 1000 + 5
         )
 
     def send(self, load: Load, effect: SendMarkers) -> None:
@@ -106,8 +116,8 @@ class MarkerSender:
         """None: the topic is gone, so there is nothing left to be torn."""
         found: dict[int | None, list[TopicPartition]] = {}
         for tp in sorted(partitions):
-            state = self._broker.image.partition(*tp)
-            gone = state is None and self._broker.image.topic(tp.topic) is None
+            state = self._host.image.partition(*tp)
+            gone = state is None and self._host.image.topic(tp.topic) is None
             leader = None if gone else -1 if state is None else state.leader
             found.setdefault(leader, []).append(tp)
         return found
@@ -118,7 +128,7 @@ class MarkerSender:
         """Those that have it now, or need none."""
         if leader is None:
             return partitions
-        if leader == self._broker.node_id:
+        if leader == self._host.node_id:
             return await self._write_here(effect, partitions)
         return await self._mail.send(leader, effect, partitions) if leader >= 0 else []
 
@@ -128,12 +138,11 @@ class MarkerSender:
         loop = asyncio.get_running_loop()
         waits: list[tuple[TopicPartition, asyncio.Future[ErrorKind]]] = []
         for tp in partitions:
-            partition, _ = self._broker.find_partition(*tp)
+            partition, _ = self._host.find_partition(*tp)
             if partition is None:
                 continue
             future: asyncio.Future[ErrorKind] = loop.create_future()
-            write_marker(
-                self._broker,
+            self._markers.write(
                 partition,
                 effect.producer_id,
                 effect.producer_epoch,

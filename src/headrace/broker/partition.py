@@ -72,7 +72,7 @@ class Partition:
         runtime: Runtime,
         flusher: Flusher,
         delegate: Callable[[Partition, LeaderEffect], None],
-        lease_held: Callable[[], bool] = lambda: True,
+        lease_held: Callable[[], bool],
     ) -> None:
         """`delegate` takes the leader's wishes that reach beyond this replica: ISR changes, stepping down.
 

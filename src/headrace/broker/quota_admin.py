@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
+from headrace.cluster.image import Delta, OpaqueChanged
 from headrace.cluster.quotas import Entity, Quotas, decode_values, encode_values, key_name
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_QUOTA_ENTITIES
@@ -28,6 +29,10 @@ class QuotaAdmin:
 
     def load(self) -> None:
         self.quotas.load(self._metadata.image.opaque(SPACE))
+
+    def heard(self, deltas: list[Delta]) -> None:
+        if any(isinstance(delta, OpaqueChanged) and delta.key.startswith(f"{SPACE}/") for delta in deltas):
+            self.load()
 
     async def alter(self, wanted: Mapping[Entity, Mapping[str, float | None]]) -> None:
         """Set the values, remove those that are None, of all these entities at once or of none; compared, so two changes at once

@@ -101,6 +101,7 @@ class Replicas:
         flusher: Flusher,
         log_dir: str,
         replicator: Replicator,
+        lease_held: Callable[[], bool],
         *,
         ephemeral: bool = False,
         repair: bool = False,
@@ -117,7 +118,7 @@ class Replicas:
         self._runtime = runtime
         self._metadata = metadata
         self._image = metadata.image
-        self.lease_held: Callable[[], bool] = lambda: True
+        self._lease_held = lease_held
         self._isr = IsrWriter(runtime, metadata)
         self.replicator = replicator
         self._flusher = flusher
@@ -492,7 +493,7 @@ class Replicas:
             self._runtime,
             self._flusher,
             self._delegated,
-            lambda: self.lease_held(),
+            self._lease_held,
         )
         partition.on_failed = self._failed
         partition.room = self.room if fs is self._runtime.fs else None

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from headrace.broker.introductions import Introductions
+from headrace.broker.liveness import Liveness
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerConnection, PeerLost, PeerRefused
 from headrace.broker.runtime import Runtime
@@ -55,16 +56,13 @@ class Replicator:
         runtime: Runtime,
         image: ClusterImage,
         introductions: Introductions,
-        suspect: Callable[[int], None],
+        liveness: Liveness,
     ) -> None:
-        """`suspect` is told of a broker whose process seems to be gone."""
         self._runtime = runtime
         self._image = image
         self._introductions = introductions
-        self._suspect = suspect
+        self._liveness = liveness
         self._throttle = ReplicationThrottle(runtime, image, FOLLOWER_THROTTLED_RATE)
-        self.on_doubt: Callable[[int, bool], None] = lambda broker_id, doubted: None
-        """Told when the connection to a leader broke, and when there is a new one."""
         self._following: dict[int, dict[Partition, None]] = {}
         self._tasks: dict[int, Supervised] = {}
         self._changed: dict[int, asyncio.Event] = {}
@@ -100,7 +98,7 @@ class Replicator:
                 try:
                     if connection is None:
                         connection = await self._connect(leader)
-                        self.on_doubt(leader, False)
+                        self._liveness.doubt(leader, False)
                     await self._round(connection, take_turn(partitions))
                 except PeerLost as problem:
                     log.info("replicating from broker %d: %s", leader, problem.detail)
@@ -108,7 +106,7 @@ class Replicator:
                         connection.close()
                         connection = None
                         # The process may be gone: only a refused connection says so for certain.
-                        self.on_doubt(leader, True)
+                        self._liveness.doubt(leader, True)
                         continue
                     await asyncio.sleep(PAUSE_S)
                 except ProtocolError as problem:
@@ -125,7 +123,7 @@ class Replicator:
         try:
             return await self._introductions.connect(leader)
         except PeerRefused:
-            self._suspect(leader)
+            self._liveness.suspect(leader)
             raise
 
     async def _round(self, connection: PeerConnection, partitions: list[Partition]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from headrace.broker.internal_topics import InternalTopics
 from headrace.broker.load import Load
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
@@ -19,16 +20,20 @@ class ShardSet:
     def __init__(
         self,
         runtime: Runtime,
-        partition_count: Callable[[], int | None],
+        topic: str,
+        internal_topics: InternalTopics,
         make_machine: Callable[[Partition], Machine],
         perform: Callable[[Load, Any], None],
     ) -> None:
-        """`partition_count` is how many partitions the topic has; None while it does not exist."""
         self._runtime = runtime
-        self._partition_count = partition_count
+        self._topic = topic
+        self._internal_topics = internal_topics
         self._make_machine = make_machine
         self._perform = perform
         self.shards: dict[int, Shard] = {}
+
+    def owns(self, topic: str) -> bool:
+        return topic == self._topic
 
     def lead(self, partition: Partition) -> None:
         self.resign(partition)
@@ -52,7 +57,7 @@ class ShardSet:
             shard.close()
 
     def number_of(self, identifier: str) -> int | None:
-        count = self._partition_count()
+        count = self._internal_topics.partition_count(self._topic)
         return None if count is None else shard_for(identifier, count)
 
     def shard_of(self, identifier: str) -> Shard:

@@ -7,15 +7,19 @@ The state of a share partition lives beside its data, so whoever leads the data 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from headrace.broker.groups import CONFIGS
+from headrace.broker.hosts import ShardHost
 from headrace.broker.queueing.delayed import without_waiting
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.hosting import SHARE_PREFIX, Hosted
 from headrace.broker.queueing.payloads import is_aborted
 from headrace.broker.share_sessions import Owner, ShareSessions
 from headrace.cluster.group_configs import RENEW_ENABLE, ShareConfig, share_config
+from headrace.cluster.image import BrokerConfigChanged, Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
@@ -25,9 +29,6 @@ from headrace.queues.commands import AckType, Delivered, Source
 from headrace.queues.config import QueueConfig, share_group
 from headrace.queues.ranges import Range
 from headrace.records.batch import scan
-
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
 
 READ_AT_ONCE = 1024 * 1024
 MAX_REMEMBERED = 10_000
@@ -45,8 +46,10 @@ class Acquired(NamedTuple):
 
 
 class ShareGroups:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, host: ShardHost, queues: QueueDesk, caught_up: Callable[[], Awaitable[None]]) -> None:
+        self._host = host
+        self._queues = queues
+        self._caught_up = caught_up
         self.sessions = ShareSessions()
         self._configs: dict[str, ShareConfig] = {}
         self._configured: dict[tuple[Hosted, str], tuple[object, QueueConfig]] = {}
@@ -56,29 +59,34 @@ class ShareGroups:
         if found is None:
             if len(self._configs) >= MAX_REMEMBERED:
                 self._configs.clear()
-            image = self._broker.image
+            image = self._host.image
             found = self._configs[group] = share_config(image.group_configs(group), image.layers())
         return found
 
-    def configs_changed(self) -> None:
-        """Of one group or of all: each is read anew when it is asked for."""
-        self._configs.clear()
+    def heard(self, deltas: list[Delta]) -> None:
+        """Configs of one group or of all: each is read anew when it is asked for."""
+        if any(
+            isinstance(delta, BrokerConfigChanged)
+            or (isinstance(delta, OpaqueChanged) and delta.key.startswith(CONFIGS))
+            for delta in deltas
+        ):
+            self._configs.clear()
 
     # -- sources -------------------------------------------------------------------------------------------------------
 
     async def source(self, group: str, tp: TopicPartition) -> Source:
         """The group's state of a partition that this broker leads; made on first use. Raises HeadraceError."""
-        partition, missing = self._broker.find_partition(*tp)
+        partition, missing = self._host.find_partition(*tp)
         if partition is None or not partition.is_leader:
             raise HeadraceError(
                 ErrorKind.NOT_LEADER_OR_FOLLOWER if missing is ErrorKind.NONE else missing,
                 f"{tp} is not led here",
             )
-        desk = self._broker.queues
+        desk = self._queues
         source = Source(SHARE_PREFIX + group, *tp)
         if tp not in desk.shards.hosted:
             await desk.ensure_journal(tp.topic)
-            await self._broker.replicas.caught_up()
+            await self._caught_up()
         hosted = await self._ready(source)
         self._configure(hosted, group, source)
         return source
@@ -87,9 +95,7 @@ class ShareGroups:
         try:
             async with asyncio.timeout(_WAIT_READY_S):
                 while True:
-                    hosted = self._broker.queues.shards.hosted.get(
-                        TopicPartition(source.topic, source.partition)
-                    )
+                    hosted = self._queues.shards.hosted.get(TopicPartition(source.topic, source.partition))
                     if hosted is not None and hosted.ready:
                         return hosted
                     await asyncio.sleep(_POLL_S)
@@ -116,7 +122,7 @@ class ShareGroups:
         log = hosted.data.log
         start = log.start_offset if config.starts_earliest else hosted.data.high_watermark
         hosted.tell(engine.Open(source, start))
-        self._broker.queues.shards.feed_source(hosted, source)
+        self._queues.shards.feed_source(hosted, source)
 
     def forget(self, source: Source) -> None:
         """Its state was dropped: whoever reads the partition again begins anew."""
@@ -135,7 +141,7 @@ class ShareGroups:
             raise HeadraceError(
                 ErrorKind.INVALID_RECORD_STATE, f"{RENEW_ENABLE.name} is false: group {group} may not renew"
             )
-        await self._broker.queues.submit(
+        await self._queues.submit(
             source, lambda waiter: engine.Acknowledge(source, member, given, waiter=waiter)
         )
 
@@ -145,7 +151,7 @@ class ShareGroups:
         """What there is now; may be nothing. `whole`: batches are not cut, so it may be more than `max_records` (KIP-1206:
         batch_optimized). Raises HeadraceError."""
         source = await self.source(group, tp)
-        desk = self._broker.queues
+        desk = self._queues
         hosted = desk.hosted(source)
         while first := await desk.submit(source, lambda waiter: engine.Peek(source, 1, waiter=waiter)):
             # Read first, acquire second: a record that would not fit into the answer is left for somebody else.
@@ -191,7 +197,7 @@ class ShareGroups:
         """A member's session is over: what it holds here goes to others at once."""
         group, member = owner
         queue = SHARE_PREFIX + group
-        for hosted in self._broker.queues.shards.hosted.values():
+        for hosted in self._queues.shards.hosted.values():
             hosted.shard.tell(engine.ReleaseOwner(queue, member))
 
     def connection_closed(self, connection_id: int) -> None:
@@ -199,7 +205,7 @@ class ShareGroups:
             self.leave(owner)
 
     def arrival(self, group: str) -> asyncio.Event:
-        return self._broker.queues.shards.arrival(SHARE_PREFIX + group)
+        return self._queues.shards.arrival(SHARE_PREFIX + group)
 
 
 def _reach(data: Buffer, first: int, max_records: int | None) -> int:

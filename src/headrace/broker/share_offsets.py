@@ -4,19 +4,18 @@ partition lies beside its data, so the coordinator asks whoever has it, desk to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.groups import Groups
 from headrace.broker.queueing import names
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.hosting import SHARE_PREFIX
 from headrace.broker.queueing.questions import AskShareOffset, ShareOffset
+from headrace.broker.share_groups import ShareGroups
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.groups.share import commands
 from headrace.queues import commands as engine
 from headrace.queues.commands import Source
-
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
 
 NOWHERE = ShareOffset(-1, -1, -1)
 """The group has not begun to read the partition."""
@@ -24,14 +23,17 @@ EMPTY = ("Empty", "Dead")
 
 
 class ShareOffsets:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, image: ClusterImage, groups: Groups, queues: QueueDesk, share_groups: ShareGroups
+    ) -> None:
+        self._image = image
+        self._groups = groups
+        self._queues = queues
+        self._share_groups = share_groups
 
     async def require_group(self, group: str, *, empty: bool) -> None:
         """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why the coordinator can't say."""
-        (found,) = await self._broker.groups.ask(
-            group, lambda waiter: commands.ShareGroupDescribe(waiter, (group,))
-        )
+        (found,) = await self._groups.ask(group, lambda waiter: commands.ShareGroupDescribe(waiter, (group,)))
         if found.error is not ErrorKind.NONE:
             raise HeadraceError(found.error, found.message)
         if empty and found.state not in EMPTY:
@@ -39,7 +41,7 @@ class ShareOffsets:
 
     async def make_group(self, group: str) -> None:
         """As Kafka 4.2 has it: who sets where a group begins makes it (F35). Raises HeadraceError when it has members."""
-        error: ErrorKind = await self._broker.groups.ask(
+        error: ErrorKind = await self._groups.ask(
             group, lambda waiter: commands.MakeShareGroup(waiter, group)
         )
         if error is ErrorKind.NON_EMPTY_GROUP:
@@ -49,7 +51,7 @@ class ShareOffsets:
 
     def topics(self) -> list[str]:
         """Where any share group may have been."""
-        image = self._broker.image
+        image = self._image
         found = [topic for name in image.topics if (topic := names.data_topic(name)) is not None]
         return sorted(topic for topic in found if image.topic(topic) is not None)
 
@@ -63,32 +65,32 @@ class ShareOffsets:
         await self._ask(group, tp, "forget")
 
     async def _ask(self, group: str, tp: TopicPartition, action: str, offset: int = -1) -> ShareOffset:
-        known = self._broker.image.topic(tp.topic)
+        known = self._image.topic(tp.topic)
         if known is None or not 0 <= tp.partition < len(known.partitions):
             raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
-        if self._broker.image.topic(names.journal_topic(tp.topic)) is None:
+        if self._image.topic(names.journal_topic(tp.topic)) is None:
             if action != "set":
                 return NOWHERE  # nobody has ever shared it
-            await self._broker.queues.ensure_journal(tp.topic)
+            await self._queues.ensure_journal(tp.topic)
         ask = AskShareOffset(queue=SHARE_PREFIX + group, topic=tp.topic, partition=tp.partition, action=action, offset=offset)  # type: ignore[arg-type]  # fmt: skip
-        home = self._broker.queues.home_of(Source(ask.queue, *tp))
-        if home == self._broker.node_id:
+        home = self._queues.home_of(Source(ask.queue, *tp))
+        if home == self._image.broker_id:
             return await self.answer(ask)
-        answer: ShareOffset = await self._broker.queues.anywhere.ask(home, ask)
+        answer: ShareOffset = await self._queues.anywhere.ask(home, ask)
         return answer
 
     async def answer(self, ask: AskShareOffset) -> ShareOffset:
         """At the home of the partition."""
         tp = TopicPartition(ask.topic, ask.partition)
         source = Source(ask.queue, *tp)
-        desk = self._broker.queues
+        desk = self._queues
         if ask.action == "set":
-            source = await self._broker.share_groups.source(ask.queue.removeprefix(SHARE_PREFIX), tp)
+            source = await self._share_groups.source(ask.queue.removeprefix(SHARE_PREFIX), tp)
             await desk.submit(source, lambda waiter: engine.Seek(source, ask.offset, waiter=waiter))
             desk.shards.feed_source(desk.hosted(source), source)
         elif ask.action == "forget" and source in desk.hosted(source).machine.sources():
             await desk.submit(source, lambda waiter: engine.Close(source, waiter=waiter))
-            self._broker.share_groups.forget(source)
+            self._share_groups.forget(source)
         hosted = desk.hosted(source)
         counts = hosted.machine.counts(source)
         if counts is None:

@@ -44,9 +44,9 @@ class Created(NamedTuple):
 
 class TopicAdmin:
     def __init__(
-        self, runtime: Runtime, metadata: Metadata, local_ready: Callable[[str], Awaitable[None]]
+        self, runtime: Runtime, metadata: Metadata, local_ready: Callable[[], Awaitable[None]]
     ) -> None:
-        """`local_ready` waits until this broker serves its own replicas of a topic."""
+        """`local_ready` waits until this broker serves its own replicas, as the image says."""
         self._runtime = runtime
         self._metadata = metadata
         self._image = metadata.image
@@ -75,7 +75,7 @@ class TopicAdmin:
                 return created
             if await self._metadata.commit_all(decided.changes):
                 await self.complete(wanted.name)
-                await self._local_ready(wanted.name)
+                await self._local_ready()
                 return created
         raise _contended()
 
@@ -161,7 +161,7 @@ class TopicAdmin:
             if validate_only:
                 return
             if await self._metadata.commit_all(decided.changes):
-                await self._local_ready(name)
+                await self._local_ready()
                 return
         raise _contended()
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from headrace.broker.internal_topics import TRANSACTIONS_TOPIC
+from headrace.broker.connections import Connections
+from headrace.broker.internal_topics import TRANSACTIONS_TOPIC, InternalTopics
 from headrace.broker.load import Load
 from headrace.broker.markers import MarkerSender
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerLost
+from headrace.broker.peers import Peers
+from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.transactions.commands import (
@@ -34,9 +38,6 @@ from headrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
-
 BROKER_VERSION = 5
 """Of AddPartitionsToTxn between brokers (KIP-890)."""
 
@@ -53,21 +54,32 @@ _COORDINATOR_AWAY = (
 
 
 class Transactions(ShardSet):
-    def __init__(self, broker: Broker, partition_count: Callable[[], int | None]) -> None:
-        super().__init__(broker.runtime, partition_count, self._new_machine, self._carry_out)
-        self._broker = broker
-        self._markers = MarkerSender(broker)
+    def __init__(
+        self,
+        runtime: Runtime,
+        image: ClusterImage,
+        internal_topics: InternalTopics,
+        connections: Connections,
+        peers: Peers,
+        markers: MarkerSender,
+    ) -> None:
+        super().__init__(runtime, TRANSACTIONS_TOPIC, internal_topics, self._new_machine, self._carry_out)
+        self._clock = runtime.clock
+        self._image = image
+        self._connections = connections
+        self._peers = peers
+        self._markers = markers
 
     def _new_machine(self, partition: Partition) -> TransactionShard:
-        clock = self._broker.runtime.clock
+        clock = self._clock
         config = TransactionConfig(
-            offsets_partitions=self._broker.offsets_partition_count(),
-            connection_fencing=self._broker.connection_fencing,
+            offsets_partitions=self._internal_topics.offsets_partition_count(),
+            connection_fencing=self._connections.fencing,
         )
         return TransactionShard(
             config,
             coordinator_epoch=partition.leader_epoch,
-            connection_floor=self._broker.newest_connection_id,
+            connection_floor=self._connections.newest_id,
             wall_minus_now_ms=clock.wall_ms() - clock.now_ms(),
         )
 
@@ -86,10 +98,10 @@ class Transactions(ShardSet):
         if isinstance(effect, SendMarkers):
             self._markers.send(load, effect)
         elif isinstance(effect, CloseConnection):
-            self._broker.close_connection(effect.connection_id)
+            self._connections.close(effect.connection_id)
 
     def tell_wall_clock(self) -> None:
-        self.tell_loaded(WallClock(0, self._broker.runtime.clock.wall_ms()))
+        self.tell_loaded(WallClock(0, self._clock.wall_ms()))
 
     async def confirm(
         self,
@@ -130,7 +142,7 @@ class Transactions(ShardSet):
                 lambda waiter: kind(waiter, transactional_id, producer_id, producer_epoch, wanted),
             )
             return _worst(answer.values()) if isinstance(answer, dict) else answer
-        leader = self._broker.image.leader(TRANSACTIONS_TOPIC, number)
+        leader = self._image.leader(TRANSACTIONS_TOPIC, number)
         if leader is None:
             return ErrorKind.COORDINATOR_NOT_AVAILABLE
         topics: dict[str, list[int]] = {}
@@ -144,7 +156,7 @@ class Transactions(ShardSet):
             [AddPartitionsToTxnTopic(name, numbers) for name, numbers in topics.items()],
         )
         try:
-            response: AddPartitionsToTxnResponse = await self._broker.peers.call(
+            response: AddPartitionsToTxnResponse = await self._peers.call(
                 leader.id,
                 ApiKey.ADD_PARTITIONS_TO_TXN,
                 BROKER_VERSION,

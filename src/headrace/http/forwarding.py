@@ -6,7 +6,6 @@ claim so. It is never forwarded again: two brokers with different news can't pla
 
 from __future__ import annotations
 
-from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.http.browsers import CLIENT
@@ -37,12 +36,12 @@ _KEPT_BACK = (
 
 
 class Forwarder:
-    def __init__(self, broker: Broker, peers: PeerRequests) -> None:
-        self._broker = broker
+    def __init__(self, node_id: int, peers: PeerRequests) -> None:
+        self._node_id = node_id
         self._peers = peers
 
     async def forward(self, request: Request, elsewhere: Elsewhere) -> Response:
-        if request.sender is not None or elsewhere.broker_id == self._broker.node_id:
+        if request.sender is not None or elsewhere.broker_id == self._node_id:
             # Two brokers have different news; nothing has happened yet, so ours is read again (F34).
             raise Unknown(ErrorKind.NOT_COORDINATOR, elsewhere.detail)
         headers = {

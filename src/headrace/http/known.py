@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.broker.broker import Broker
+from headrace.broker.latest import Latest
 from headrace.http.messages import Answer, Handler, Request
 from headrace.http.router import Route, Router, TooLarge
 
@@ -14,10 +14,10 @@ LISTS = frozenset(
 class KnowingRouter(Router):
     """Puts routes into another router, with handlers that are asked once more when there was news behind their refusal."""
 
-    def __init__(self, router: Router, broker: Broker) -> None:
+    def __init__(self, router: Router, latest: Latest) -> None:
         super().__init__()
         self._router = router
-        self._broker = broker
+        self._latest = latest
 
     def add(
         self,
@@ -37,8 +37,8 @@ class KnowingRouter(Router):
 
         async def knowing(request: Request) -> Answer:
             if is_list:  # what is missing from a list tells nobody that it is missing
-                await self._broker.latest.news()
-            return await self._broker.latest.answer(lambda: attempt(request))
+                await self._latest.news()
+            return await self._latest.answer(lambda: attempt(request))
 
         self._router.add(
             method, template, knowing, max_body_bytes=max_body_bytes, any_body=any_body, too_large=too_large

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from headrace.broker.broker import Broker
+from headrace.broker.introductions import Introductions
+from headrace.broker.runtime import Runtime
+from headrace.cluster.image import ClusterImage
 from headrace.coordinator.h1_client import H1Client, HttpFailure, Origin
 from headrace.coordinator.h1_client import Response as Got
 from headrace.core import principals
@@ -35,12 +37,16 @@ _REFUSED = "PEER_REFUSED"
 
 
 class PeerRequests:
-    def __init__(self, broker: Broker, cluster_key: bytes) -> None:
-        self._broker = broker
+    def __init__(
+        self, runtime: Runtime, image: ClusterImage, introductions: Introductions, cluster_key: bytes
+    ) -> None:
+        self._runtime = runtime
+        self._image = image
+        self._introductions = introductions
         self._key = derive(cluster_key, PEER_REQUESTS)
         self._client = H1Client()
         self._nonces = Nonces()
-        clock = broker.runtime.clock
+        clock = runtime.clock
         self._ahead_ms = clock.wall_ms() - clock.now_ms()
         """Our time for seals: the wall's when we began, and steady since, so that no jump makes an old request new."""
         self._ahead_of: dict[tuple[int, int], int] = {}
@@ -58,7 +64,7 @@ class PeerRequests:
         timeout_s: float,
     ) -> Got:
         """Raises HeadraceError: NOT_COORDINATOR when nothing happened, REQUEST_TIMED_OUT when it may have."""
-        node = self._broker.image.broker(broker_id)
+        node = self._image.broker(broker_id)
         if node is None:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"broker {broker_id} is away")
         registration, life = node.registration, (broker_id, node.epoch)
@@ -87,11 +93,11 @@ class PeerRequests:
     def _seal(self, life: tuple[int, int]) -> Seal:
         ahead_ms = self._ahead_of.get(life, self._ahead_ms)
         return Seal(
-            self._broker.node_id,
-            self._broker.introductions.broker_epoch,
+            self._image.broker_id,
+            self._introductions.broker_epoch,
             *life,
-            self._broker.runtime.clock.now_ms() + ahead_ms,
-            self._broker.runtime.random_bytes(NONCE_BYTES).hex(),
+            self._runtime.clock.now_ms() + ahead_ms,
+            self._runtime.random_bytes(NONCE_BYTES).hex(),
         )
 
     def _set_clock(self, life: tuple[int, int], nonce: str, told: str) -> bool:
@@ -100,7 +106,7 @@ class PeerRequests:
             return False
         log.warning("the clock of broker %d and ours differ by more than %d s", life[0], WINDOW_MS // 1000)
         self._ahead_of = {known: ahead for known, ahead in self._ahead_of.items() if known[0] != life[0]}
-        self._ahead_of[life] = at_ms - self._broker.runtime.clock.now_ms()
+        self._ahead_of[life] = at_ms - self._runtime.clock.now_ms()
         return True
 
     async def close(self) -> None:
@@ -127,13 +133,12 @@ class PeerRequests:
         return None
 
     def _check(self, seal: Seal) -> None:
-        broker = self._broker
-        if (seal.answerer, seal.answerer_epoch) != (broker.node_id, broker.introductions.broker_epoch):
+        if (seal.answerer, seal.answerer_epoch) != (self._image.broker_id, self._introductions.broker_epoch):
             raise BadSeal("it is for another broker, or another life of it")
-        node = broker.image.broker(seal.asker)
+        node = self._image.broker(seal.asker)
         if node is not None and seal.asker_epoch < node.epoch:
             raise BadSeal("it comes from an earlier life of that broker")
-        now_ms = broker.runtime.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         if abs(now_ms + self._ahead_ms - seal.at_ms) > WINDOW_MS:
             raise OutOfTime(seal.nonce)
         if not self._nonces.is_news(seal.nonce, now_ms):
@@ -142,7 +147,7 @@ class PeerRequests:
     def _refusal(self, request: Request, trouble: BadSeal) -> Response:
         headers = [("x-headrace-refused", _REFUSED)]
         if isinstance(trouble, OutOfTime):
-            at_ms = self._broker.runtime.clock.now_ms() + self._ahead_ms
+            at_ms = self._runtime.clock.now_ms() + self._ahead_ms
             headers.append((CLOCK.decode(), tell_time(self._key, trouble.nonce, at_ms).decode()))
         return problem(
             403,

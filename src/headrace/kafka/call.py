@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from headrace.broker.broker import Broker
 from headrace.broker.pacing import Pace
+from headrace.broker.services import Services
 from headrace.kafka.session import Session
 
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+
+class OfferedApi(NamedTuple):
+    key: int
+    lowest: int
+    highest: int
 
 
 class Call(NamedTuple):
+    services: Services
     broker: Broker
+    """The core of them: replicas, metadata, the disk."""
     request: Any
     version: int
     client_id: str
     client_host: str
     connection_id: int
     session: Session
+    apis: Sequence[OfferedApi]
 
     def pace(self) -> Pace:
         """For work on lists: `async for entry in pace.over(entries)`, one pace for all lists of a request (A3)."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from headrace.broker.broker import Broker
+from headrace.broker.services import Services
 from headrace.cluster.configs import Alteration
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.units import is_digits
 from headrace.kafka.group_config_changes import alter_group
@@ -20,17 +21,17 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-def broker_of(broker: Broker, name: str) -> int | ErrorKind | None:
+def broker_of(image: ClusterImage, name: str) -> int | ErrorKind | None:
     """The broker a resource names; None for the cluster-wide default (an empty name)."""
     if name == "":
         return None
-    if not is_digits(name) or broker.image.broker(int(name)) is None:
+    if not is_digits(name) or image.broker(int(name)) is None:
         return ErrorKind.INVALID_REQUEST
     return int(name)
 
 
 async def alter(
-    broker: Broker,
+    services: Services,
     resource_type: int,
     name: str,
     alterations: Sequence[Alteration],
@@ -40,15 +41,15 @@ async def alter(
 ) -> None:
     """Carry out one resource's alterations, all or nothing. Raises HeadraceError."""
     if resource_type == ResourceType.TOPIC:
-        await broker.topics.alter_configs(name, alterations, replace=replace, validate_only=dry_run)
+        await services.topics.alter_configs(name, alterations, replace=replace, validate_only=dry_run)
     elif resource_type == ResourceType.BROKER:
-        broker_id = broker_of(broker, name)
+        broker_id = broker_of(services.broker.image, name)
         if isinstance(broker_id, ErrorKind):
             raise HeadraceError(broker_id, f"there is no broker {name!r}")
-        await broker.topics.alter_broker_configs(
+        await services.topics.alter_broker_configs(
             broker_id, alterations, replace=replace, validate_only=dry_run
         )
     elif resource_type == ResourceType.GROUP:
-        await alter_group(broker, name, alterations, replace=replace, dry_run=dry_run)
+        await alter_group(services.broker.metadata, name, alterations, replace=replace, dry_run=dry_run)
     else:
         raise HeadraceError(ErrorKind.INVALID_REQUEST, "only topics, brokers and groups have configs here")

@@ -14,15 +14,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from headrace.core import limits
-from headrace.core.ports import Buffer
+from headrace.core.ports import Buffer, Clock
 from headrace.kafka.session import Session
-
-if TYPE_CHECKING:
-    from headrace.kafka.server import KafkaServer
-
 
 _INITIAL_BUFFER = 16 * limits.KIB
 _KEPT_BUFFER = 4 * limits.MIB
@@ -32,6 +28,37 @@ _CORK_BYTES = 64 * limits.KIB
 _MAX_UNSENT_BYTES = 4 * limits.MIB
 
 _frame_size = Struct(">i").unpack_from
+
+
+class ConnectionServer(Protocol):
+    """What a connection has to know of the server it belongs to (server.KafkaServer)."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def max_frame_bytes(self) -> int: ...
+
+    @property
+    def idle_ms(self) -> int: ...
+
+    @property
+    def over_budget(self) -> bool: ...
+
+    @property
+    def handle(self) -> Callable[[Connection, memoryview], bool]: ...
+
+    def admit(self, connection: Connection) -> bool: ...
+
+    def forget(self, connection: Connection, held_bytes: int) -> None: ...
+
+    def hold(self, size: int) -> None: ...
+
+    def has_room(self, size: int) -> bool: ...
+
+    def starve(self, connection: Connection) -> None: ...
+
+    def warn(self, message: str) -> None: ...
 
 
 class Slot:
@@ -60,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         "_waiting", "client_id", "host", "id", "server", "session", "slots", "transport",
     )  # fmt: skip
 
-    def __init__(self, server: KafkaServer, connection_id: int) -> None:
+    def __init__(self, server: ConnectionServer, connection_id: int) -> None:
         self.server = server
         self.id = connection_id
         self.host = ""
@@ -367,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
             return None
         if self._received and now_ms - self._frame_started_ms > limits.PARTIAL_FRAME_MS:
             return "a frame did not arrive whole in time"
-        idle_ms = self.server.admission.limits.idle_ms
+        idle_ms = self.server.idle_ms
         if 0 <= idle_ms < now_ms - self._last_read_ms:
             return "idle"
         return None

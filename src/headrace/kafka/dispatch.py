@@ -16,13 +16,14 @@ import inspect
 import logging
 import pkgutil
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from headrace.broker.services import Services
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_REQUEST_ENTRIES
 from headrace.core.ports import Buffer
 from headrace.kafka import handlers as handler_package
-from headrace.kafka.call import Call
+from headrace.kafka.call import Call, OfferedApi
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.handlers import k18_api_versions
 from headrace.kafka.named_topics import ALWAYS_LATEST, NAMED
@@ -33,12 +34,9 @@ from headrace.wire.framing import RequestHeader, decode_request_header, encode_r
 from headrace.wire.primitives import ProtocolError, TooManyEntries
 from headrace.wire.schema import STRUCTS
 
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
-FrameHandler = Callable[["Broker", Connection, RequestHeader, memoryview, int], bool]
+FrameHandler = Callable[[Services, Connection, RequestHeader, memoryview, int], bool]
 
 
 class Entry(NamedTuple):
@@ -76,19 +74,21 @@ TABLE: dict[int, Entry] = _load()
 
 
 class Dispatcher:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._broker = services.broker
+        self._quotas = services.quotas
         self.requests: dict[int, int] = dict.fromkeys(TABLE, 0)
-        broker.api_versions = [
-            (entry.key, entry.lowest_advertised, entry.highest_advertised)
+        self._apis = [
+            OfferedApi(entry.key, entry.lowest_advertised, entry.highest_advertised)
             for entry in TABLE.values()
             if entry.highest_advertised >= 0
         ]
 
     def handle(self, connection: Connection, frame: memoryview) -> bool:
         """Execute one request; True when it is still deciding and the next request must wait for it."""
-        if self._broker.quotas.active:
-            with TimedRequest(self._broker, connection) as timed:
+        if self._quotas.active:
+            with TimedRequest(self._quotas, connection) as timed:
                 return self._handle(connection, frame, timed)
         return self._handle(connection, frame)
 
@@ -106,7 +106,7 @@ class Dispatcher:
                 self._unsupported(connection, header)
                 return False
             if entry.handle_frame is not None:
-                return entry.handle_frame(self._broker, connection, header, frame, position)
+                return entry.handle_frame(self._services, connection, header, frame, position)
             request = decode(
                 API[header.api_key].request,
                 header.api_version,
@@ -128,6 +128,7 @@ class Dispatcher:
     def _call(self, entry: Entry, connection: Connection, header: RequestHeader, request: Any) -> bool:
         assert entry.handle is not None
         call = Call(
+            self._services,
             self._broker,
             request,
             header.api_version,
@@ -135,6 +136,7 @@ class Dispatcher:
             connection.host,
             connection.id,
             connection.session,
+            self._apis,
         )
         slot = connection.open_slot()
         result = (
@@ -162,7 +164,7 @@ class Dispatcher:
         )
 
     async def _informed(self, handle: Callable[[Call], Any], call: Call) -> Any:
-        await self._broker.latest.news()
+        await self._services.latest.news()
         result = handle(call)
         return await result if inspect.isawaitable(result) else result
 
@@ -210,8 +212,12 @@ class Dispatcher:
             name = API[header.api_key].name
             connection.fail(f"{name} version {header.api_version} is not served")
             return
-        response = k18_api_versions.listing(self._broker, 0, ErrorKind.UNSUPPORTED_VERSION)
+        response = k18_api_versions.listing(self._apis, 0, ErrorKind.UNSUPPORTED_VERSION)
         self._answer(connection.open_slot(), header._replace(api_version=0), response)
 
     def connection_closed(self, connection: Connection) -> None:
-        self._broker.connection_closed(connection.id)
+        """A client is gone. Members leave by their session; only for replicas do we look after them."""
+        services = self._services
+        services.fetch_sessions.connection_closed(connection.id)
+        services.share_groups.connection_closed(connection.id)
+        services.broker.liveness.connection_closed(connection.id)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.broker.broker import Broker
+from headrace.broker.metadata import Metadata
 from headrace.cluster import group_configs, keys
 from headrace.cluster.changes import Change, Compare, Put
 from headrace.cluster.configs import Alteration
@@ -17,24 +17,24 @@ ATTEMPTS = 5
 
 
 async def alter_group(
-    broker: Broker, group: str, alterations: Sequence[Alteration], *, replace: bool, dry_run: bool
+    metadata: Metadata, group: str, alterations: Sequence[Alteration], *, replace: bool, dry_run: bool
 ) -> None:
     """Raises HeadraceError."""
     if not group:
         raise HeadraceError(ErrorKind.INVALID_REQUEST, "the group id is empty")
     for _ in range(ATTEMPTS):
-        held = {} if replace else broker.image.group_configs(group)
-        configs = group_configs.alter_group(held, alterations, broker.image.layers())
+        held = {} if replace else metadata.image.group_configs(group)
+        configs = group_configs.alter_group(held, alterations, metadata.image.layers())
         if isinstance(configs, Rejected):
             raise HeadraceError(configs.kind, configs.detail)
         if dry_run:
             return
         key = keys.opaque("groups", group)
         change = Change(
-            (Compare(key, "mod", broker.image.mod_revision(key)),),
+            (Compare(key, "mod", metadata.image.mod_revision(key)),),
             (Put(key, msgspec.json.encode(configs)),),
             f"configs of group {group}",
         )
-        if (await broker.metadata.commit(change)).succeeded:
+        if (await metadata.commit(change)).succeeded:
             return
     raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same configs; try again")

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.broker.broker import Broker
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
 from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch, NodeEndpoint
 
 _MOVED = (ErrorKind.NOT_LEADER_OR_FOLLOWER, ErrorKind.FENCED_LEADER_EPOCH)
 
 
-def hint_for(broker: Broker, topic: str, index: int, error: ErrorKind) -> LeaderIdAndEpoch:
+def hint_for(image: ClusterImage, topic: str, index: int, error: ErrorKind) -> LeaderIdAndEpoch:
     if error not in _MOVED:
         return NO_LEADER
-    state = broker.image.partition(topic, index)
+    state = image.partition(topic, index)
     return NO_LEADER if state is None else LeaderIdAndEpoch(state.leader, state.leader_epoch)
 
 
-def endpoint(broker: Broker, node_id: int) -> NodeEndpoint | None:
-    node = broker.image.broker(node_id)
+def endpoint(image: ClusterImage, node_id: int) -> NodeEndpoint | None:
+    node = image.broker(node_id)
     if node is None:
         return None
     return NodeEndpoint(node_id, node.registration.host, node.registration.port, node.rack)
 
 
-def endpoints_for(broker: Broker, hints: Iterable[LeaderIdAndEpoch]) -> list[NodeEndpoint]:
+def endpoints_for(image: ClusterImage, hints: Iterable[LeaderIdAndEpoch]) -> list[NodeEndpoint]:
     nodes = {hint.leader_id for hint in hints if hint.leader_id >= 0}
-    return [found for node_id in sorted(nodes) if (found := endpoint(broker, node_id)) is not None]
+    return [found for node_id in sorted(nodes) if (found := endpoint(image, node_id)) is not None]

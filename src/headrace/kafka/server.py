@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from headrace.broker.broker import Broker
-from headrace.cluster.configs import BrokerLayers
+from headrace.broker.connections import Connections
+from headrace.broker.runtime import Runtime
+from headrace.cluster.image import ClusterImage
 from headrace.core import limits
 from headrace.kafka.admission import Admission
 from headrace.kafka.connection import Connection
-from headrace.kafka.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -19,20 +20,32 @@ SWEEP_S = 5.0
 WARNINGS_PER_SWEEP = 20
 
 
+class Dispatcher(Protocol):
+    @property
+    def requests(self) -> Mapping[int, int]:
+        """How many of each API."""
+        ...
+
+    def handle(self, connection: Connection, frame: memoryview) -> bool: ...
+
+    def connection_closed(self, connection: Connection) -> None: ...
+
+
 class KafkaServer:
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.clock = broker.runtime.clock
+    def __init__(
+        self, runtime: Runtime, image: ClusterImage, known: Connections, dispatcher: Dispatcher
+    ) -> None:
+        self.clock = runtime.clock
+        self._runtime = runtime
+        self._known = known
         self.max_frame_bytes = limits.MAX_FRAME_BYTES
         self.connections: set[Connection] = set()
-        self.dispatcher = Dispatcher(broker)
-        self.handle = self.dispatcher.handle
-        self.admission = Admission(self._layers)
+        self.dispatcher = dispatcher
+        self.handle = dispatcher.handle
+        self.admission = Admission(image.layers)
         self._held_bytes = 0
         self._starved: dict[Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
-        broker.close_connection = self._close_connection
-        broker.is_connected = self._is_connected
         self._warnings = 0
 
     async def bind(self, host: str, port: int) -> int:
@@ -45,22 +58,10 @@ class KafkaServer:
     async def serve(self) -> None:
         assert self._server is not None
         await self._server.start_serving()
-        self.broker.runtime.supervise("close stale connections", self._sweep)
-
-    def _layers(self) -> BrokerLayers:
-        return self.broker.image.layers()
+        self._runtime.supervise("close stale connections", self._sweep)
 
     def _connect(self) -> Connection:
-        self.broker.newest_connection_id += 1
-        return Connection(self, self.broker.newest_connection_id)
-
-    def _close_connection(self, connection_id: int) -> None:
-        for connection in list(self.connections):
-            if connection.id == connection_id:
-                connection.close()
-
-    def _is_connected(self, connection_id: int) -> bool:
-        return any(connection.id == connection_id and connection.is_open for connection in self.connections)
+        return Connection(self, self._known.next_id())
 
     def admit(self, connection: Connection) -> bool:
         now_ms = self.clock.now_ms()
@@ -71,6 +72,7 @@ class KafkaServer:
         if self.admission.evicted != evicted:
             self.warn(f"too many connections from {connection.host}, or altogether: an idle one was closed")
         self.connections.add(connection)
+        self._known.opened(connection)
         delay_ms = self.admission.delay_ms(now_ms)
         if delay_ms:
             connection.mute(delay_ms)
@@ -82,6 +84,7 @@ class KafkaServer:
         self.admission.forget(connection)
         if connection in self.connections:
             self.connections.discard(connection)
+            self._known.closed(connection.id)
             self.dispatcher.connection_closed(connection)
 
     def hold(self, size: int) -> None:
@@ -104,6 +107,11 @@ class KafkaServer:
     def _reclaim(self) -> None:
         for connection in list(self.connections):
             connection.shrink()
+
+    @property
+    def idle_ms(self) -> int:
+        """How long a connection may be silent."""
+        return self.admission.limits.idle_ms
 
     @property
     def over_budget(self) -> bool:

@@ -7,38 +7,34 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from headrace.broker.fetch import Got
 from headrace.broker.quota_admin import ANONYMOUS
-from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS
+from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS, Quotas
 from headrace.kafka.connection import Connection
 from headrace.wire.framing import RequestHeader
 from headrace.wire.produce import ProduceRequest
 
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
-
 
 def throttle_produce(
-    broker: Broker, connection: Connection, header: RequestHeader, request: ProduceRequest
+    quotas: Quotas, connection: Connection, header: RequestHeader, request: ProduceRequest
 ) -> int:
     size = sum(
         len(records) for topic in request.topics for _, records in topic.partitions if records is not None
     )
-    return _charge(broker, connection, PRODUCED, header.client_id or "", size)
+    return _charge(quotas, connection, PRODUCED, header.client_id or "", size)
 
 
-def throttle_fetch(broker: Broker, connection: Connection, header: RequestHeader, results: list[Got]) -> int:
+def throttle_fetch(quotas: Quotas, connection: Connection, header: RequestHeader, results: list[Got]) -> int:
     size = sum(len(got.data) for got in results if got.data)
-    return _charge(broker, connection, CONSUMED, header.client_id or "", size)
+    return _charge(quotas, connection, CONSUMED, header.client_id or "", size)
 
 
-def _charge(broker: Broker, connection: Connection, key: str, client_id: str, amount: float) -> int:
+def _charge(quotas: Quotas, connection: Connection, key: str, client_id: str, amount: float) -> int:
     if connection.session.principal.is_broker:
         return 0  # the cluster's own work; a client id proves nothing
-    now_ms = broker.runtime.clock.now_ms()
-    throttle_ms = broker.quotas.take(key, ANONYMOUS, client_id, amount, now_ms)
+    now_ms = connection.server.clock.now_ms()
+    throttle_ms = quotas.take(key, ANONYMOUS, client_id, amount, now_ms)
     if throttle_ms:
         connection.mute(throttle_ms)
     return throttle_ms
@@ -47,10 +43,10 @@ def _charge(broker: Broker, connection: Connection, key: str, client_id: str, am
 class TimedRequest:
     """Counts the time between here and the end of the block: what one request kept us from doing for others."""
 
-    __slots__ = ("_broker", "_connection", "_started_s", "client_id")
+    __slots__ = ("_connection", "_quotas", "_started_s", "client_id")
 
-    def __init__(self, broker: Broker, connection: Connection) -> None:
-        self._broker = broker
+    def __init__(self, quotas: Quotas, connection: Connection) -> None:
+        self._quotas = quotas
         self._connection = connection
         self._started_s = 0.0
         self.client_id = ""
@@ -63,4 +59,4 @@ class TimedRequest:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         spent_ms = (asyncio.get_running_loop().time() - self._started_s) * 1000
-        _charge(self._broker, self._connection, REQUESTS, self.client_id, spent_ms)
+        _charge(self._quotas, self._connection, REQUESTS, self.client_id, spent_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.broker.broker import Broker
+from headrace.broker.services import Services
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.records.batch import CorruptBatch, read_header
@@ -32,10 +32,10 @@ Verdicts = dict[tuple[str, int], Verdict]
 NOT_ASKED = Verdict(ErrorKind.NONE)
 
 
-def spoken_over(broker: Broker, request: ProduceRequest, version: int, connection_id: int) -> bool:
+def spoken_over(services: Services, request: ProduceRequest, version: int, connection_id: int) -> bool:
     """R47: a newer connection writes for the same old producer, or somebody else led the partition since this one was
     opened: what it carries comes from the past."""
-    if version >= IMPLICIT_ADD_SINCE_PRODUCE or not broker.connection_fencing:
+    if version >= IMPLICIT_ADD_SINCE_PRODUCE or not services.connections.fencing:
         return False
     for topic in request.topics:
         for index, records in topic.partitions:
@@ -48,7 +48,9 @@ def spoken_over(broker: Broker, request: ProduceRequest, version: int, connectio
             if not header.is_transactional:
                 continue
             tp = TopicPartition(topic.name, index)
-            if not broker.leaderships.admits(tp, connection_id) or not broker.newest_connections.admit(
+            if not services.connections.leaderships.admits(
+                tp, connection_id
+            ) or not services.connections.producers.admit(
                 header.producer_id, header.producer_epoch, connection_id
             ):
                 return True
@@ -56,14 +58,14 @@ def spoken_over(broker: Broker, request: ProduceRequest, version: int, connectio
 
 
 def unverified_partitions(
-    broker: Broker, request: ProduceRequest, version: int, connection_id: int
+    services: Services, request: ProduceRequest, version: int, connection_id: int
 ) -> list[Unverified]:
     """Which of the request's partitions the coordinator has to be asked about, each with its ticket."""
     found: list[Unverified] = []
-    connections_tell = version < IMPLICIT_ADD_SINCE_PRODUCE and broker.connection_fencing
+    connections_tell = version < IMPLICIT_ADD_SINCE_PRODUCE and services.connections.fencing
     for topic in request.topics:
         for index, records in topic.partitions:
-            partition, _ = broker.find_partition(topic.name, index)
+            partition, _ = services.broker.find_partition(topic.name, index)
             if partition is None or records is None or not partition.is_leader:
                 continue
             try:
@@ -84,7 +86,7 @@ def unverified_partitions(
 
 
 async def verify(
-    broker: Broker, transactional_id: str, unverified: list[Unverified], version: int
+    services: Services, transactional_id: str, unverified: list[Unverified], version: int
 ) -> Verdicts:
     by_producer: dict[tuple[int, int], list[Unverified]] = {}
     for entry in unverified:
@@ -95,7 +97,7 @@ async def verify(
         if not entry.heard:
             verdicts[entry.tp] = Verdict(ErrorKind.NOT_ENOUGH_REPLICAS)  # what producers of every age retry
     for (producer_id, epoch), entries in by_producer.items():
-        error = await broker.transactions.confirm(
+        error = await services.transactions.confirm(
             transactional_id,
             producer_id,
             epoch,

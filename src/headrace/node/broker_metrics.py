@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headrace.broker.broker import Broker
+from headrace.broker.services import Services
 from headrace.core.ids import is_internal
 from headrace.core.measures import Family, FamilyKind, Sample
 from headrace.kafka.server import KafkaServer
@@ -48,8 +48,9 @@ def _series(kind: FamilyKind, name: str, text: str, values: tuple[float, ...]) -
 
 
 class BrokerMetrics:
-    def __init__(self, broker: Broker, kafka: KafkaServer) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, kafka: KafkaServer) -> None:
+        self._services = services
+        self._broker = services.broker
         self._kafka = kafka
 
     def collect(self) -> Iterable[Family]:
@@ -122,7 +123,7 @@ class BrokerMetrics:
         lags = gauge("kafka_consumergroup_lag", "Records the group has not committed yet.")
         lag_sums = gauge("kafka_consumergroup_lag_sum", "Lag over all partitions of the topic.")
         members = gauge("kafka_consumergroup_members", "Members of the group.")
-        for group in self._broker.groups.overview():
+        for group in self._services.groups.overview():
             members.add(group.members, consumergroup=group.group_id)
             totals: dict[str, list[int]] = {}
             for topic, number, offset in group.offsets:
@@ -131,7 +132,7 @@ class BrokerMetrics:
                 if partition is not None:
                     lag = max(0, partition.high_watermark - offset)
                 else:
-                    lag = self._broker.views.lag(topic, number, offset) or 0
+                    lag = self._services.views.lag(topic, number, offset) or 0
                 offsets.add(offset, **labels)
                 lags.add(lag, **labels)
                 total = totals.setdefault(topic, [0, 0])
@@ -144,7 +145,7 @@ class BrokerMetrics:
 
     def _queues(self) -> Iterator[Series]:
         """Under our own names, and under those that a CloudWatch exporter gives to SQS."""
-        desk = self._broker.queues
+        desk = self._services.queues
         messages = gauge("mq_queue_messages", "Messages of the queue by state.")
         oldest = gauge("mq_queue_oldest_age_seconds", "Age of the oldest message that is not done.")
         dead = gauge("mq_dlq_messages", "Messages in queues that others use for their dead letters.")
@@ -181,7 +182,7 @@ class BrokerMetrics:
         yield counter("mq_redrive_messages_total", "Messages moved by move tasks.", desk.moves.moved_total)
 
     def _views(self) -> Iterator[Series]:
-        views = self._broker.views
+        views = self._services.views
         done = views.scanner
         yield counter(
             "mq_view_filtered_bytes_total", "Bytes of sources that were filtered.", done.source_bytes
@@ -216,12 +217,12 @@ class BrokerMetrics:
             bytes_in.add(size_in, topic=topic)
             bytes_out.add(size_out, topic=topic)
             unreadable.add(left_out, topic=topic)
-        broker = self._broker
-        unreadable.add(broker.unreadable_elsewhere, topic="")
+        broker, failures = self._broker, self._services.failures
+        unreadable.add(failures.unreadable_elsewhere, topic="")
         yield from (messages, bytes_in, bytes_out, unreadable)
-        yield counter(f"{prefix}failedproducerequests_total", "Batches refused.", broker.failed_produces)
+        yield counter(f"{prefix}failedproducerequests_total", "Batches refused.", failures.produces)
         yield counter(
-            f"{prefix}failedfetchrequests_total", "Fetches of a partition refused.", broker.failed_fetches
+            f"{prefix}failedfetchrequests_total", "Fetches of a partition refused.", failures.fetches
         )
         manager = "kafka_server_replicamanager_"
         yield gauge(f"{manager}partitioncount", "Replicas on this broker.", len(broker.partitions))

@@ -102,7 +102,7 @@ class Health:
         found = [f"{tp} is offline: {why}" for tp, why in broker.replicas.offline.items()]
         found += [
             f"{partition.tp} falls behind: {trouble}"
-            for partition in broker.replicator.followed()
+            for partition in broker.replicas.replicator.followed()
             if (trouble := partition.following.trouble()) is not None
         ]
         more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""

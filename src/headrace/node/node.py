@@ -41,6 +41,8 @@ from headrace.http.router import Router
 from headrace.http.server import HttpServer
 from headrace.http.sqs.call import SqsSettings
 from headrace.http.sqs.door import SqsDoor
+from headrace.http.sqs.host import SqsHost
+from headrace.kafka.dispatch import Dispatcher
 from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
 from headrace.node.browser_rules import browser_policy
@@ -49,6 +51,7 @@ from headrace.node.health import Health
 from headrace.node.membership import Membership
 from headrace.node.patience import Patience
 from headrace.node.process_metrics import ProcessMetrics
+from headrace.node.services import ServiceOptions, build_services
 from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
@@ -105,8 +108,14 @@ class Node:
             await self.patience.wait_for("the coordinator answers", self._know_cluster)
         # Every broker of the cluster must know the handles that another one gave out (R56).
         self._receipt_key = derive(self._cluster_key, RECEIPTS)
-        self.broker = self.health.broker = Broker(self.runtime, self.metadata, self._options())
-        self.broker.troubles = self.health.troubles
+        self.broker = self.health.broker = Broker(
+            self.runtime,
+            self.metadata,
+            self._options(),
+            lease_held=self._lease_held,
+            on_disk_failed=self._disk_failed,
+        )
+        self.services = build_services(self.broker, self._service_options(), self.health.troubles)
         self._make_doors()
         record = await self._previous_record()
         self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
@@ -187,6 +196,11 @@ class Node:
             ephemeral=settings.ephemeral,
             repair=settings.repair,
             disk_reserve_bytes=settings.disk_reserve_bytes,
+        )
+
+    def _service_options(self) -> ServiceOptions:
+        settings = self.settings
+        return ServiceOptions(
             auto_create_topics=settings.auto_create_topics,
             offsets_partitions=settings.offsets_partitions,
             internal_replication_factor=max(3, settings.default_replication_factor),
@@ -221,27 +235,39 @@ class Node:
 
     def _make_doors(self) -> None:
         router, registry = self._router, self._registry
-        self.kafka = KafkaServer(self.broker)
-        registry.add(BrokerMetrics(self.broker, self.kafka))
+        services, broker = self.services, self.broker
+        self.kafka = KafkaServer(self.runtime, broker.image, services.connections, Dispatcher(services))
+        registry.add(BrokerMetrics(services, self.kafka))
         sqs = self._sqs_settings()
-        self._peer_requests = PeerRequests(self.broker, self._cluster_key)
+        self._peer_requests = PeerRequests(
+            self.runtime, broker.image, broker.introductions, self._cluster_key
+        )
         self.http.judge_peer = self._peer_requests.judge
-        forwarder = Forwarder(self.broker, self._peer_requests)
+        forwarder = Forwarder(broker.node_id, self._peer_requests)
         peer_desks = PeerDeskDoor(
-            self.broker.image,
-            self.broker.queues.anywhere,
-            self.broker.share_offsets,
-            self.broker.latest,
+            broker.image,
+            services.queues.anywhere,
+            services.share_offsets,
+            services.latest,
             self._peer_requests,
         )
         peer_desks.mount(router)
-        self.broker.queues.anywhere.peers = peer_desks
-        SqsDoor(self.broker, sqs, forwarder).mount(router)
-        mount_rest(router, self.broker, forwarder, sqs.receipt_key, __version__)
+        services.queues.anywhere.peers = peer_desks
+        sqs_host = SqsHost(self.runtime, broker.node_id, broker.new_uuid, services.latest, services.queues)
+        SqsDoor(sqs_host, sqs, forwarder).mount(router)
+        mount_rest(router, services, forwarder, sqs.receipt_key, __version__)
         self.webhooks = Couriers(
-            self.broker, webhook_rules(self.settings), ca_file=self.settings.webhook_ca_file
+            self.runtime,
+            self.metadata,
+            broker.replicas,
+            services.queues,
+            broker.new_uuid,
+            webhook_rules(self.settings),
+            ca_file=self.settings.webhook_ca_file,
         )
-        WebhookDoor(self.broker, self.webhooks, forwarder).mount(KnowingRouter(router, self.broker))
+        WebhookDoor(
+            self.runtime.clock, broker.image, broker.new_uuid, services.queues, self.webhooks, forwarder
+        ).mount(KnowingRouter(router, services.latest))
         registry.add(self.webhooks)
 
     def _sqs_settings(self) -> SqsSettings:
@@ -289,8 +315,6 @@ class Node:
             lives=self._earlier,
         )
         self.controller = Controller(self.runtime, self.metadata, settings.node_id)
-        self.broker.replicas.lease_held = self.membership.lease_held
-        self.broker.on_disk_failed = self._disk_failed
         self.membership.on_registering.append(self._registering)
         self.membership.on_registered.append(self._registered)
         self.metadata.start()
@@ -332,6 +356,10 @@ class Node:
         self.runtime.spawn(self._announce_stop(), "give up leaderships")
         self.broken.set()
 
+    def _lease_held(self) -> bool:
+        """Not before we have one."""
+        return self.health.membership is not None and self.health.membership.lease_held()
+
     def _makes_progress(self) -> bool:
         """R6: whether this broker deserves its lease: its disk moves, and nothing that a broker needs was given up."""
         return self.broken_by is None and self.broker.flusher.trouble() is None
@@ -342,22 +370,25 @@ class Node:
             supervise("keep the lease", self.membership.keep_alive, OR_END),
             supervise("controller", self.controller.run),
         ]
-        self.broker.tell_groups_of_topics()
+        self.services.groups.look_at_topics()
         self.broker.replicas.look_at_everything()
         supervise("follow the image", self.broker.replicas.run, OR_END)
         # It returns when a sync has failed: the directory is out of service then, and the lease not renewed (S7).
         supervise("group commit", self.broker.flusher.run, OR_END._replace(may_return=True))
         housekeeping = Housekeeping(
             self.runtime,
-            self.broker,
-            self.membership.lease_held,
+            self.broker.replicas,
+            self.broker.image,
+            self.services.groups,
+            self.services.queues,
+            self._lease_held,
             clean_ms=self.settings.retention_check_interval_ms,
         )
         self.health.housekeeping = housekeeping
         supervise("watch the clock", housekeeping.watch_the_clock, OR_END)
         supervise("housekeeping", housekeeping.run)
-        supervise("cron schedules", self.broker.cron.run)
-        supervise("queues in shape", self.broker.queue_keeper.run)
+        supervise("cron schedules", self.services.cron.run)
+        supervise("queues in shape", self.services.queue_keeper.run)
         supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
         await self.patience.wait_until(
             "the controller lets this broker in",
@@ -384,7 +415,7 @@ class Node:
     async def stop(self) -> None:
         """Clean: no new requests, leaderships handed over, everything synced, and a marker that says so (R33)."""
         self.health.phase = "stopping"
-        self.broker.is_stopping = True
+        self.broker.liveness.is_stopping = True
         await self.webhooks.close()
         await self._hand_over_leaderships()
         await self.kafka.close()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from headrace.broker.queueing import names
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec
+from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import Supervised
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import MIB
@@ -29,9 +31,6 @@ from headrace.push.signature import signed_headers
 from headrace.push.spec import WebhookSpec
 from headrace.push.verdict import NO_ANSWER, Outcome, Verdict, honours_retry_after, judge, why
 from headrace.queues.commands import Handle, Source
-
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -83,15 +82,18 @@ class Result(NamedTuple):
 class Courier:
     def __init__(
         self,
-        broker: Broker,
+        runtime: Runtime,
+        node_id: int,
+        queues: QueueDesk,
         registry: WebhookRegistry,
         client: EndpointClient,
         budget: Budget,
         spec: WebhookSpec,
     ) -> None:
-        self._broker = broker
-        self._desk = broker.queues
-        self._clock = broker.runtime.clock
+        self._runtime = runtime
+        self._node_id = node_id
+        self._desk = queues
+        self._clock = runtime.clock
         self._registry = registry
         self._client = client
         self._budget = budget
@@ -125,7 +127,7 @@ class Courier:
             self.spec = spec
             self._changed.set()
         if not self.is_running:
-            self._loop = self._broker.runtime.supervise(f"webhook {spec.name}", self._run)
+            self._loop = self._runtime.supervise(f"webhook {spec.name}", self._run)
 
     def stop(self) -> None:
         """Take nothing more. What is on its way is answered and settled."""
@@ -246,7 +248,7 @@ class Courier:
         for line in [jobs] if is_fifo else [[job] for job in jobs]:
             self.in_flight += 1
             self._rate.took(len(line))
-            self._broker.runtime.spawn(self._work(line, is_fifo), f"webhook {self.spec.name}: deliver")
+            self._runtime.spawn(self._work(line, is_fifo), f"webhook {self.spec.name}: deliver")
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -365,7 +367,7 @@ class Courier:
             detail = f"{len(result.refused_ids)} of {len(job.deliveries)} were not taken"
         self.log.add(
             Attempt(
-                id=f"{self._broker.node_id}-{wall_ms:x}-{self._attempts}",
+                id=f"{self._node_id}-{wall_ms:x}-{self._attempts}",
                 at_ms=wall_ms,
                 message_id=first.message_id,
                 messages=len(job.deliveries),
@@ -392,7 +394,7 @@ class Courier:
             await self._desk.release(source, handles, delay_ms, detail)
 
     def _draw(self) -> float:
-        return int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32
+        return int.from_bytes(self._runtime.random_bytes(4), "big") / 2**32
 
 
 _NONE: frozenset[str] = frozenset()

@@ -7,12 +7,16 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from headrace.broker.metadata import Metadata
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.replicas import Replicas
+from headrace.broker.runtime import Runtime
 from headrace.cluster.image import Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.measures import Family, Sample
@@ -27,9 +31,6 @@ from headrace.push.spec import WebhookSpec
 from headrace.push.target import TargetRules
 from headrace.push.verdict import Outcome, why
 from headrace.queues.commands import Rouse
-
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +50,21 @@ class Tested(NamedTuple):
 
 class Couriers:
     def __init__(
-        self, broker: Broker, rules: TargetRules, *, ca_file: str = "", resolve: Resolve | None = None
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        replicas: Replicas,
+        queues: QueueDesk,
+        new_uuid: Callable[[], str],
+        rules: TargetRules,
+        *,
+        ca_file: str = "",
+        resolve: Resolve | None = None,
     ) -> None:
-        self._broker = broker
-        self._desk = broker.queues
-        self.registry = WebhookRegistry(broker)
+        self._runtime = runtime
+        self._image = metadata.image
+        self._desk = queues
+        self.registry = WebhookRegistry(runtime, metadata, new_uuid)
         self.client = EndpointClient(rules, ca_file=ca_file, resolve=resolve)
         self._budget = Budget()
         self._couriers: dict[str, Courier] = {}
@@ -66,9 +77,9 @@ class Couriers:
         self._news = asyncio.Event()
         self._judged = asyncio.Event()
         self._stopped = False
-        broker.metadata.listeners.append(self._heard)
-        broker.replicas.on_lead.append(lambda partition: self._news.set())
-        broker.replicas.on_resign.append(lambda partition: self._news.set())
+        metadata.listeners.append(self._heard)
+        replicas.on_lead.append(lambda partition: self._news.set())
+        replicas.on_resign.append(lambda partition: self._news.set())
 
     def refuse_ports(self, ports: set[int]) -> None:
         """This broker's own: it does not call itself."""
@@ -111,13 +122,19 @@ class Couriers:
             if spec.state == "active" and self._leads_some(spec):
                 if courier is None:
                     courier = self._couriers[spec.id] = Courier(
-                        self._broker, self.registry, self.client, self._budget, spec
+                        self._runtime,
+                        self._image.broker_id,
+                        self._desk,
+                        self.registry,
+                        self.client,
+                        self._budget,
+                        spec,
                     )
                 courier.start(spec)
             elif courier is not None:
                 courier.stop()
             if spec.state == "pending" and spec.id not in self._confirming and self._is_home(spec):
-                self._confirming[spec.id] = self._broker.runtime.spawn(
+                self._confirming[spec.id] = self._runtime.spawn(
                     self._confirm(spec.name, spec.id), f"webhook {spec.name}: confirm"
                 )
 
@@ -128,7 +145,7 @@ class Couriers:
     def _is_home(self, spec: WebhookSpec) -> bool:
         queue = self._desk.find_spec(spec.queue)
         sources = self._desk.sources(queue) if queue is not None else []
-        return bool(sources) and self._desk.home_of(sources[0]) == self._broker.node_id
+        return bool(sources) and self._desk.home_of(sources[0]) == self._image.broker_id
 
     def courier(self, spec: WebhookSpec) -> Courier | None:
         """None when this broker has not sent anything for it."""
@@ -151,7 +168,7 @@ class Couriers:
                     return
                 if (await self.ask_to_confirm(spec)).confirmed:
                     return
-                draw = int.from_bytes(self._broker.runtime.random_bytes(4), "big") / 2**32
+                draw = int.from_bytes(self._runtime.random_bytes(4), "big") / 2**32
                 await asyncio.sleep(CONFIRM_RETRY.delay_ms(attempt, draw) / 1000)
         except HeadraceError as problem:
             log.info("webhook %s: %s", name, problem.detail)
@@ -163,8 +180,9 @@ class Couriers:
         secrets = self.registry.secrets_of(spec.name)
         if secrets is None:
             return handshake.Confirmation(False, "there is no secret to sign with")
-        wall_ms = self._broker.runtime.clock.wall_ms()
-        origin = f"headrace.{self._broker.cluster_id}"
+        wall_ms, cluster = self._runtime.clock.wall_ms(), self._image.cluster
+        cluster_id = "" if cluster is None else cluster.cluster_id
+        origin = f"headrace.{cluster_id}"
         answer = await handshake.ask(self.client, spec, secrets, origin, wall_ms)
         if answer.confirmed:
             if answer.rate and (not spec.rate or answer.rate < spec.rate):
@@ -206,7 +224,7 @@ class Couriers:
     async def test(self, name: str) -> Tested:
         """A signed request that is no message. A pending endpoint is asked to confirm, and gets nothing else (X23)."""
         spec = self.registry.get(name)
-        clock = self._broker.runtime.clock
+        clock = self._runtime.clock
         began_ms, wall_ms = clock.now_ms(), clock.wall_ms()
         if spec.state == "pending":
             asked = await self.ask_to_confirm(spec)

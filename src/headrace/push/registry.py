@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from headrace.broker.metadata import Metadata
+from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put, absent
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.push.signature import NEW_SECRET_BYTES, SigningSecret
 from headrace.push.spec import WebhookSecrets, WebhookSpec, decode_secrets, decode_webhook, problem_of
-
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
 
 MAX_ATTEMPTS = 5
 MAX_WEBHOOKS = 10_000
@@ -22,9 +22,11 @@ SPACE = "webhooks"
 
 
 class WebhookRegistry:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._image = broker.image
+    def __init__(self, runtime: Runtime, metadata: Metadata, new_uuid: Callable[[], str]) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._new_uuid = new_uuid
+        self._image = metadata.image
         self._specs: dict[str, WebhookSpec] = {}
         self._secrets: dict[str, WebhookSecrets] = {}
         self.load()
@@ -62,7 +64,7 @@ class WebhookRegistry:
 
     def signing(self, name: str) -> tuple[SigningSecret, ...]:
         secrets = self._secrets.get(name)
-        return () if secrets is None else secrets.signing(self._broker.runtime.clock.wall_ms())
+        return () if secrets is None else secrets.signing(self._runtime.clock.wall_ms())
 
     def free_name(self, queue: str) -> str:
         """The queue's own name, or that with a number."""
@@ -80,12 +82,12 @@ class WebhookRegistry:
         if len(self._specs) >= MAX_WEBHOOKS:
             raise HeadraceError(ErrorKind.OVER_LIMIT, f"there are {MAX_WEBHOOKS} webhooks already")
         held = WebhookSecrets(
-            id=spec.id, current=secret.reveal(), token=self._broker.runtime.random_bytes(TOKEN_BYTES).hex()
+            id=spec.id, current=secret.reveal(), token=self._runtime.random_bytes(TOKEN_BYTES).hex()
         )
         key = keys.opaque(SPACE, spec.name)
         puts = (Put(key, msgspec.json.encode(spec)), Put(_secret_key(spec.name), msgspec.json.encode(held)))
         change = Change((absent(key),), puts, f"webhook {spec.name} is added")
-        if not (await self._broker.metadata.commit(change)).succeeded:
+        if not (await self._metadata.commit(change)).succeeded:
             raise HeadraceError(ErrorKind.CONFLICT, f'a webhook called "{spec.name}" exists already')
         self.load()
         return self.get(spec.name)
@@ -95,10 +97,10 @@ class WebhookRegistry:
             before = self.get(name)
             key = keys.opaque(SPACE, name)
             compare = Compare(key, "mod", self._image.mod_revision(key))
-            spec = msgspec.structs.replace(before, changed_ms=self._broker.runtime.clock.wall_ms(), **changes)
+            spec = msgspec.structs.replace(before, changed_ms=self._runtime.clock.wall_ms(), **changes)
             _check(spec)
             change = Change((compare,), (Put(key, msgspec.json.encode(spec)),), f"webhook {name} changes")
-            done = (await self._broker.metadata.commit(change)).succeeded
+            done = (await self._metadata.commit(change)).succeeded
             self.load()
             if done:
                 return spec
@@ -114,7 +116,7 @@ class WebhookRegistry:
         now = self.get(spec.name)
         if now.id != spec.id or now.url != spec.url or now.state != "pending":
             return now
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._runtime.clock.wall_ms()
         return await self.change(spec.name, state="active", reason="", confirmed_ms=wall_ms)
 
     async def retarget(self, name: str, url: str) -> WebhookSpec:
@@ -127,21 +129,19 @@ class WebhookRegistry:
             compare = Compare(key, "mod", self._image.mod_revision(key))
             spec = msgspec.structs.replace(
                 before,
-                id=self._broker.new_uuid(),
+                id=self._new_uuid(),
                 url=url,
                 state="pending",
                 reason="",
                 confirmed_ms=0,
-                changed_ms=self._broker.runtime.clock.wall_ms(),
+                changed_ms=self._runtime.clock.wall_ms(),
             )
             _check(spec)
             fresh = msgspec.structs.replace(
-                held, id=spec.id, token=self._broker.runtime.random_bytes(TOKEN_BYTES).hex()
+                held, id=spec.id, token=self._runtime.random_bytes(TOKEN_BYTES).hex()
             )
             puts = (Put(key, msgspec.json.encode(spec)), Put(_secret_key(name), msgspec.json.encode(fresh)))
-            done = (
-                await self._broker.metadata.commit(Change((compare,), puts, f"webhook {name} moves"))
-            ).succeeded
+            done = (await self._metadata.commit(Change((compare,), puts, f"webhook {name} moves"))).succeeded
             self.load()
             if done:
                 return spec
@@ -153,21 +153,19 @@ class WebhookRegistry:
         key = _secret_key(name)
         for _ in range(MAX_ATTEMPTS):
             held = self._secrets.get(name)
-            until_ms = self._broker.runtime.clock.wall_ms() + overlap_ms
+            until_ms = self._runtime.clock.wall_ms() + overlap_ms
             fresh = WebhookSecrets(
                 id=spec.id,
                 current=secret.reveal(),
                 previous=held.current if held is not None else "",
                 previous_until_ms=until_ms,
-                token=held.token
-                if held is not None
-                else self._broker.runtime.random_bytes(TOKEN_BYTES).hex(),
+                token=held.token if held is not None else self._runtime.random_bytes(TOKEN_BYTES).hex(),
             )
             compare = Compare(key, "mod", self._image.mod_revision(key))
             change = Change(
                 (compare,), (Put(key, msgspec.json.encode(fresh)),), f"webhook {name}: new secret"
             )
-            done = (await self._broker.metadata.commit(change)).succeeded
+            done = (await self._metadata.commit(change)).succeeded
             self.load()
             if done:
                 return
@@ -176,12 +174,12 @@ class WebhookRegistry:
     async def remove(self, name: str) -> WebhookSpec:
         spec = self.get(name)
         ops = (Delete(keys.opaque(SPACE, name)), Delete(_secret_key(name)))
-        await self._broker.metadata.commit(Change((), ops, f"webhook {name} is removed"))
+        await self._metadata.commit(Change((), ops, f"webhook {name} is removed"))
         self.load()
         return spec
 
     def new_secret(self) -> SigningSecret:
-        return SigningSecret(self._broker.runtime.random_bytes(NEW_SECRET_BYTES))
+        return SigningSecret(self._runtime.random_bytes(NEW_SECRET_BYTES))
 
 
 def _secret_key(name: str) -> str:

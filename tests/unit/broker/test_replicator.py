@@ -82,8 +82,11 @@ class World:
             partition=lambda *tp: SimpleNamespace(isr=self.isr),
             number_config=lambda key: self.rate,
         )
-        self.replicator = Replicator(bench.runtime, image, self, self.suspected.append)  # type: ignore[arg-type]
-        self.replicator.on_doubt = lambda broker_id, doubted: self.doubts.append((broker_id, doubted))
+        liveness: Any = SimpleNamespace(
+            suspect=self.suspected.append,
+            doubt=lambda broker_id, doubted: self.doubts.append((broker_id, doubted)),
+        )
+        self.replicator = Replicator(bench.runtime, image, self, liveness)  # type: ignore[arg-type]
 
     async def connect(self, broker_id: int) -> LeaderConnection:
         assert broker_id == LEADER

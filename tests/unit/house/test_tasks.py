@@ -14,8 +14,8 @@ SOURCE = Path(__file__).parents[3] / "src" / "headrace"
 BROKER_SIDE = ("broker", "coordinator", "http", "kafka", "net", "node", "push", "queueing", "security")
 
 BOUNDED = {
-    ("broker/broker.py", "_fence"): "one transaction",
-    ("broker/broker.py", "_probe"): "one connection",
+    ("broker/liveness.py", "_fence"): "one transaction",
+    ("broker/liveness.py", "_probe"): "one connection",
     ("broker/latest.py", "_catch_up"): "one read, which has a deadline",
     ("broker/marker_mail.py", "_carry"): "until the letters to one broker are sent",
     ("broker/markers.py", "_deliver"): "until a transaction's markers are written or its shard is gone",

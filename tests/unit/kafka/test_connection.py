@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.connections import Connections
 from headrace.cluster.image import ClusterImage
 from headrace.core import limits
 from headrace.kafka.connection import Connection, Slot
@@ -77,10 +78,8 @@ class Desk:
         self.handled: list[bytes] = []
         self.slots: list[Slot] = []
         self.answer: Callable[[Connection, bytes], bool] = self.at_once
-        self.runtime = self
         self.closed: list[int] = []
-        self.newest_connection_id = 0
-        self.image = ClusterImage()
+        self.requests: dict[int, int] = {}
 
     def at_once(self, connection: Connection, frame: bytes) -> bool:
         connection.open_slot().send((frame + b";",))
@@ -110,9 +109,8 @@ def desk() -> Desk:
 
 
 @pytest.fixture
-def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> KafkaServer:
-    monkeypatch.setattr("headrace.kafka.server.Dispatcher", lambda broker: desk)
-    return KafkaServer(desk)  # type: ignore[arg-type]
+def server(desk: Desk) -> KafkaServer:
+    return KafkaServer(desk, ClusterImage(), Connections(fencing=True), desk)  # type: ignore[arg-type]
 
 
 def connect(server: KafkaServer) -> tuple[Connection, Transport]:

@@ -28,6 +28,7 @@ from headrace.broker.queueing.transfers import Transfers
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
 from headrace.cluster.configs import Alteration, AlterOp
+from headrace.cluster.image import Delta, OpaqueChanged, TopicConfigChanged
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
@@ -72,6 +73,20 @@ class QueueDesk:
         self.load_specs()
 
     # -- specs -----------------------------------------------------------------------------------------------------
+
+    def heard(self, deltas: list[Delta]) -> None:
+        if any(isinstance(delta, OpaqueChanged) and delta.key.startswith("queues/") for delta in deltas):
+            self.load_specs()
+        changed = {delta.topic.name for delta in deltas if isinstance(delta, TopicConfigChanged)}
+        if changed:
+            self.shards.specs_changed(changed)
+
+    def opened(self, partition: Partition) -> None:
+        """A queue's journal may have been led before its data was opened here."""
+        journal = self._broker.partitions.get(
+            (names.journal_topic(partition.tp.topic), partition.tp.partition)
+        )
+        self.shards.data_opened(partition, journal)
 
     def load_specs(self) -> None:
         """Read every queue from the image: at start, and whenever one of them changed."""

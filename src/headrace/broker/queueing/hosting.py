@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from headrace.broker.load import Load, ShardState
+from headrace.broker.load import Load, LoadedShard, ShardState
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.intake import Intake
@@ -144,6 +144,9 @@ class QueueShards:
         self.on_dead: Callable[[Hosted, Load, MoveToDeadLetter], None] = lambda hosted, load, effect: None
 
     # -- leadership ------------------------------------------------------------------------------------------------
+
+    def owns(self, topic: str) -> bool:
+        return names.data_topic(topic) is not None
 
     def lead(self, journal: Partition) -> None:
         topic = names.data_topic(journal.tp.topic)
@@ -348,7 +351,7 @@ class QueueShards:
         elif isinstance(effect, MoveToDeadLetter):
             self.on_dead(hosted, load, effect)
 
-    def _hosting(self, shard: Shard) -> Hosted | None:
+    def _hosting(self, shard: LoadedShard) -> Hosted | None:
         tp = shard.partition.tp
         hosted = self.hosted.get(TopicPartition(names.data_topic(tp.topic) or "", tp.partition))
         return hosted if hosted is not None and hosted.shard is shard else None

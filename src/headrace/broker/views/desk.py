@@ -16,6 +16,7 @@ from headrace.broker.views.tag_index import TagBudget, TagIndex
 from headrace.cluster.image import ClusterImage, Delta, TopicDeleted
 from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
+from headrace.core.ids import is_internal
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.records.filters import compile_filter
@@ -99,6 +100,9 @@ class Views:
         return self._tags.setdefault(place, TagIndex(self._tag_budget))
 
     def write_refusal(self, topic: str) -> Rejected | None:
+        """Internal topics are written by the broker alone (X17), views by nobody."""
+        if is_internal(topic):
+            return Rejected(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         spec = self._image.view(topic)
         if spec is None:
             return None

@@ -11,14 +11,17 @@ DELETE             /api/v1/moves/{task}
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from headrace.broker.broker import Broker
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.move_tasks import MoveTask
 from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import topic_name_problem
+from headrace.core.ports import Clock
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, invalid, json_object
@@ -33,9 +36,13 @@ _CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} - {"fifo", "filte
 
 
 class AdminQueueDoor:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._desk = broker.queues
+    def __init__(
+        self, clock: Clock, image: ClusterImage, new_uuid: Callable[[], str], queues: QueueDesk
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._new_uuid = new_uuid
+        self._desk = queues
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/queues", self._list)
@@ -143,16 +150,16 @@ class AdminQueueDoor:
             raise invalid("partitions is a number from 1 to 10000")
         if kind == "subscription":
             for topic in topics:
-                if self._broker.image.topic(topic) is None:
+                if self._image.topic(topic) is None:
                     raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
-        now_ms = self._broker.runtime.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         is_fifo = bool(body.get("fifo", name.endswith(".fifo")))
         base = (
             fifo_queue(delays=True) if is_fifo else QueueConfig(delays=True, fair=True, journaled_leases=True)
         )
         spec = QueueSpec(
             name=name,
-            id=self._broker.new_uuid(),
+            id=self._new_uuid(),
             topics=tuple(topics),
             kind="queue" if kind == "queue" else "subscription",
             start="earliest" if start == "earliest" else "latest",

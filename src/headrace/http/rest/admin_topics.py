@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headrace.broker.broker import Broker
+from headrace.broker.peers import Peers
+from headrace.broker.topic_admin import TopicAdmin
 from headrace.cluster.configs import Alteration, AlterOp, describe_topic
-from headrace.cluster.image import Topic
+from headrace.cluster.image import ClusterImage, Topic
 from headrace.cluster.topics import DEFAULT, CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, topic_name_problem
@@ -61,9 +62,11 @@ class Trim(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class AdminTopicDoor:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._reader = RecordReader(broker)
+    def __init__(self, image: ClusterImage, topics: TopicAdmin, peers: Peers, reader: RecordReader) -> None:
+        self._image = image
+        self._topics = topics
+        self._peers = peers
+        self._reader = reader
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/topics", self._list)
@@ -75,7 +78,7 @@ class AdminTopicDoor:
 
     def _topic(self, request: Request) -> Topic:
         name = request.params["topic"]
-        topic = self._broker.image.topic(name)
+        topic = self._image.topic(name)
         if topic is None:
             raise Unknown(
                 ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
@@ -93,7 +96,7 @@ class AdminTopicDoor:
     # -- what there is -------------------------------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> Answer:
-        image = self._broker.image
+        image = self._image
         internal = "internal" in request.query
         names, cursor = window(
             request, (name for name, topic in image.topics.items() if internal or not topic.internal)
@@ -126,7 +129,7 @@ class AdminTopicDoor:
                 "source": entry.source.name.lower(),
                 "read_only": entry.read_only,
             }
-            for entry in describe_topic(topic.configs, self._broker.image.layers())
+            for entry in describe_topic(topic.configs, self._image.layers())
         }
         return {**_summary(topic), "partitions": partitions, "configs": configs}
 
@@ -145,7 +148,7 @@ class AdminTopicDoor:
         if trouble is not None:
             raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, trouble)
         _refuse_internal(wanted.name)
-        await self._broker.topics.create(
+        await self._topics.create(
             CreateTopic(
                 wanted.name,
                 DEFAULT if wanted.partitions is None else wanted.partitions,
@@ -153,7 +156,7 @@ class AdminTopicDoor:
                 configs=wanted.configs,
             )
         )
-        topic = self._broker.image.topic(wanted.name)
+        topic = self._image.topic(wanted.name)
         assert topic is not None
         location = ("location", f"/api/v1/topics/{wanted.name}")
         return answer(await self._shown(topic), 201, (location, ("etag", _etag(topic))))
@@ -171,7 +174,7 @@ class AdminTopicDoor:
                 request_id=request.request_id,
                 instance=request.path,
             )
-        admin = self._broker.topics
+        admin = self._topics
         if change.partitions is not None and change.partitions != len(topic.partitions):
             await admin.grow(topic.name, change.partitions)
         if change.configs:
@@ -183,7 +186,7 @@ class AdminTopicDoor:
         return await self._describe(request)
 
     async def _delete(self, request: Request) -> Answer:
-        await self._broker.topics.delete(self._users_topic(request).name)
+        await self._topics.delete(self._users_topic(request).name)
         return Response(b"", 204, "")
 
     async def _trim(self, request: Request) -> Answer:
@@ -191,13 +194,13 @@ class AdminTopicDoor:
         wanted = body_of(request, Trim)
         tp = TopicPartition(topic.name, wanted.partition)
         self._reader.partitions(*tp)
-        leader = self._broker.image.leader(*tp)
+        leader = self._image.leader(*tp)
         if leader is None:
             raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
         entry = DeleteRecordsTopic(
             topic.name, [DeleteRecordsPartition(wanted.partition, wanted.before_offset)]
         )
-        response: DeleteRecordsResponse = await self._broker.peers.call(
+        response: DeleteRecordsResponse = await self._peers.call(
             leader.id, ApiKey.DELETE_RECORDS, TRIM_VERSION, DeleteRecordsRequest([entry], 10_000), 15.0
         )
         row = response.topics[0].partitions[0]

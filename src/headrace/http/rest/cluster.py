@@ -5,21 +5,21 @@ GET /api/v1/cluster
 
 from __future__ import annotations
 
-from headrace.broker.broker import Broker
+from headrace.cluster.image import ClusterImage
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import answer
 from headrace.http.router import Router
 
 
 class ClusterDoor:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/cluster", self._describe)
 
     def _describe(self, request: Request) -> Answer:
-        image = self._broker.image
+        image = self._image
         led: dict[int, int] = {}
         under_replicated = offline = 0
         for _, _, state in image.all_partitions():
@@ -39,8 +39,8 @@ class ClusterDoor:
         controller = image.controller
         return answer(
             {
-                "cluster_id": self._broker.cluster_id,
-                "answered_by": self._broker.node_id,
+                "cluster_id": "" if image.cluster is None else image.cluster.cluster_id,
+                "answered_by": image.broker_id,
                 "controller": controller.broker_id if controller is not None else None,
                 "brokers": brokers,
                 "topics": sum(not topic.internal for topic in image.topics.values()),

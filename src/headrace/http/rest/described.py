@@ -26,7 +26,7 @@ def public_router(version: str) -> Router:
     HealthDoor().mount(router)
     MetricsDoor(Registry()).mount(router)
     mount_rest(router, nobody, nobody, b"", version)
-    WebhookDoor(nobody, nobody, nobody).mount(router)
+    WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
     return router
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.broker.broker import Broker
+from headrace.broker.services import Services
 from headrace.http.forwarding import Forwarder, ForwardingRouter
 from headrace.http.known import KnowingRouter
 from headrace.http.rest.admin_queues import AdminQueueDoor
@@ -13,6 +13,7 @@ from headrace.http.rest.groups import GroupDoor
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.queue_stream import QueueStreamDoor
 from headrace.http.rest.queues import QueueDoor
+from headrace.http.rest.records import RecordReader
 from headrace.http.rest.schedules import ScheduleDoor
 from headrace.http.rest.settling import SettleDoor
 from headrace.http.rest.topics import TopicDoor
@@ -20,18 +21,35 @@ from headrace.http.router import Router
 
 
 def mount_rest(
-    router: Router, broker: Broker, forwarder: Forwarder, receipt_key: bytes, version: str
+    router: Router, services: Services, forwarder: Forwarder, receipt_key: bytes, version: str
 ) -> None:
-    router = KnowingRouter(router, broker)
+    broker = services.broker
+    clock, image, partitions = broker.runtime.clock, broker.image, broker.partitions
+    topics, queues, peers = services.topics, services.queues, services.peers
+    router = KnowingRouter(router, services.latest)
     forwarding = ForwardingRouter(router, forwarder)
-    once = Once(broker)
-    TopicDoor(broker, forwarder, once).mount(router)
-    QueueDoor(broker, receipt_key, once).mount(forwarding)
-    SettleDoor(broker, receipt_key).mount(forwarding)
-    QueueStreamDoor(broker, receipt_key).mount(router)
-    AdminQueueDoor(broker).mount(forwarding)
-    AdminTopicDoor(broker).mount(forwarding)
-    GroupDoor(broker).mount(forwarding)
-    ScheduleDoor(broker).mount(forwarding)
-    ClusterDoor(broker).mount(router)
+    once = Once(clock, image, partitions, queues)
+    reader = RecordReader(clock, image, partitions, peers, services.failures)
+    TopicDoor(
+        clock,
+        image,
+        partitions,
+        topics,
+        services.views,
+        queues,
+        services.auto_creation,
+        reader,
+        forwarder,
+        once,
+    ).mount(router)
+    QueueDoor(clock, image, broker.new_uuid, queues, services.auto_creation, receipt_key, once).mount(
+        forwarding
+    )
+    SettleDoor(queues, receipt_key).mount(forwarding)
+    QueueStreamDoor(clock, queues, receipt_key).mount(router)
+    AdminQueueDoor(clock, image, broker.new_uuid, queues).mount(forwarding)
+    AdminTopicDoor(image, topics, peers, reader).mount(forwarding)
+    GroupDoor(image, services.coordinators, peers, reader).mount(forwarding)
+    ScheduleDoor(image, queues, services.cron).mount(forwarding)
+    ClusterDoor(image).mount(router)
     DocumentationDoor(router, version).mount(router)

@@ -17,7 +17,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headrace.broker.broker import Broker
+from headrace.broker.coordinators import Coordinators
+from headrace.broker.peers import Peers
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.groups.subscription import parse_assignment
@@ -52,9 +54,13 @@ class Seek(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class GroupDoor:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._reader = RecordReader(broker)
+    def __init__(
+        self, image: ClusterImage, coordinators: Coordinators, peers: Peers, reader: RecordReader
+    ) -> None:
+        self._image = image
+        self._coordinators = coordinators
+        self._peers = peers
+        self._reader = reader
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/groups", self._list)
@@ -63,8 +69,8 @@ class GroupDoor:
         router.add("POST", "/api/v1/groups/{group}/seek", self._seek)
 
     async def _ask(self, group: str, key: int, version: int, request: object) -> Any:
-        coordinator = await self._broker.coordinators.find(group, GROUP)
-        return await self._broker.peers.call(coordinator.id, key, version, request)
+        coordinator = await self._coordinators.find(group, GROUP)
+        return await self._peers.call(coordinator.id, key, version, request)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -76,8 +82,8 @@ class GroupDoor:
     async def _listed(self) -> list[ListedGroup]:
         """Of every broker that answers: one that is away takes no list with it."""
         asked = [
-            self._broker.peers.call(node.id, ApiKey.LIST_GROUPS, 5, ListGroupsRequest([], []))
-            for node in self._broker.image.live_brokers()
+            self._peers.call(node.id, ApiKey.LIST_GROUPS, 5, ListGroupsRequest([], []))
+            for node in self._image.live_brokers()
         ]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         problems = [found for found in answers if isinstance(found, BaseException)]
@@ -106,7 +112,7 @@ class GroupDoor:
         bounds = await self._bounds(
             TopicPartition(topic, number)
             for topic in sorted(read)
-            if self._broker.image.topic(topic) is not None
+            if self._image.topic(topic) is not None
             for number in self._reader.partitions(topic)
         )
         rows = [_row(tp, committed.get(tp), bounds.get(tp)) for tp in sorted({*committed, *bounds})]

@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.questions import Sent
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, java_string_hash
 from headrace.core.limits import MIB
-from headrace.core.ports import Buffer
+from headrace.core.ports import Buffer, Clock
 from headrace.records.batch import BatchHeader, CorruptBatch, scan
 from headrace.records.build import Record
 from headrace.records.compression import Codec
@@ -57,14 +58,23 @@ class _Memory:
 
 
 class Once:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        clock: Clock,
+        image: ClusterImage,
+        partitions: dict[tuple[str, int], Partition],
+        queues: QueueDesk,
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._partitions = partitions
+        self._queues = queues
         self._memories: dict[TopicPartition, _Memory] = {}
         self._running: dict[tuple[TopicPartition, bytes], asyncio.Future[Sent]] = {}
 
     def partition(self, topic: str, key: str) -> int:
         """Whoever repeats a record without a key of its own has to find the one it repeats."""
-        known = self._broker.image.topic(topic)
+        known = self._image.topic(topic)
         count = len(known.partitions) if known is not None else 1
         return (java_string_hash(key) & 0x7FFFFFFF) % count
 
@@ -86,7 +96,7 @@ class Once:
 
     async def _send(self, tp: TopicPartition, partition: Partition, record: Record, id_: bytes) -> Sent:
         memory = await self._memory(tp, partition)
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._clock.wall_ms()
         found = memory.find(id_, wall_ms)
         if found is not None:
             await self._committed(partition, found + 1)
@@ -94,7 +104,7 @@ class Once:
             return Sent(message_id, tp.partition, found, True)
         try:
             marked = record._replace(headers=(*record.headers, (names.DEDUP_ID, id_)))
-            sent = await self._broker.queues.send_here(tp.topic, tp.partition, marked)
+            sent = await self._queues.send_here(tp.topic, tp.partition, marked)
             memory.remember(id_, sent.offset, wall_ms)
             return sent
         except HeadraceError:
@@ -102,11 +112,11 @@ class Once:
             raise
 
     def _leading(self, tp: TopicPartition) -> Partition:
-        partition = self._broker.partitions.get(tp)
+        partition = self._partitions.get(tp)
         if partition is not None and partition.is_leader:
             return partition
-        leader = self._broker.image.leader(*tp)
-        if leader is None or leader.id == self._broker.node_id:
+        leader = self._image.leader(*tp)
+        if leader is None or leader.id == self._image.broker_id:
             raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
         raise Elsewhere(leader.id, str(tp))
 
@@ -126,7 +136,7 @@ class Once:
 
     async def _load(self, memory: _Memory, partition: Partition) -> None:
         await partition.wait_leader_ready()
-        since_ms = self._broker.runtime.clock.wall_ms() - WINDOW_MS
+        since_ms = self._clock.wall_ms() - WINDOW_MS
         end = partition.log.end_offset
         first = partition.log.offset_for_time(since_ms, end)
         position = end if first is None else first.offset
@@ -160,7 +170,7 @@ class Once:
         if partition.high_watermark >= end:
             return
         settled: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
-        deadline_ms = self._broker.runtime.clock.now_ms() + COMMIT_MS
+        deadline_ms = self._clock.now_ms() + COMMIT_MS
         partition.when_committed(end, deadline_ms, settled.set_result)
         kind = await settled
         if kind is not ErrorKind.NONE:

@@ -18,10 +18,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.broker import Broker
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.ports import Clock
 from headrace.http.browsers import need_program
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import invalid, number, query_duration_ms, shown_record
@@ -43,9 +44,9 @@ TROUBLE_S = 1.0
 
 
 class QueueStreamDoor:
-    def __init__(self, broker: Broker, receipt_key: bytes) -> None:
-        self._broker = broker
-        self._desk = broker.queues
+    def __init__(self, clock: Clock, queues: QueueDesk, receipt_key: bytes) -> None:
+        self._clock = clock
+        self._desk = queues
         self._key = receipt_key
 
     def mount(self, router: Router) -> None:
@@ -84,7 +85,7 @@ class QueueStreamDoor:
     async def _manual(self, spec: QueueSpec, window: int, visibility_ms: int) -> AsyncIterator[bytes]:
         out: dict[Held, int] = {}
         """What the page holds, and until when; monotonic."""
-        clock = self._broker.runtime.clock
+        clock = self._clock
         try:
             while True:
                 out = await self._still_out(out)
@@ -116,7 +117,7 @@ class QueueStreamDoor:
             return []
 
     async def _still_out(self, out: dict[Held, int]) -> dict[Held, int]:
-        now_ms = self._broker.runtime.clock.now_ms()
+        now_ms = self._clock.now_ms()
         return {held: until for held, until in out.items() if until > now_ms and await self._is_out(*held)}
 
     async def _is_out(self, source: Source, handle: Handle) -> bool:

@@ -14,17 +14,20 @@ GET    /queues/{queue}/messages/{message id}/status
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.broker.broker import Broker
+from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.queueing import names
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.questions import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
+from headrace.core.ports import Clock
 from headrace.http.browsers import need_program
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.idempotency import Once
@@ -52,8 +55,21 @@ MAX_BODY_BYTES = 2 * MIB
 
 
 class QueueDoor:
-    def __init__(self, broker: Broker, receipt_key: bytes, once: Once) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        clock: Clock,
+        image: ClusterImage,
+        new_uuid: Callable[[], str],
+        queues: QueueDesk,
+        auto_creation: AutoCreation,
+        receipt_key: bytes,
+        once: Once,
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._new_uuid = new_uuid
+        self._queues = queues
+        self._auto_creation = auto_creation
         self._key = receipt_key
         self._once = once
 
@@ -72,7 +88,7 @@ class QueueDoor:
     # -- sending -----------------------------------------------------------------------------------------------------------
 
     async def _send(self, request: Request) -> Answer:
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._clock.wall_ms()
         if request.header(b"content-type").startswith("application/json"):
             record = record_from_json(json_object(request), wall_ms)
         else:
@@ -81,7 +97,7 @@ class QueueDoor:
         return answer(await self._send_one(spec, record, request.header(b"idempotency-key")), 201)
 
     async def _send_many(self, request: Request) -> Answer:
-        records = _records(json_object(request), self._broker.runtime.clock.wall_ms())
+        records = _records(json_object(request), self._clock.wall_ms())
         spec = await self._spec_for(request, records)
         if spec.queue_config.fifo:  # in order, whatever each has to wait for
             sent = [await self._send_one(spec, record, "") for record in records]
@@ -100,7 +116,7 @@ class QueueDoor:
         config = spec.queue_config
         group = names.header(record.headers, names.GROUP)
         key = group.decode(errors="replace") if config.fifo and group is not None else None
-        placing = self._broker.queues.placing
+        placing = self._queues.placing
         if dedup and config.dedup_window_ms:
             record = record._replace(headers=(*record.headers, (names.DEDUP_ID, dedup.encode())))
             sent = await placing.send_to_queue(spec, record, key, dedup.encode())
@@ -118,23 +134,23 @@ class QueueDoor:
 
     async def _spec(self, name: str, *, create: bool = False, records: Sequence[Record] = ()) -> QueueSpec:
         """In a server that creates topics on first use, queues come the same way, with what the first messages ask for."""
-        spec = self._broker.queues.find_spec(name)
+        spec = self._queues.find_spec(name)
         if spec is not None:
             return spec
-        if not create or not self._broker.auto_create_topics:
+        if not create or not self._auto_creation.is_allowed:
             raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "POST /api/v1/queues makes one."
             )
-        now_ms = self._broker.runtime.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         fresh = QueueSpec(
-            name=name, id=self._broker.new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms
+            name=name, id=self._new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms
         )
         try:
-            return await self._broker.queues.create(with_config(fresh, _first_config(records)))
+            return await self._queues.create(with_config(fresh, _first_config(records)))
         except HeadraceError as problem:
             if problem.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
                 raise
-            return self._broker.queues.spec(name)
+            return self._queues.spec(name)
 
     # -- receiving ---------------------------------------------------------------------------------------------------------
 
@@ -144,14 +160,14 @@ class QueueDoor:
             return await self._receive(request)
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
-        found = await self._broker.queues.anywhere.peek(spec, count)
+        found = await self._queues.anywhere.peek(spec, count)
         return answer({"items": [self._peeked(source, record) for source, record in found]})
 
     async def _receive(self, request: Request) -> Answer:
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
         visibility = query_duration_ms(request, "visibility", -1, 2**53)
-        deliveries = await self._broker.queues.receive(
+        deliveries = await self._queues.receive(
             spec,
             count,
             visibility_ms=None if visibility < 0 else visibility,
@@ -160,7 +176,7 @@ class QueueDoor:
         return answer({"items": [self._delivered(spec, delivery) for delivery in deliveries]})
 
     def _peeked(self, source: Source, record: Record) -> dict[str, Any]:
-        topic = self._broker.image.topic(source.topic)
+        topic = self._image.topic(source.topic)
         topic_id = topic.id if topic is not None else b""
         message_id = names.message_id_of(record, topic_id, source.partition)
         return {"message_id": message_id, **shown_record(source.topic, source.partition, record)}
@@ -185,13 +201,13 @@ class QueueDoor:
 
     async def _ack(self, request: Request) -> Answer:
         source, receipt = await self._receipt(request)
-        (refusal,) = await self._broker.queues.ack(source, [receipt.handle])
+        (refusal,) = await self._queues.ack(source, [receipt.handle])
         return _settled(refusal)
 
     async def _nack(self, request: Request) -> Answer:
         source, receipt = await self._receipt(request)
         delay = query_duration_ms(request, "delay", -1, 2**53)
-        (refusal,) = await self._broker.queues.release(source, [receipt.handle], None if delay < 0 else delay)
+        (refusal,) = await self._queues.release(source, [receipt.handle], None if delay < 0 else delay)
         return _settled(refusal)
 
     async def _reject(self, request: Request) -> Answer:
@@ -199,7 +215,7 @@ class QueueDoor:
         detail = request.query.get("detail", "")
         if len(detail) > MAX_DETAIL:
             raise invalid(f"detail has at most {MAX_DETAIL} characters")
-        (refusal,) = await self._broker.queues.reject(source, [receipt.handle], detail)
+        (refusal,) = await self._queues.reject(source, [receipt.handle], detail)
         return _settled(refusal)
 
     async def _extend(self, request: Request) -> Answer:
@@ -207,7 +223,7 @@ class QueueDoor:
         visibility = query_duration_ms(request, "visibility", -1, 2**53)
         if visibility < 0:
             raise invalid("say for how long: ?visibility=60s")
-        (refusal,) = await self._broker.queues.extend(source, [receipt.handle], visibility)
+        (refusal,) = await self._queues.extend(source, [receipt.handle], visibility)
         return _settled(refusal)
 
     async def _status(self, request: Request) -> Answer:
@@ -215,10 +231,10 @@ class QueueDoor:
         message_id = names.decode_message_id(request.params["receipt"])
         if message_id is not None:
             for name in spec.topics:
-                topic = self._broker.image.topic(name)
+                topic = self._image.topic(name)
                 if topic is not None and topic.id[:6] == message_id.topic_id:
                     source = Source(spec.name, name, message_id.partition)
-                    status = await self._broker.queues.submit(
+                    status = await self._queues.submit(
                         source,
                         lambda waiter, source=source: engine.Inspect(
                             source, message_id.offset, waiter=waiter

@@ -11,13 +11,15 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
+from headrace.broker.peers import Peers
+from headrace.broker.services import Failures
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.limits import KIB, MIB
 from headrace.core.plan import Rejected
-from headrace.core.ports import Buffer
+from headrace.core.ports import Buffer, Clock
 from headrace.log.aborted import AbortedTransaction
 from headrace.records.batch import CorruptBatch, scan
 from headrace.records.build import Record
@@ -60,11 +62,22 @@ class Chunk(NamedTuple):
 
 
 class RecordReader:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        clock: Clock,
+        image: ClusterImage,
+        partitions: dict[tuple[str, int], Partition],
+        peers: Peers,
+        failures: Failures,
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._partitions = partitions
+        self._peers = peers
+        self._failures = failures
 
     def partitions(self, topic: str, chosen: int = -1) -> list[int]:
-        known = self._broker.image.topic(topic)
+        known = self._image.topic(topic)
         if known is None:
             raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         count = len(known.partitions)
@@ -73,11 +86,11 @@ class RecordReader:
         return list(range(count)) if chosen < 0 else [chosen]
 
     def _here(self, tp: TopicPartition) -> Partition | None:
-        partition = self._broker.partitions.get(tp)
+        partition = self._partitions.get(tp)
         return partition if partition is not None and partition.is_leader else None
 
     def _leader(self, tp: TopicPartition) -> int:
-        leader = self._broker.image.leader(*tp)
+        leader = self._image.leader(*tp)
         if leader is None:
             raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
         return leader.id
@@ -110,11 +123,11 @@ class RecordReader:
     async def _ask(self, tp: TopicPartition, key: ApiKey, version: int, request: object) -> Any:
         """The row of a partition, from its leader. Reading may be repeated: a leader that has not heard yet that it is one (F34),
         or a connection that broke on a busy machine, is no answer to a reader."""
-        clock = self._broker.runtime.clock
+        clock = self._clock
         deadline_ms = clock.now_ms() + PATIENCE_MS
         while True:
             try:
-                response = await self._broker.peers.call(self._leader(tp), key, version, request)
+                response = await self._peers.call(self._leader(tp), key, version, request)
                 row = response.topics[0].partitions[0]
                 if not row.error_code:
                     return row
@@ -147,7 +160,7 @@ class RecordReader:
         if partition is not None:
             partition.step_over(offset, problem)
         else:
-            self._broker.unreadable_elsewhere += 1
+            self._failures.unreadable_elsewhere += 1
 
     async def _fetched(self, tp: TopicPartition, offset: int) -> tuple[Buffer, list[AbortedTransaction], int]:
         wanted = FetchTopic(

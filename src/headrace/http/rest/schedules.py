@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.broker import Broker
 from headrace.broker.queueing import names
-from headrace.broker.queueing.cron import CronSchedule, next_tick_ms
+from headrace.broker.queueing.cron import CronSchedule, CronSchedules, next_tick_ms
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.specs import QueueSpec
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.reading import answer, invalid, json_object, number, shown_record, time_ms
@@ -28,8 +29,10 @@ MAX_LISTED = 1_000
 
 
 class ScheduleDoor:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, image: ClusterImage, queues: QueueDesk, cron: CronSchedules) -> None:
+        self._image = image
+        self._queues = queues
+        self._cron = cron
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/queues/{queue}/scheduled", self._waiting)
@@ -40,7 +43,7 @@ class ScheduleDoor:
         router.add("DELETE", "/api/v1/schedules/{name}", self._remove)
 
     def _spec(self, request: Request) -> QueueSpec:
-        spec = self._broker.queues.schedule_spec(request.params["queue"])
+        spec = self._queues.schedule_spec(request.params["queue"])
         if spec is None:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{request.params["queue"]}"')
         return spec
@@ -48,7 +51,7 @@ class ScheduleDoor:
     # -- messages that wait --------------------------------------------------------------------------------------------
 
     async def _waiting(self, request: Request) -> Answer:
-        desk = self._broker.queues
+        desk = self._queues
         spec = self._spec(request)
         limit = number(request, "limit", 100, 1, MAX_LISTED)
         sources = desk.sources(spec)
@@ -57,7 +60,7 @@ class ScheduleDoor:
         for place in range(first, len(sources)):
             source = sources[place]
             left = limit - len(items)
-            topic = self._broker.image.topic(source.topic)
+            topic = self._image.topic(source.topic)
             found = await desk.scheduled(source, offset, left)
             for due_ms, record in found:
                 message_id = names.encode_message_id(
@@ -74,7 +77,7 @@ class ScheduleDoor:
         spec = self._spec(request)
         found = names.decode_message_id(request.params["message"])
         for name in spec.topics if found is not None else ():
-            topic = self._broker.image.topic(name)
+            topic = self._image.topic(name)
             if topic is not None and found is not None and topic.id[:6] == found.topic_id:
                 return Source(spec.name, name, found.partition), found.offset
         raise HeadraceError(ErrorKind.SCHEDULE_NOT_FOUND, "this queue has no message with that id")
@@ -82,22 +85,20 @@ class ScheduleDoor:
     async def _move(self, request: Request) -> Answer:
         source, offset = self._place(request)
         due_ms = time_ms(str(json_object(request).get("deliver_at", "")), "deliver_at")
-        await self._broker.queues.submit(
+        await self._queues.submit(
             source, lambda waiter: engine.MoveSchedule(source, offset, due_ms, waiter=waiter)
         )
         return answer({"message_id": request.params["message"], "due_ms": due_ms})
 
     async def _cancel(self, request: Request) -> Answer:
         source, offset = self._place(request)
-        await self._broker.queues.submit(
-            source, lambda waiter: engine.CancelSchedule(source, offset, waiter=waiter)
-        )
+        await self._queues.submit(source, lambda waiter: engine.CancelSchedule(source, offset, waiter=waiter))
         return Response(b"", 204, "")
 
     # -- cron ----------------------------------------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> Answer:
-        items = [_shown(schedule) for schedule in self._broker.cron.all()]
+        items = [_shown(schedule) for schedule in self._cron.all()]
         return answer({"items": items, "next_cursor": None})
 
     async def _add(self, request: Request) -> Answer:
@@ -105,10 +106,10 @@ class ScheduleDoor:
             schedule = msgspec.convert({**json_object(request), "last_ms": 0, "topic_id": ""}, CronSchedule)
         except msgspec.ValidationError as problem:
             raise invalid(str(problem)) from None
-        return answer(_shown(await self._broker.cron.add(schedule)), 201)
+        return answer(_shown(await self._cron.add(schedule)), 201)
 
     async def _remove(self, request: Request) -> Answer:
-        await self._broker.cron.remove(request.params["name"])
+        await self._cron.remove(request.params["name"])
         return Response(b"", 204, "")
 
 

@@ -15,13 +15,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.broker.broker import Broker
+from headrace.broker.auto_creation import AutoCreation
+from headrace.broker.partition import Partition
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.questions import Sent
-from headrace.cluster.image import Topic
+from headrace.broker.topic_admin import TopicAdmin
+from headrace.broker.views.desk import Views
+from headrace.cluster.image import ClusterImage, Topic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
 from headrace.core.limits import MIB
+from headrace.core.ports import Clock
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.idempotency import Once
@@ -52,10 +57,28 @@ Positions = dict[TopicPartition, int]
 
 
 class TopicDoor:
-    def __init__(self, broker: Broker, forwarder: Forwarder, once: Once) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        clock: Clock,
+        image: ClusterImage,
+        partitions: dict[tuple[str, int], Partition],
+        topics: TopicAdmin,
+        views: Views,
+        queues: QueueDesk,
+        auto_creation: AutoCreation,
+        reader: RecordReader,
+        forwarder: Forwarder,
+        once: Once,
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._partitions = partitions
+        self._topics = topics
+        self._views = views
+        self._queues = queues
+        self._auto_creation = auto_creation
+        self._reader = reader
         self._forwarder = forwarder
-        self._reader = RecordReader(broker)
         self._once = once
         self._seen_served: set[bytes] = set()
 
@@ -69,7 +92,7 @@ class TopicDoor:
     async def _publish(self, request: Request) -> Answer:
         topic = request.params["topic"]
         chosen = number(request, "partition", -1, -1, 1_000_000)
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._clock.wall_ms()
         if request.header(b"content-type").startswith("application/json"):
             body = json_object(request)
             entries = body.get("records", [body])
@@ -95,7 +118,7 @@ class TopicDoor:
     ) -> dict[str, Any]:
         number_ = self._partition(topic, record, chosen, key)
         if not key:
-            return _row(await self._broker.queues.send(topic, number_, record))
+            return _row(await self._queues.send(topic, number_, record))
         try:
             return _row(await self._once.send(TopicPartition(topic, number_), record, key))
         except Elsewhere as elsewhere:
@@ -124,23 +147,23 @@ class TopicDoor:
             raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, problem)
         if is_internal(topic):
             raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-        refusal = self._broker.produce_refusal(topic)
+        refusal = self._views.write_refusal(topic)
         if refusal is not None:
             raise HeadraceError(refusal.kind, refusal.detail)
-        if self._broker.image.topic(topic) is None:
-            if not self._broker.auto_create_topics:
+        if self._image.topic(topic) is None:
+            if not self._auto_creation.is_allowed:
                 raise Unknown(
                     ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
                     f'there is no topic called "{topic}"',
                     "POST /api/v1/topics makes one.",
                 )
-            await self._broker.topics.auto_create(topic)
+            await self._topics.auto_create(topic)
         await self._served(topic)
 
     async def _served(self, topic: str) -> None:
         """Whoever comes second to a topic that is just being made waits for it, too."""
         for _ in range(SERVED_TRIES):
-            known = self._broker.image.topic(topic)
+            known = self._image.topic(topic)
             if known is not None and (known.id in self._seen_served or self._is_served(known)):
                 return
             await asyncio.sleep(SERVED_S)
@@ -149,15 +172,15 @@ class TopicDoor:
         for number_, state in enumerate(known.partitions):
             if state is None or state.leader < 0:
                 return False
-            if state.leader == self._broker.node_id:
-                partition = self._broker.partitions.get((known.name, number_))
+            if state.leader == self._image.broker_id:
+                partition = self._partitions.get((known.name, number_))
                 if partition is None or not partition.is_leader:
                     return False
         self._seen_served.add(known.id)
         return True
 
     def _partition(self, topic: str, record: Record, chosen: int, key: str) -> int:
-        known = self._broker.image.topic(topic)
+        known = self._image.topic(topic)
         count = len(known.partitions) if known is not None else 1
         if chosen >= 0:
             if chosen >= count:
@@ -167,7 +190,7 @@ class TopicDoor:
             return (java_string_hash(record.key.decode("latin-1")) & 0x7FFFFFFF) % count
         if key:
             return self._once.partition(topic, key)
-        return self._broker.queues.choose_partition(topic, None)
+        return self._queues.choose_partition(topic, None)
 
     # -- browsing ------------------------------------------------------------------------------------------------------
 

@@ -12,17 +12,20 @@ A secret is in the answer to the request that made it, and never again (X25). Nu
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from headrace.broker.broker import Broker
+from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.broker.queueing.specs import QueueSpec, with_config
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import topic_name_problem
+from headrace.core.ports import Clock
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.reading import answer, invalid, json_object, number
@@ -82,9 +85,19 @@ class NewWebhook(Options, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class WebhookDoor:
-    def __init__(self, broker: Broker, couriers: Couriers, forwarder: Forwarder) -> None:
-        self._broker = broker
-        self._desk = broker.queues
+    def __init__(
+        self,
+        clock: Clock,
+        image: ClusterImage,
+        new_uuid: Callable[[], str],
+        queues: QueueDesk,
+        couriers: Couriers,
+        forwarder: Forwarder,
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._new_uuid = new_uuid
+        self._desk = queues
         self._couriers = couriers
         self._registry = couriers.registry
         self._forwarder = forwarder
@@ -174,8 +187,8 @@ class WebhookDoor:
         """What the other brokers say to the same request; nothing when one of them asks."""
         if request.sender is not None:
             return []
-        me = self._broker.node_id
-        asked = [self._ask(request, node.id) for node in self._broker.image.live_brokers() if node.id != me]
+        me = self._image.broker_id
+        asked = [self._ask(request, node.id) for node in self._image.live_brokers() if node.id != me]
         return [found for found in await asyncio.gather(*asked) if found is not None]
 
     async def _ask(self, request: Request, broker_id: int) -> dict[str, Any] | None:
@@ -198,10 +211,10 @@ class WebhookDoor:
         name = wanted.name or self._registry.free_name(wanted.queue)
         if self._registry.find(name) is not None:
             raise HeadraceError(ErrorKind.CONFLICT, f'a webhook called "{name}" exists already')
-        now_ms = self._broker.runtime.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         spec = WebhookSpec(
             name=name,
-            id=self._broker.new_uuid(),
+            id=self._new_uuid(),
             queue=wanted.queue,
             owns_queue=bool(wanted.topics),
             created_ms=now_ms,
@@ -243,7 +256,7 @@ class WebhookDoor:
         if (problem := topic_name_problem(wanted.queue)) is not None:
             raise invalid(f"queue: {problem}")
         for topic in wanted.topics:
-            if self._broker.image.topic(topic) is None:
+            if self._image.topic(topic) is None:
                 raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         if wanted.topics == [wanted.queue]:
             raise invalid("a subscription needs a name of its own, not the topic's")
@@ -266,10 +279,10 @@ class WebhookDoor:
             dead_letter=wanted.dead_letter,
             max_deliveries=wanted.max_deliveries or (5 if wanted.dead_letter else 0),
         )
-        now_ms = self._broker.runtime.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         spec = QueueSpec(
             name=wanted.queue,
-            id=self._broker.new_uuid(),
+            id=self._new_uuid(),
             topics=tuple(dict.fromkeys(wanted.topics)),
             kind="subscription",
             filter=wanted.filter,

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headrace.broker.broker import Broker
 from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.forwarding import HOST as FORWARDED_HOST
 from headrace.http.messages import Request
+from headrace.http.sqs.host import SqsHost
 from headrace.security.sigv4 import claimed_region
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
@@ -38,10 +38,10 @@ class SqsSettings(NamedTuple):
     """Access key id -> secret. When there are any, every request must be signed (SigV4)."""
 
 
-class Services(NamedTuple):
+class SqsServices(NamedTuple):
     """What every action of a door is given."""
 
-    broker: Broker
+    broker: SqsHost
     desk: QueueDesk
     settings: SqsSettings
 
@@ -52,7 +52,7 @@ class Call:
     __slots__ = ("_region", "_services", "broker", "desk", "parameters", "request", "settings")
 
     def __init__(
-        self, services: Services, request: Request, parameters: dict[str, Any], region: str = ""
+        self, services: SqsServices, request: Request, parameters: dict[str, Any], region: str = ""
     ) -> None:
         """`region`: the one that was signed; empty when nobody has to sign."""
         self._services = services

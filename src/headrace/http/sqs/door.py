@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.broker import Broker
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.browsers import need_program
@@ -21,7 +20,8 @@ from headrace.http.messages import Request, Response
 from headrace.http.problem import problem
 from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
-from headrace.http.sqs.call import Call, Services, SqsSettings
+from headrace.http.sqs.call import Call, SqsServices, SqsSettings
+from headrace.http.sqs.host import SqsHost
 from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
 from headrace.security.sigv4 import SCHEME, BadSignature, SignatureVerifier
 
@@ -74,10 +74,10 @@ _PASSED_ON = (400, 403, 404, 413, 500, 503, 504)
 
 
 class SqsDoor:
-    def __init__(self, broker: Broker, settings: SqsSettings, forwarder: Forwarder) -> None:
+    def __init__(self, broker: SqsHost, settings: SqsSettings, forwarder: Forwarder) -> None:
         self._broker = broker
         self._forwarder = forwarder
-        self._services = Services(broker, broker.queues, settings)
+        self._services = SqsServices(broker, broker.queues, settings)
         self._verifier = SignatureVerifier(settings.access_keys) if settings.access_keys else None
         self.requests: dict[str, int] = {}
 

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.batch_opening import GLANCED_BYTES, Glance, Opened, is_small
-from headrace.broker.broker import Broker
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.produce import Taken, take
+from headrace.broker.services import Services
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.core.limits import MAX_REQUEST_PARTITIONS, SLICE_ENTRIES, WIDE_REQUEST_PARTITIONS
@@ -63,38 +64,38 @@ LOWEST_ADVERTISED = 0
 
 
 def handle_frame(
-    broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
+    services: Services, connection: Connection, header: RequestHeader, frame: memoryview, position: int
 ) -> bool:
     """True: the request is being prepared (for the transaction coordinator, for a thread), and the connection waits."""
     request = decode_produce_request(frame, position, header.api_version, MOST_ENTRIES)
     if header.api_version >= TOPIC_IDS:
-        request = _with_names(broker, request)
+        request = _with_names(services, request)
     unverified: list[Unverified] = []
     if request.transactional_id is not None and request.acks == -1:
-        if spoken_over(broker, request, header.api_version, connection.id):
+        if spoken_over(services, request, header.api_version, connection.id):
             connection.close()
             return False
-        unverified = unverified_partitions(broker, request, header.api_version, connection.id)
-    opened = None if _is_wide(request) else _glance(broker, request, len(frame))
+        unverified = unverified_partitions(services, request, header.api_version, connection.id)
+    opened = None if _is_wide(request) else _glance(services, request, len(frame))
     if unverified or opened is None:
         # It may take a while, and the connection's buffer will be used again.
         kept = memoryview(bytearray(frame))
         request = decode_produce_request(kept, position, header.api_version)
         if header.api_version >= TOPIC_IDS:
-            request = _with_names(broker, request)
-        work = _prepare_and_answer(broker, connection, header, request, unverified)
-        broker.runtime.spawn(work, "prepare a produce")
+            request = _with_names(services, request)
+        work = _prepare_and_answer(services, connection, header, request, unverified)
+        services.broker.runtime.spawn(work, "prepare a produce")
         return True
-    _append_and_answer(broker, connection, None, header, request, {}, opened)
+    _append_and_answer(services, connection, None, header, request, {}, opened)
     return False
 
 
-def _with_names(broker: Broker, request: ProduceRequest) -> ProduceRequest:
+def _with_names(services: Services, request: ProduceRequest) -> ProduceRequest:
     """A topic that is not known keeps its empty name, which no topic has. What lies under a name is compared with the id
     again when it is written to."""
     topics: list[ProduceTopic] = []
     for _, topic_id, partitions in request.topics:
-        known = broker.image.topic_by_id(topic_id)
+        known = services.broker.image.topic_by_id(topic_id)
         topics.append(_new(ProduceTopic, ("" if known is None else known.name, topic_id, partitions)))
     return request._replace(topics=topics)
 
@@ -107,13 +108,13 @@ def _is_wide(request: ProduceRequest) -> bool:
     return sum(len(topic.partitions) for topic in topics) > WIDE_REQUEST_PARTITIONS
 
 
-def _glance(broker: Broker, request: ProduceRequest, size: int) -> _OpenedBatches | None:
+def _glance(services: Services, request: ProduceRequest, size: int) -> _OpenedBatches | None:
     """What is known of the larger batches at once; None: something has to be opened in a thread."""
     opened: _OpenedBatches = {}
     glance: Glance | None = None
     for topic in request.topics:
         for index, records in topic.partitions:
-            partition = broker.partitions.get((topic.name, index))
+            partition = services.broker.partitions.get((topic.name, index))
             if partition is None or not partition.looks_inside or not isinstance(records, memoryview):
                 continue
             if is_small(records) and size <= GLANCED_BYTES:
@@ -127,31 +128,31 @@ def _glance(broker: Broker, request: ProduceRequest, size: int) -> _OpenedBatche
 
 
 async def _prepare_and_answer(
-    broker: Broker,
+    services: Services,
     connection: Connection,
     header: RequestHeader,
     request: ProduceRequest,
     unverified: list[Unverified],
 ) -> None:
     slot = None if request.acks == 0 else connection.open_slot()
-    opened = await _open_batches(broker, request)
+    opened = await _open_batches(services, request)
     verdicts: Verdicts = {}
     if unverified:
-        verdicts = await verify(broker, request.transactional_id or "", unverified, header.api_version)
-        if not connection.is_open or spoken_over(broker, request, header.api_version, connection.id):
+        verdicts = await verify(services, request.transactional_id or "", unverified, header.api_version)
+        if not connection.is_open or spoken_over(services, request, header.api_version, connection.id):
             # R47: the client gave this request up while the coordinator was asked, and may have moved on.
             connection.close()
             return
     if _is_wide(request):
-        await _append_wide(broker, connection, slot, header, request, verdicts, opened)
+        await _append_wide(services, connection, slot, header, request, verdicts, opened)
     else:
         # R25: from here to the last append nothing is awaited, so a marker can't come in between.
-        _append_and_answer(broker, connection, slot, header, request, verdicts, opened)
+        _append_and_answer(services, connection, slot, header, request, verdicts, opened)
     connection.request_done()
 
 
 async def _append_wide(
-    broker: Broker,
+    services: Services,
     connection: Connection,
     slot: Slot | None,
     header: RequestHeader,
@@ -161,43 +162,45 @@ async def _append_wide(
 ) -> None:
     """A3: in slices. What may have changed while others had their turn is asked again: the partition holds a batch of a
     transaction against its ticket (R45), and here is seen whether the client has moved on (R47)."""
-    throttle_ms = throttle_produce(broker, connection, header, request) if broker.quotas.active else 0
+    throttle_ms = (
+        throttle_produce(services.quotas, connection, header, request) if services.quotas.active else 0
+    )
     topics: list[ProduceTopicResponse] = []
     uncommitted: list[_Uncommitted] = []
-    pace = Pace(broker.runtime.clock)
+    pace = Pace(services.broker.runtime.clock)
     for name, topic_id, partitions in request.topics:
         rows: list[ProducePartitionResponse] = []
         topics.append(ProduceTopicResponse(name, topic_id, rows))
         for first in range(0, len(partitions), SLICE_ENTRIES):
             entries = partitions[first : first + SLICE_ENTRIES]
             topic: ProduceTopic = _new(ProduceTopic, (name, topic_id, entries))
-            _append(broker, header, request.acks, topic, verdicts, opened, rows, uncommitted)
+            _append(services, header, request.acks, topic, verdicts, opened, rows, uncommitted)
             await pace.step(len(entries))
             if request.transactional_id is not None and spoken_over(
-                broker, request, header.api_version, connection.id
+                services, request, header.api_version, connection.id
             ):
                 connection.close()
                 return
-    _answer(broker, connection, slot, header, request, topics, uncommitted, throttle_ms)
+    _answer(services, connection, slot, header, request, topics, uncommitted, throttle_ms)
 
 
-async def _open_batches(broker: Broker, request: ProduceRequest) -> _OpenedBatches:
+async def _open_batches(services: Services, request: ProduceRequest) -> _OpenedBatches:
     opened: _OpenedBatches = {}
     left = GLANCED_BYTES
     for topic in request.topics:
         for index, records in topic.partitions:
-            partition = broker.partitions.get((topic.name, index))
+            partition = services.broker.partitions.get((topic.name, index))
             if partition is None or not partition.looks_inside or not isinstance(records, memoryview):
                 continue
             if is_small(records) and len(records) <= left:
                 left -= len(records)  # opened when it is taken
                 continue
-            opened[id(records)] = await broker.opener.open(records, partition.config)
+            opened[id(records)] = await services.opener.open(records, partition.config)
     return opened
 
 
 def _append_and_answer(
-    broker: Broker,
+    services: Services,
     connection: Connection,
     slot: Slot | None,
     header: RequestHeader,
@@ -206,18 +209,20 @@ def _append_and_answer(
     opened: _OpenedBatches,
 ) -> None:
     """`slot`: the place of the answer, where the request had to wait and has one already."""
-    throttle_ms = throttle_produce(broker, connection, header, request) if broker.quotas.active else 0
+    throttle_ms = (
+        throttle_produce(services.quotas, connection, header, request) if services.quotas.active else 0
+    )
     topics: list[ProduceTopicResponse] = []
     uncommitted: list[_Uncommitted] = []
     for topic in request.topics:
         rows: list[ProducePartitionResponse] = []
         topics.append(_new(ProduceTopicResponse, (topic[0], topic[1], rows)))
-        _append(broker, header, request.acks, topic, verdicts, opened, rows, uncommitted)
-    _answer(broker, connection, slot, header, request, topics, uncommitted, throttle_ms)
+        _append(services, header, request.acks, topic, verdicts, opened, rows, uncommitted)
+    _answer(services, connection, slot, header, request, topics, uncommitted, throttle_ms)
 
 
 def _append(
-    broker: Broker,
+    services: Services,
     header: RequestHeader,
     acks: int,
     topic: ProduceTopic,
@@ -233,17 +238,17 @@ def _append(
         if verdict.error is ErrorKind.NONE:
             ready = opened.get(id(records)) if opened else None
             taken, partition = _take(
-                broker, name, topic_id, index, records, acks, header, verdict.ticket, ready
+                services, name, topic_id, index, records, acks, header, verdict.ticket, ready
             )
         else:
             taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
-        rows.append(_row(broker, name, index, taken, partition))
+        rows.append(_row(services.broker.image, name, index, taken, partition))
         if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
             uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
 
 
 def _answer(
-    broker: Broker,
+    services: Services,
     connection: Connection,
     slot: Slot | None,
     header: RequestHeader,
@@ -257,16 +262,16 @@ def _answer(
             connection.close()
         return
     if not uncommitted and slot is None:
-        connection.answer(_encode(broker, header, topics, throttle_ms))
+        connection.answer(_encode(services.broker.image, header, topics, throttle_ms))
         return
-    answer = _Answer(broker, slot or connection.open_slot(), header, topics, throttle_ms)
+    answer = _Answer(services.broker.image, slot or connection.open_slot(), header, topics, throttle_ms)
     if uncommitted:
-        answer.wait_for(uncommitted, broker.runtime.clock.now_ms() + max(request.timeout_ms, 0))
+        answer.wait_for(uncommitted, services.broker.runtime.clock.now_ms() + max(request.timeout_ms, 0))
     answer.part_done()
 
 
 def _take(
-    broker: Broker,
+    services: Services,
     topic: str,
     topic_id: bytes,
     index: int,
@@ -278,12 +283,12 @@ def _take(
 ) -> tuple[Taken, Partition | None]:
     if acks not in (-1, 0, 1):
         return Taken(ErrorKind.INVALID_REQUIRED_ACKS), None
-    partition = broker.partitions.get((topic, index))
+    partition = services.broker.partitions.get((topic, index))
     if partition is None or partition.is_internal:
-        refusal = broker.produce_refusal(topic)
+        refusal = services.views.write_refusal(topic)
         if refusal is not None:
             return Taken(refusal.kind, message=refusal.detail), None
-        partition, missing = broker.find_partition(topic, index)
+        partition, missing = services.broker.find_partition(topic, index)
         if partition is None:
             return Taken(missing if topic else ErrorKind.UNKNOWN_TOPIC_ID), None
     if topic_id is not ZERO_UUID and partition.topic_id != topic_id:
@@ -291,18 +296,18 @@ def _take(
     if not isinstance(records, memoryview):
         return Taken(ErrorKind.INVALID_RECORD, message="no batch at all"), None
     version = header.api_version
-    wall_ms = broker.runtime.clock.wall_ms()
+    wall_ms = services.broker.runtime.clock.wall_ms()
     taken = take(
         partition, records, acks=acks, version=version, wall_ms=wall_ms, ticket=ticket, opened=opened
     )
     if taken.error is not ErrorKind.NONE:
-        broker.failed_produces += 1
+        services.failures.produces += 1
         taken = taken._replace(error=error_for_version(KEY, version, taken.error))
     return taken, partition
 
 
 def _row(
-    broker: Broker, topic: str, index: int, taken: Taken, partition: Partition | None
+    image: ClusterImage, topic: str, index: int, taken: Taken, partition: Partition | None
 ) -> ProducePartitionResponse:
     start = -1 if partition is None else partition.log.start_offset
     if taken.error is ErrorKind.NONE:
@@ -317,12 +322,12 @@ def _row(
         log_start_offset=start,
         record_errors=[RecordError(number, reason) for number, reason in taken.record_errors],
         error_message=taken.message,
-        current_leader=hint_for(broker, topic, index, taken.error),
+        current_leader=hint_for(image, topic, index, taken.error),
     )
 
 
 def _encode(
-    broker: Broker, header: RequestHeader, topics: list[ProduceTopicResponse], throttle_ms: int
+    image: ClusterImage, header: RequestHeader, topics: list[ProduceTopicResponse], throttle_ms: int
 ) -> bytes:
     key, version, correlation_id, _ = header
     hints: list[LeaderIdAndEpoch] = []
@@ -330,7 +335,7 @@ def _encode(
         for row in rows:
             if row.error_code:
                 hints.append(row.current_leader)  # noqa: PERF401 (nearly always none, and a comprehension is a call)
-    endpoints = endpoints_for(broker, hints) if hints else ()
+    endpoints = endpoints_for(image, hints) if hints else ()
     body = encode_produce_response(_new(ProduceResponse, (topics, throttle_ms, endpoints)), version)
     return encode_response(key, version, correlation_id, body)
 
@@ -338,17 +343,17 @@ def _encode(
 class _Answer:
     """A response that leaves when the last of its partitions is settled."""
 
-    __slots__ = ("_broker", "_header", "_open", "_slot", "_throttle_ms", "_topics")
+    __slots__ = ("_header", "_image", "_open", "_slot", "_throttle_ms", "_topics")
 
     def __init__(
         self,
-        broker: Broker,
+        image: ClusterImage,
         slot: Slot,
         header: RequestHeader,
         topics: list[ProduceTopicResponse],
         throttle_ms: int,
     ) -> None:
-        self._broker = broker
+        self._image = image
         self._slot = slot
         self._header = header
         self._topics = topics
@@ -365,7 +370,7 @@ class _Answer:
     ) -> Callable[[ErrorKind], None]:
         def settled(error: ErrorKind) -> None:
             if error is not ErrorKind.NONE:
-                rows[place] = _row(self._broker, topic, rows[place].partition, Taken(error), None)
+                rows[place] = _row(self._image, topic, rows[place].partition, Taken(error), None)
             self.part_done()
 
         return settled
@@ -373,4 +378,4 @@ class _Answer:
     def part_done(self) -> None:
         self._open -= 1
         if self._open == 0:
-            self._slot.send((_encode(self._broker, self._header, self._topics, self._throttle_ms),))
+            self._slot.send((_encode(self._image, self._header, self._topics, self._throttle_ms),))

@@ -1,6 +1,6 @@
 """Door: Fetch (1), the other hot path. Whole batches as they lie in the file; an empty fetch parks.
 
-A view, or a filter that came along, is read through a lens (broker.views).
+A view, or a filter that came along, is read through a lens (services.views).
 v7: sessions (KIP-227). v9: leader epochs. v12: flexible. v13: topic ids. v16: node endpoints (KIP-951).
 Not served: v18.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.broker.broker import Broker
 from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, WideFetch, fetch
 from headrace.broker.fetch_sessions import FetchSessions, Key, Opened, Wanted
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
+from headrace.broker.services import Failures, Services
 from headrace.broker.views.fetching import ViewFetch, fetch_views
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_FETCH_BYTES, MAX_REQUEST_PARTITIONS, WIDE_REQUEST_PARTITIONS
 from headrace.kafka.connection import Connection, Slot
@@ -45,7 +46,7 @@ BY_ID = 13
 
 
 def handle_frame(
-    broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview, position: int
+    services: Services, connection: Connection, header: RequestHeader, frame: memoryview, position: int
 ) -> bool:
     version = header.api_version
     try:
@@ -60,48 +61,48 @@ def handle_frame(
         return False
     slot = connection.open_slot()
     if request.replica_id >= 0:
-        refused = broker.introductions.replica_refusal(
+        refused = services.broker.introductions.replica_refusal(
             connection.session.principal, request.replica_id, request.replica_epoch
         )
         if refused is not None:
             _refuse(slot, header, request, refused)
             return False
     by_id = version >= BY_ID
-    opened = broker.fetch_sessions.open(
+    opened = services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
         by_id,
-        _wanted(broker, request, by_id),
+        _wanted(services, request, by_id),
         _forgotten(request, by_id),
-        int.from_bytes(broker.runtime.random_bytes(4), "big") >> 1 or 1,
-        broker.runtime.clock.now_ms(),
+        int.from_bytes(services.broker.runtime.random_bytes(4), "big") >> 1 or 1,
+        services.broker.runtime.clock.now_ms(),
         connection.id,
-        lambda wanted: broker.image.partition(wanted.topic, wanted.partition) is not None,
+        lambda wanted: services.broker.image.partition(wanted.topic, wanted.partition) is not None,
     )
     if isinstance(opened, ErrorKind):
         _send(slot, header, FetchResponse([], opened.kafka_code, 0))
         return False
     reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id)
     if reader.is_replica:
-        broker.replica_connected(connection.id, reader.replica_id)
+        services.broker.liveness.replica_connected(connection.id, reader.replica_id)
     if len(opened.wanted) > WIDE_REQUEST_PARTITIONS:
-        work = _fetch_wide(broker, connection, slot, header, opened, request, reader)
-        broker.runtime.spawn(work, "a wide fetch")
+        work = _fetch_wide(services, connection, slot, header, opened, request, reader)
+        services.broker.runtime.spawn(work, "a wide fetch")
         return True
-    targets = [_target(broker, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
-    asked = _asked(broker, targets, request, reader)
-    counted = broker.quotas.active and not reader.is_replica
+    targets = [_target(services, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
+    asked = _asked(services, targets, request, reader)
+    counted = services.quotas.active and not reader.is_replica
 
     def answer(results: list[Got]) -> None:
-        answer = _Answer(broker, opened)
+        answer = _Answer(services.broker.image, services.failures, opened)
         for wanted, got in zip(opened.wanted, results, strict=True):
             answer.add(wanted, got)
-        throttle_ms = throttle_fetch(broker, connection, header, results) if counted else 0
+        throttle_ms = throttle_fetch(services.quotas, connection, header, results) if counted else 0
         answer.send(slot, header, throttle_ms)
 
     parked: ParkedFetch | ViewFetch | None
-    if _reads_views(broker, asked, request):
-        parked = fetch_views(broker.views, asked, answer)
+    if _reads_views(services, asked, request):
+        parked = fetch_views(services.views, asked, answer)
     else:
         parked = fetch(asked, answer)
     if parked is not None:
@@ -124,7 +125,7 @@ def _refuse(slot: Slot, header: RequestHeader, request: wire.FetchRequest, kind:
 
 
 async def _fetch_wide(
-    broker: Broker,
+    services: Services,
     connection: Connection,
     slot: Slot,
     header: RequestHeader,
@@ -133,17 +134,17 @@ async def _fetch_wide(
     reader: Reader,
 ) -> None:
     """A3: as above, in slices. The connection waits until all partitions were looked at once."""
-    pace = Pace(broker.runtime.clock)
+    pace = Pace(services.broker.runtime.clock)
     by_id = header.api_version >= BY_ID
     targets = [
-        _target(broker, wanted, by_id, reader, request.replica_epoch)
+        _target(services, wanted, by_id, reader, request.replica_epoch)
         async for wanted in pace.over(opened.wanted)
     ]
-    asked = _asked(broker, targets, request, reader)
+    asked = _asked(services, targets, request, reader)
     results: list[Got] | None
-    if _reads_views(broker, asked, request):
+    if _reads_views(services, asked, request):
         done: asyncio.Future[list[Got]] = asyncio.get_running_loop().create_future()
-        views = fetch_views(broker.views, asked, done.set_result)
+        views = fetch_views(services.views, asked, done.set_result)
         if views is not None:
             connection.park(slot, views.cancel)
         connection.request_done()
@@ -155,36 +156,36 @@ async def _fetch_wide(
         connection.request_done()
     if results is None or not connection.is_open:
         return
-    answer = _Answer(broker, opened)
+    answer = _Answer(services.broker.image, services.failures, opened)
     async for wanted, got in pace.over(zip(opened.wanted, results, strict=True)):
         answer.add(wanted, got)
-    counted = broker.quotas.active and not reader.is_replica
-    throttle_ms = throttle_fetch(broker, connection, header, results) if counted else 0
+    counted = services.quotas.active and not reader.is_replica
+    throttle_ms = throttle_fetch(services.quotas, connection, header, results) if counted else 0
     answer.send(slot, header, throttle_ms)
 
 
 def _asked(
-    broker: Broker, targets: list[FetchTarget], request: wire.FetchRequest, reader: Reader
+    services: Services, targets: list[FetchTarget], request: wire.FetchRequest, reader: Reader
 ) -> FetchRequest:
     if request.where and not reader.is_replica:
-        targets = [_filtered(broker, target, request.where) for target in targets]
+        targets = [_filtered(services, target, request.where) for target in targets]
     return FetchRequest(
         targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
     )
 
 
-def _reads_views(broker: Broker, asked: FetchRequest, request: wire.FetchRequest) -> bool:
-    return bool(request.where or broker.image.has_views) and any(
+def _reads_views(services: Services, asked: FetchRequest, request: wire.FetchRequest) -> bool:
+    return bool(request.where or services.broker.image.has_views) and any(
         target.lens is not None for target in asked.targets
     )
 
 
-def _wanted(broker: Broker, request: wire.FetchRequest, by_id: bool) -> list[Wanted]:
+def _wanted(services: Services, request: wire.FetchRequest, by_id: bool) -> list[Wanted]:
     wanted: list[Wanted] = []
     for topic in request.topics:
         name = topic.name
         if by_id:
-            found = broker.image.topic_by_id(topic.topic_id)
+            found = services.broker.image.topic_by_id(topic.topic_id)
             name = "" if found is None else found.name
         for part in topic.partitions:
             entry = Wanted(name, topic.topic_id, part.partition)
@@ -203,16 +204,18 @@ def _forgotten(request: wire.FetchRequest, by_id: bool) -> list[Key]:
     ]
 
 
-def _target(broker: Broker, wanted: Wanted, by_id: bool, reader: Reader, replica_epoch: int) -> FetchTarget:
+def _target(
+    services: Services, wanted: Wanted, by_id: bool, reader: Reader, replica_epoch: int
+) -> FetchTarget:
     if by_id:
-        topic = broker.image.topic_by_id(wanted.topic_id)
+        topic = services.broker.image.topic_by_id(wanted.topic_id)
         if topic is None:
             return FetchTarget(wanted, None, Got(ErrorKind.UNKNOWN_TOPIC_ID))
         wanted.topic = topic.name
-    partition, missing = broker.find_partition(wanted.topic, wanted.partition)
+    partition, missing = services.broker.find_partition(wanted.topic, wanted.partition)
     if partition is None:
         if missing is ErrorKind.INVALID_TOPIC_EXCEPTION and not reader.is_replica:
-            lens, missing = broker.views.lens(wanted.topic, wanted.partition)
+            lens, missing = services.views.lens(wanted.topic, wanted.partition)
             if lens is not None:
                 return FetchTarget(wanted, lens.partition, None, lens)
         return FetchTarget(wanted, None, Got(missing))
@@ -222,23 +225,23 @@ def _target(broker: Broker, wanted: Wanted, by_id: bool, reader: Reader, replica
         if (
             named
             and reader.replica_id not in partition.isr
-            and broker.throttle.names(named, wanted.partition)
+            and services.throttle.names(named, wanted.partition)
         ):
-            return FetchTarget(wanted, partition, verdict, throttle=broker.throttle)
+            return FetchTarget(wanted, partition, verdict, throttle=services.throttle)
         return FetchTarget(wanted, partition, verdict)
     if reader.rack and partition.is_leader:
-        near = broker.near_replica(partition, reader.rack)
+        near = services.broker.near_replica(partition, reader.rack)
         if near >= 0:
             return FetchTarget(wanted, partition, _go_there(partition, near))
     return FetchTarget(wanted, partition)
 
 
-def _filtered(broker: Broker, target: FetchTarget, where: str) -> FetchTarget:
+def _filtered(services: Services, target: FetchTarget, where: str) -> FetchTarget:
     """A filter that came with the fetch (wire.fetch.WHERE_TAG). Who sends one filters again, so views may ignore it."""
     if target.partition is None or target.lens is not None:
         return target
     try:
-        lens = broker.views.passing_lens(target.partition, where)
+        lens = services.views.passing_lens(target.partition, where)
     except FilterProblem:
         return FetchTarget(target.wanted, None, Got(ErrorKind.INVALID_REQUEST))
     return FetchTarget(target.wanted, target.partition, None, lens)
@@ -279,19 +282,19 @@ def _go_there(partition: Partition, near: int) -> Got:
 class _Answer:
     """A response under construction, partition by partition."""
 
-    def __init__(self, broker: Broker, opened: Opened) -> None:
-        self._broker = broker
+    def __init__(self, image: ClusterImage, failures: Failures, opened: Opened) -> None:
+        self._image = image
+        self._failures = failures
         self._opened = opened
         self._topics: dict[str | bytes, FetchTopicResponse] = {}
         self._hints: list[LeaderIdAndEpoch] = []
         self._with_data: list[Key] = []
 
     def add(self, wanted: Wanted, got: Got) -> None:
-        broker = self._broker
         if got.data:
             self._with_data.append(wanted.key)
         if got.error is not ErrorKind.NONE:
-            broker.failed_fetches += 1
+            self._failures.fetches += 1
         elif (
             self._opened.incremental
             and not got.data
@@ -300,7 +303,7 @@ class _Answer:
         ):
             return
         wanted.told(got)
-        hint = hint_for(broker, wanted.topic, wanted.partition, got.error)
+        hint = hint_for(self._image, wanted.topic, wanted.partition, got.error)
         self._hints.append(hint)
         row = FetchPartitionResponse(
             wanted.partition,
@@ -324,7 +327,7 @@ class _Answer:
         opened = self._opened
         if opened.session is not None:
             FetchSessions.answered(opened.session, self._with_data)
-        endpoints = endpoints_for(self._broker, self._hints)
+        endpoints = endpoints_for(self._image, self._hints)
         topics = list(self._topics.values())
         _send(slot, header, FetchResponse(topics, 0, opened.session_id, throttle_ms, endpoints))
 

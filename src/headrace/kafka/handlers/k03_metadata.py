@@ -27,7 +27,7 @@ VERSIONS = (0, 13)
 
 async def handle(call: Call) -> MetadataResponse:
     request: MetadataRequest = call.request
-    await call.broker.leaders_settled()
+    await call.broker.liveness.leaders_settled()
     image = call.broker.image
     every = request.topics is None or (call.version == 0 and not request.topics)
     pace = call.pace()
@@ -49,7 +49,7 @@ async def handle(call: Call) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node.id, node.registration.host, node.registration.port, node.rack)
-            for node in call.broker.client_brokers()
+            for node in call.services.client_brokers.now()
         ],
         cluster_id=call.broker.cluster_id,
         controller_id=-1 if controller is None else controller.broker_id,
@@ -83,20 +83,19 @@ class Creation:
     """What one request makes by naming it: few enough to be answered soon on a slow machine; clients ask for the rest."""
 
     def __init__(self, call: Call, wanted: bool) -> None:
-        self.allowed = wanted and call.broker.auto_create_topics
+        self.allowed = wanted and call.services.auto_creation.is_allowed
         self._call = call
         self._left = AUTO_CREATED_PER_REQUEST
 
     async def of(self, name: str) -> MetadataResponseTopic:
-        broker = self._call.broker
-        if not self._left or not broker.auto_creation.take(
-            self._call.client_host, broker.runtime.clock.now_ms()
-        ):
+        services = self._call.services
+        now_ms = services.broker.runtime.clock.now_ms()
+        if not self._left or not services.auto_creation.take(self._call.client_host, now_ms):
             # Every client asks again after this one.
             return MetadataResponseTopic(ErrorKind.LEADER_NOT_AVAILABLE, name)
         self._left -= 1
         try:
-            return _row(self._call, await broker.topics.auto_create(name))
+            return _row(self._call, await services.topics.auto_create(name))
         except HeadraceError as problem:
             return MetadataResponseTopic(problem.kind.kafka_code, name)
 

@@ -95,7 +95,7 @@ async def _commit(
     call: Call, request: OffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> CommitResult:
     try:
-        result: CommitResult = await call.broker.groups.ask(
+        result: CommitResult = await call.services.groups.ask(
             request.group_id,
             lambda waiter: CommitOffsets(
                 waiter=waiter,

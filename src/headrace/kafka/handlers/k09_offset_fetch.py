@@ -130,7 +130,7 @@ async def _fetch(
     call: Call, group_id: str, topics: Topics, member_id: str | None, member_epoch: int
 ) -> FetchOffsetsResult:
     try:
-        return await call.broker.groups.fetch_offsets(
+        return await call.services.groups.fetch_offsets(
             group_id,
             lambda waiter: FetchOffsets(
                 waiter, group_id, topics, call.request.require_stable, member_id, member_epoch

@@ -35,7 +35,7 @@ async def handle(call: Call) -> FindCoordinatorResponse:
 
 async def _find(call: Call, key: str, key_type: int) -> Coordinator:
     try:
-        node = await call.broker.coordinators.find(key, key_type)
+        node = await call.services.coordinators.find(key, key_type)
     except HeadraceError as problem:
         return Coordinator(
             key=key,

@@ -21,7 +21,7 @@ async def handle(call: Call) -> JoinGroupResponse:
     new_member_id = f"{name}-{call.broker.new_uuid()}"
     protocols = tuple(Protocol(entry.name, bytes(entry.metadata)) for entry in request.protocols)
     try:
-        result: JoinResult = await call.broker.groups.ask(
+        result: JoinResult = await call.services.groups.ask(
             request.group_id,
             lambda waiter: JoinGroup(
                 waiter=waiter,

@@ -14,7 +14,7 @@ VERSIONS = (0, 4)
 async def handle(call: Call) -> HeartbeatResponse:
     request: HeartbeatRequest = call.request
     try:
-        result = await call.broker.groups.ask(
+        result = await call.services.groups.ask(
             request.group_id,
             lambda waiter: Heartbeat(
                 waiter, request.group_id, request.member_id, request.generation_id, request.group_instance_id

@@ -21,7 +21,7 @@ async def handle(call: Call) -> LeaveGroupResponse:
     else:
         members = (MemberIdentity(request.member_id),)
     try:
-        result: LeaveResult = await call.broker.groups.ask(
+        result: LeaveResult = await call.services.groups.ask(
             request.group_id, lambda waiter: LeaveGroup(waiter, request.group_id, members)
         )
     except HeadraceError as problem:

@@ -15,7 +15,7 @@ async def handle(call: Call) -> SyncGroupResponse:
     request: SyncGroupRequest = call.request
     assignments = tuple((entry.member_id, bytes(entry.assignment)) for entry in request.assignments)
     try:
-        result: SyncResult = await call.broker.groups.ask(
+        result: SyncResult = await call.services.groups.ask(
             request.group_id,
             lambda waiter: SyncGroup(
                 waiter,

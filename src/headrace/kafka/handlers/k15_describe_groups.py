@@ -36,7 +36,7 @@ async def handle(call: Call) -> DescribeGroupsResponse:
 
 async def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
-        (group,) = await call.broker.groups.ask(
+        (group,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.DescribeGroups(waiter, (group_id,), call.version >= 6)
         )
     except HeadraceError as problem:

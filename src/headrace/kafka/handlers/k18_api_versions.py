@@ -6,9 +6,11 @@ dispatch.py asks for. v3+: client software name and version are checked. Feature
 
 from __future__ import annotations
 
-from headrace.broker.broker import Broker
+from collections.abc import Sequence
+
 from headrace.core.errors import ErrorKind
-from headrace.kafka.call import Call
+from headrace.kafka.call import Call, OfferedApi
+from headrace.kafka.features import FEATURE_LEVELS
 from headrace.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -21,13 +23,15 @@ KEY = 18
 VERSIONS = (0, 4)
 
 
-def listing(broker: Broker, version: int, error: ErrorKind = ErrorKind.NONE) -> ApiVersionsResponse:
+def listing(
+    apis: Sequence[OfferedApi], version: int, error: ErrorKind = ErrorKind.NONE
+) -> ApiVersionsResponse:
     response = ApiVersionsResponse(
         error_code=error.kafka_code,
-        api_keys=[ApiVersion(key, low, high) for key, low, high in broker.api_versions],
+        api_keys=[ApiVersion(key, low, high) for key, low, high in apis],
     )
     if version >= 3:
-        levels = broker.feature_levels
+        levels = FEATURE_LEVELS
         response.supported_features = supported_features(levels, version)
         response.finalized_features = [
             FinalizedFeatureKey(name, level, level) for name, level in levels.items()
@@ -42,4 +46,4 @@ def handle(call: Call) -> ApiVersionsResponse:
         is_software_name(request.client_software_name) and is_software_name(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorKind.INVALID_REQUEST)
-    return listing(call.broker, call.version)
+    return listing(call.apis, call.version)

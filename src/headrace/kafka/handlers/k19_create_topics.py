@@ -58,7 +58,7 @@ async def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> Cre
         configs={entry.name: entry.value for entry in topic.configs},
     )
     try:
-        created = await call.broker.topics.create(wanted, validate_only=validate_only)
+        created = await call.services.topics.create(wanted, validate_only=validate_only)
     except HeadraceError as problem:
         return _failed(topic.name, problem.kind, problem.detail)
     return CreatableTopicResult(

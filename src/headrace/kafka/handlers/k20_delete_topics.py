@@ -45,7 +45,7 @@ async def _delete(call: Call, name: str | None, topic_id: bytes) -> DeletableTop
             )
         name = topic.name
     try:
-        deleted = await call.broker.topics.delete(name)
+        deleted = await call.services.topics.delete(name)
     except HeadraceError as problem:
         return DeletableTopicResult(name, topic_id, problem.kind.kafka_code, problem.detail)
     return DeletableTopicResult(name, deleted, ErrorKind.NONE, None)

@@ -20,7 +20,7 @@ VERSIONS = (0, 5)
 async def handle(call: Call) -> InitProducerIdResponse:
     request: InitProducerIdRequest = call.request
     try:
-        producer_id = await call.broker.producer_ids.take()
+        producer_id = await call.services.producer_ids.take()
         if request.transactional_id is None:
             return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
         identity = await _transactional(call, request, request.transactional_id, producer_id)
@@ -41,7 +41,7 @@ async def _transactional(
         raise HeadraceError(
             ErrorKind.INVALID_REQUEST, f"a transactional id has at most {MAX_NAME_BYTES} bytes"
         )
-    identity: ProducerIdentity = await call.broker.transactions.ask(
+    identity: ProducerIdentity = await call.services.transactions.ask(
         transactional_id,
         lambda waiter: InitProducerId(
             waiter,

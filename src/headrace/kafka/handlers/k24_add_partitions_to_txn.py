@@ -78,14 +78,14 @@ async def _add(
     kind = VerifyPartitions if verify_only else AddPartitions
     try:
         if verify_only or call.version >= 4:
-            error = await call.broker.transactions.ask(
+            error = await call.services.transactions.ask(
                 transactional_id,
                 lambda waiter: kind(
                     waiter, transactional_id, producer_id, producer_epoch, frozenset(partitions)
                 ),
             )
         else:
-            error = await call.broker.transactions.ask(
+            error = await call.services.transactions.ask(
                 transactional_id,
                 lambda waiter: AddPartitions(
                     waiter,

@@ -15,7 +15,7 @@ VERSIONS = (0, 4)
 async def handle(call: Call) -> AddOffsetsToTxnResponse:
     request: AddOffsetsToTxnRequest = call.request
     try:
-        error = await call.broker.transactions.ask(
+        error = await call.services.transactions.ask(
             request.transactional_id,
             lambda waiter: AddOffsets(
                 waiter,

@@ -19,8 +19,8 @@ async def handle(call: Call) -> EndTxnResponse:
     try:
         spare = NO_PRODUCER_ID
         if bumps and is_exhausted(request.producer_epoch):
-            spare = await call.broker.producer_ids.take()
-        identity: ProducerIdentity = await call.broker.transactions.ask(
+            spare = await call.services.producer_ids.take()
+        identity: ProducerIdentity = await call.services.transactions.ask(
             request.transactional_id,
             lambda waiter: EndTxn(
                 waiter,

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.broker.hanging import abort_transaction
 from headrace.broker.load import setter
-from headrace.broker.markers import write_marker
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.kafka.call import Call
@@ -38,7 +36,7 @@ async def handle(call: Call) -> WriteTxnMarkersResponse:
     if (refused := call.broker.introductions.refusal(call.session.principal)) is not None:
         return WriteTxnMarkersResponse([_refused(marker, refused) for marker in request.markers])
     if not _is_from_now(call, request):
-        call.broker.close_connection(call.connection_id)
+        call.services.connections.close(call.connection_id)
         return WriteTxnMarkersResponse([])
     # All of them are written before the first is waited for: one sync and one round of replication for the whole request.
     written = [_write(call, marker) for marker in request.markers]
@@ -56,8 +54,7 @@ async def _administered(call: Call, marker: WritableTxnMarker) -> WritableTxnMar
         async for number in pace.over(dict.fromkeys(topic.partition_indexes)):
             partition, error = call.broker.find_partition(topic.name, number)
             if partition is not None:
-                error = await abort_transaction(
-                    call.broker,
+                error = await call.services.hanging.abort(
                     partition,
                     marker.producer_id,
                     marker.producer_epoch,
@@ -85,10 +82,10 @@ def _refused(marker: WritableTxnMarker, kind: ErrorKind) -> WritableTxnMarkerRes
 
 
 def _is_from_now(call: Call, request: WriteTxnMarkersRequest) -> bool:
-    if not call.broker.marker_senders.admit(str(call.session.principal), call.connection_id):
+    if not call.services.connections.marker_senders.admit(str(call.session.principal), call.connection_id):
         return False
     return all(
-        call.broker.leaderships.admits(TopicPartition(topic.name, number), call.connection_id)
+        call.services.connections.leaderships.admits(TopicPartition(topic.name, number), call.connection_id)
         for marker in request.markers
         for topic in marker.topics
         for number in topic.partition_indexes
@@ -104,8 +101,7 @@ def _write(call: Call, marker: WritableTxnMarker) -> tuple[int, list[Row]]:
             if partition is None:
                 future.set_result(missing)
             else:
-                write_marker(
-                    call.broker,
+                call.services.markers.write(
                     partition,
                     marker.producer_id,
                     marker.producer_epoch,

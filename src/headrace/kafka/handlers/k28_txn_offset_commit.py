@@ -83,7 +83,7 @@ async def handle(call: Call) -> TxnOffsetCommitResponse:
 async def _commit(
     call: Call, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> CommitResult:
-    groups = call.broker.groups
+    groups = call.services.groups
     partition = groups.shard_of(request.group_id).partition
     pid, epoch = request.producer_id, request.producer_epoch
     if _is_from_the_past(call, request, partition.tp):
@@ -96,14 +96,16 @@ async def _commit(
             await asyncio.sleep(DOUBT_S)
         ticket = partition.verifications.begin(pid, epoch)
         place = TopicPartition(OFFSETS_TOPIC, partition.tp.partition)
-        error = await call.broker.transactions.confirm(
+        error = await call.services.transactions.confirm(
             request.transactional_id, pid, epoch, [place], add=call.version >= IMPLICIT_ADD
         )
         if error is not ErrorKind.NONE:
             # What a coordinator that is away means to a produce is "loading" to a commit.
             away = error is ErrorKind.NOT_ENOUGH_REPLICAS
             return CommitResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS if away else error)
-        if not call.broker.is_connected(call.connection_id) or _is_from_the_past(call, request, partition.tp):
+        if not call.services.connections.is_open(call.connection_id) or _is_from_the_past(
+            call, request, partition.tp
+        ):
             return _hang_up(call)
         if not partition.verifications.holds(pid, epoch, ticket):
             return CommitResult(ErrorKind.INVALID_TXN_STATE)
@@ -112,7 +114,7 @@ async def _commit(
     for first in range(0, len(offsets), MAX_OFFSETS_AT_ONCE):
         if first:
             # A3: in commands of a bounded size. While one was waited for, the transaction may have ended or the client left.
-            if not call.broker.is_connected(call.connection_id) or _is_from_the_past(
+            if not call.services.connections.is_open(call.connection_id) or _is_from_the_past(
                 call, request, partition.tp
             ):
                 return _hang_up(call)
@@ -129,7 +131,7 @@ async def _commit(
 async def _ask(
     call: Call, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> CommitResult:
-    result: CommitResult = await call.broker.groups.ask(
+    result: CommitResult = await call.services.groups.ask(
         request.group_id,
         lambda waiter: TxnCommitOffsets(
             waiter,
@@ -147,20 +149,20 @@ async def _ask(
 
 def _connections_tell(call: Call) -> bool:
     """R47 is for clients whose epoch does not (R46)."""
-    return call.version < IMPLICIT_ADD and call.broker.connection_fencing
+    return call.version < IMPLICIT_ADD and call.services.connections.fencing
 
 
 def _is_from_the_past(call: Call, request: TxnOffsetCommitRequest, place: TopicPartition) -> bool:
     """A newer connection has committed for this producer, or somebody else has coordinated the group since."""
     if not _connections_tell(call):
         return False
-    return not call.broker.leaderships.admits(
+    return not call.services.connections.leaderships.admits(
         place, call.connection_id
-    ) or not call.broker.newest_offset_connections.admit(
+    ) or not call.services.connections.offset_commits.admit(
         request.producer_id, request.producer_epoch, call.connection_id
     )
 
 
 def _hang_up(call: Call) -> CommitResult:
-    call.broker.close_connection(call.connection_id)
+    call.services.connections.close(call.connection_id)
     return CommitResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)

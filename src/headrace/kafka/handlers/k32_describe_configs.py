@@ -39,7 +39,7 @@ def _describe(call: Call, resource: DescribeConfigsResource) -> DescribeConfigsR
             return _failed(resource, ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
         return _result(call, resource, describe_topic(topic.configs, image.layers(), names))
     if resource.resource_type == ResourceType.BROKER:
-        broker_id = broker_of(call.broker, resource.resource_name)
+        broker_id = broker_of(call.broker.image, resource.resource_name)
         if broker_id is ErrorKind.INVALID_REQUEST:
             return _failed(
                 resource, ErrorKind.INVALID_REQUEST, f"there is no broker {resource.resource_name!r}"

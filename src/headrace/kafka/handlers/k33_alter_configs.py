@@ -32,7 +32,7 @@ async def _alter(call: Call, resource: AlterConfigsResource, dry_run: bool) -> A
     kind, message = ErrorKind.NONE, None
     try:
         await alter(
-            call.broker,
+            call.services,
             resource.resource_type,
             resource.resource_name,
             alterations,

@@ -39,5 +39,5 @@ async def handle(call: Call) -> SaslAuthenticateResponse:
         return SaslAuthenticateResponse(ErrorKind.SASL_AUTHENTICATION_FAILED, str(problem), b"")
     except CoordinatorError as problem:
         log.info("a broker at %s can't be admitted now: %s", call.client_host, problem)
-        call.broker.close_connection(call.connection_id)
+        call.services.connections.close(call.connection_id)
     return SaslAuthenticateResponse(ErrorKind.NONE, None, b"")

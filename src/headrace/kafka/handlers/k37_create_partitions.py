@@ -30,7 +30,7 @@ async def _grow(call: Call, topic: CreatePartitionsTopic, validate_only: bool) -
     if topic.assignments is not None:
         assignments = [tuple(entry.broker_ids) for entry in topic.assignments]
     try:
-        await call.broker.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
+        await call.services.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
     except HeadraceError as problem:
         return CreatePartitionsTopicResult(topic.name, problem.kind.kafka_code, problem.detail)
     return CreatePartitionsTopicResult(topic.name, ErrorKind.NONE, None)

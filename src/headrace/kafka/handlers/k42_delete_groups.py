@@ -25,7 +25,7 @@ async def handle(call: Call) -> DeleteGroupsResponse:
 
 async def _delete(call: Call, group_id: str) -> DeletableGroupResult:
     try:
-        (result,) = await call.broker.groups.ask(
+        (result,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.DeleteGroups(waiter, (group_id,))
         )
     except HeadraceError as problem:

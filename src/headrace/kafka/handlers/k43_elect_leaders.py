@@ -48,7 +48,7 @@ def _asked(call: Call, request: ElectLeadersRequest) -> list[tuple[str, list[int
 
 async def _elect(call: Call, topic: str, number: int, election: ElectionType) -> PartitionResult:
     try:
-        await call.broker.partition_admin.elect(topic, number, election)
+        await call.services.partition_admin.elect(topic, number, election)
     except HeadraceError as problem:
         return PartitionResult(number, problem.kind.kafka_code, problem.detail)
     return PartitionResult(number, ErrorKind.NONE, None)

@@ -35,7 +35,7 @@ async def _alter(call: Call, resource: AlterConfigsResource, dry_run: bool) -> A
             for entry in resource.configs
         ]
         await alter(
-            call.broker,
+            call.services,
             resource.resource_type,
             resource.resource_name,
             alterations,

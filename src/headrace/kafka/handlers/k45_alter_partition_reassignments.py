@@ -34,7 +34,7 @@ async def handle(call: Call) -> AlterPartitionReassignmentsResponse:
 
 
 async def _alter(call: Call, topic: str, entry: ReassignablePartition) -> ReassignablePartitionResponse:
-    number, admin = entry.partition_index, call.broker.partition_admin
+    number, admin = entry.partition_index, call.services.partition_admin
     try:
         if entry.replicas is None:
             await admin.cancel_move(topic, number)

@@ -20,7 +20,7 @@ async def handle(call: Call) -> ListPartitionReassignmentsResponse:
     if request.topics is not None:
         wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
     topics: dict[str, OngoingTopicReassignment] = {}
-    async for name, number, state in call.pace().over(list(call.broker.partition_admin.moves())):
+    async for name, number, state in call.pace().over(list(call.services.partition_admin.moves())):
         if wanted is None or (name, number) in wanted:
             topic = topics.setdefault(name, OngoingTopicReassignment(name, []))
             topic.partitions.append(

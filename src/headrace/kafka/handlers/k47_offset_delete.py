@@ -48,7 +48,7 @@ async def handle(call: Call) -> OffsetDeleteResponse:
 
 async def _delete(call: Call, group_id: str, partitions: tuple[tuple[str, int], ...]) -> DeleteOffsetsResult:
     try:
-        result: DeleteOffsetsResult = await call.broker.groups.ask(
+        result: DeleteOffsetsResult = await call.services.groups.ask(
             group_id, lambda waiter: DeleteOffsets(waiter, group_id, partitions)
         )
     except HeadraceError as problem:

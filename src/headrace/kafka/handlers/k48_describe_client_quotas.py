@@ -30,7 +30,7 @@ async def handle(call: Call) -> DescribeClientQuotasResponse:
             [EntityData(kind, name) for kind, name in entity],
             [ValueData(key, value) for key, value in sorted(values.items())],
         )
-        async for entity, values in call.pace().over(list(call.broker.quota_admin.quotas.values().items()))
+        async for entity, values in call.pace().over(list(call.services.quota_admin.quotas.values().items()))
         if _fits(entity, request)
     ]
     return DescribeClientQuotasResponse(0, 0, None, entries)

@@ -44,7 +44,7 @@ async def handle(call: Call) -> AlterClientQuotasResponse:
         for first in range(0, len(entities), AT_ONCE):
             chunk = entities[first : first + AT_ONCE]
             try:
-                await call.broker.quota_admin.alter({entity: wanted[entity][1] for entity in chunk})
+                await call.services.quota_admin.alter({entity: wanted[entity][1] for entity in chunk})
             except HeadraceError as problem:
                 problems.update({wanted[entity][0]: problem for entity in chunk})
             await pace.step(len(chunk))

@@ -52,7 +52,7 @@ async def handle(call: Call) -> DescribeQuorumResponse:
         Node(node.id, [Listener("CONTROLLER", node.registration.host, node.registration.port)])
         for node in sorted(image.brokers.values())
     ]
-    troubles = call.broker.troubles()
+    troubles = call.services.troubles()
     is_alone = any(trouble.startswith("coordinator: ") for trouble in troubles)
     return DescribeQuorumResponse(
         error_code=ErrorKind.BROKER_NOT_AVAILABLE if is_alone else ErrorKind.NONE,

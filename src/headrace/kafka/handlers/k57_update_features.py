@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.kafka.features import FEATURE_LEVELS
 from headrace.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -22,9 +23,7 @@ def handle(call: Call) -> UpdateFeaturesResponse:
     request: UpdateFeaturesRequest = call.request
     if not request.feature_updates:
         return _failed(ErrorKind.INVALID_REQUEST, "no feature is named")
-    problems = {
-        update.feature: _problem(update, call.broker.feature_levels) for update in request.feature_updates
-    }
+    problems = {update.feature: _problem(update, FEATURE_LEVELS) for update in request.feature_updates}
     if call.version >= 2:
         first = next((text for text in problems.values() if text is not None), None)
         return (

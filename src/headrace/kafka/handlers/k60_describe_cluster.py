@@ -25,7 +25,7 @@ def handle(call: Call) -> DescribeClusterResponse:
             else ErrorKind.UNSUPPORTED_ENDPOINT_TYPE
         )
         return DescribeClusterResponse(error_code=kind, error_message="only broker endpoints are served here")
-    nodes = image.brokers.values() if request.include_fenced_brokers else call.broker.client_brokers()
+    nodes = image.brokers.values() if request.include_fenced_brokers else call.services.client_brokers.now()
     return DescribeClusterResponse(
         cluster_id=call.broker.cluster_id,
         controller_id=-1 if image.controller is None else image.controller.broker_id,

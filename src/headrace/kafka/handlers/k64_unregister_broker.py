@@ -13,7 +13,7 @@ VERSIONS = (0, 0)
 async def handle(call: Call) -> UnregisterBrokerResponse:
     request: UnregisterBrokerRequest = call.request
     try:
-        await call.broker.partition_admin.forget_broker(request.broker_id)
+        await call.services.partition_admin.forget_broker(request.broker_id)
     except HeadraceError as problem:
         return UnregisterBrokerResponse(error_code=problem.kind.kafka_code, error_message=problem.detail)
     return UnregisterBrokerResponse()

@@ -26,7 +26,7 @@ async def handle(call: Call) -> DescribeTransactionsResponse:
 
 async def _describe(call: Call, transactional_id: str) -> TransactionState:
     try:
-        (found,) = await call.broker.transactions.ask(
+        (found,) = await call.services.transactions.ask(
             transactional_id, lambda waiter: commands.DescribeTransactions(waiter, (transactional_id,))
         )
     except HeadraceError as problem:

@@ -18,7 +18,7 @@ VERSIONS = (0, 1)
 async def handle(call: Call) -> ListTransactionsResponse:
     request: ListTransactionsRequest = call.request
     try:
-        answers: list[commands.ListResult] = await call.broker.transactions.ask_all(
+        answers: list[commands.ListResult] = await call.services.transactions.ask_all(
             lambda waiter: commands.ListTransactions(
                 waiter,
                 frozenset(request.state_filters),

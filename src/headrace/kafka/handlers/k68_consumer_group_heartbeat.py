@@ -26,7 +26,7 @@ async def handle(call: Call) -> ConsumerGroupHeartbeatResponse:
             error_message=f"the names of a subscription have at most {MAX_PROTOCOL_METADATA_BYTES} bytes; use a pattern",
         )
     try:
-        result: ConsumerHeartbeatResult = await call.broker.groups.ask(
+        result: ConsumerHeartbeatResult = await call.services.groups.ask(
             request.group_id, lambda waiter: _command(call, waiter)
         )
     except HeadraceError as problem:

@@ -40,7 +40,7 @@ async def handle(call: Call) -> ConsumerGroupDescribeResponse:
 
 async def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
-        (group,) = await call.broker.groups.ask(
+        (group,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.ConsumerGroupDescribe(waiter, (group_id,))
         )
     except HeadraceError as problem:

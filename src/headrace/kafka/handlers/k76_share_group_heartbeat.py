@@ -27,7 +27,7 @@ async def handle(call: Call) -> ShareGroupHeartbeatResponse:
             error_message=f"the names of a subscription have at most {MAX_PROTOCOL_METADATA_BYTES} bytes; use a pattern",
         )
     try:
-        result: ShareHeartbeatResult = await call.broker.groups.ask(
+        result: ShareHeartbeatResult = await call.services.groups.ask(
             request.group_id,
             lambda waiter: ShareGroupHeartbeat(
                 waiter,

@@ -38,7 +38,7 @@ async def handle(call: Call) -> ShareGroupDescribeResponse:
 
 async def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
-        (group,) = await call.broker.groups.ask(
+        (group,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.ShareGroupDescribe(waiter, (group_id,))
         )
     except HeadraceError as problem:

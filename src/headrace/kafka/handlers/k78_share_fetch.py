@@ -38,7 +38,7 @@ RECORD_LIMIT = 1
 
 async def handle(call: Call) -> ShareFetchResponse:
     request: ShareFetchRequest = call.request
-    groups = call.broker.share_groups
+    groups = call.services.share_groups
     group, member = request.group_id, request.member_id
     if not group or not member:
         return ShareFetchResponse(error_code=ErrorKind.INVALID_REQUEST)
@@ -79,7 +79,7 @@ async def _acknowledge(
     row = rows[key] = PartitionData(partition_index=key[1], records=b"")
     try:
         batches = acknowledgements(part.acknowledgement_batches)
-        await call.broker.share_groups.acknowledge(group, member, find(call, key), batches)
+        await call.services.share_groups.acknowledge(group, member, find(call, key), batches)
     except HeadraceError as problem:
         row.acknowledge_error_code = problem.kind.kafka_code
         row.acknowledge_error_message = problem.detail
@@ -100,7 +100,7 @@ async def _acquire(
     clock = call.broker.runtime.clock
     deadline_ms = clock.now_ms() + max(0, min(request.max_wait_ms, MAX_WAIT_MS))
     while True:
-        arrival = call.broker.share_groups.arrival(group)
+        arrival = call.services.share_groups.arrival(group)
         if await _acquire_now(call, group, member, session, rows):
             return
         left_ms = deadline_ms - clock.now_ms()
@@ -126,7 +126,7 @@ async def _acquire_now(
             break
         row = rows.get(key) or PartitionData(partition_index=key[1], records=b"")
         try:
-            acquired = await call.broker.share_groups.acquire(
+            acquired = await call.services.share_groups.acquire(
                 group,
                 member,
                 find(call, key),
@@ -163,11 +163,13 @@ def _response(call: Call, rows: dict[Key, PartitionData], lock_ms: int) -> Share
         topic = call.broker.image.topic_by_id(topic_id)
         error = ErrorKind(row.error_code or row.acknowledge_error_code)
         if topic is not None:
-            hint = hint_for(call.broker, topic.name, number, error)
+            hint = hint_for(call.broker.image, topic.name, number, error)
             row.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
             leaders.add(hint.leader_id)
         topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id, [])).partitions.append(row)
-    found = [node for leader in sorted(leaders - {-1}) if (node := endpoint(call.broker, leader)) is not None]
+    found = [
+        node for leader in sorted(leaders - {-1}) if (node := endpoint(call.broker.image, leader)) is not None
+    ]
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=lock_ms,
         responses=list(topics.values()),

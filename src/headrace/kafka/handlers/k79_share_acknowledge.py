@@ -24,7 +24,7 @@ VERSIONS = (1, 2)
 async def handle(call: Call) -> ShareAcknowledgeResponse:
     request: ShareAcknowledgeRequest = call.request
     group, member = request.group_id, request.member_id
-    groups = call.broker.share_groups
+    groups = call.services.share_groups
     if not group or not member:
         return ShareAcknowledgeResponse(error_code=ErrorKind.INVALID_REQUEST)
     if request.share_session_epoch == OPEN:
@@ -44,7 +44,9 @@ async def handle(call: Call) -> ShareAcknowledgeResponse:
         topics.append(ShareAcknowledgeTopicResponse(topic.topic_id, rows))
     if request.share_session_epoch == FINAL:
         groups.leave((group, member))
-    found = [node for leader in sorted(leaders - {-1}) if (node := endpoint(call.broker, leader)) is not None]
+    found = [
+        node for leader in sorted(leaders - {-1}) if (node := endpoint(call.broker.image, leader)) is not None
+    ]
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=groups.config(group).lock_ms,
         responses=topics,
@@ -59,11 +61,11 @@ async def _one(
     try:
         tp = find(call, (topic_id, part.partition_index))
         batches = acknowledgements(part.acknowledgement_batches)  # type: ignore[arg-type]  # a twin of ShareFetch's
-        await call.broker.share_groups.acknowledge(group, member, tp, batches)
+        await call.services.share_groups.acknowledge(group, member, tp, batches)
     except HeadraceError as problem:
         row.error_code, row.error_message = problem.kind.kafka_code, problem.detail
         topic = call.broker.image.topic_by_id(topic_id)
         if topic is not None:
-            hint = hint_for(call.broker, topic.name, part.partition_index, problem.kind)
+            hint = hint_for(call.broker.image, topic.name, part.partition_index, problem.kind)
             row.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
     return row

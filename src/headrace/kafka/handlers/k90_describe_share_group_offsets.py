@@ -30,7 +30,7 @@ async def handle(call: Call) -> DescribeShareGroupOffsetsResponse:
 async def _group(
     call: Call, asked: DescribeShareGroupOffsetsRequestGroup, pace: Pace
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    offsets = call.broker.share_offsets
+    offsets = call.services.share_offsets
     try:
         await offsets.require_group(asked.group_id, empty=False)
     except HeadraceError as problem:
@@ -60,7 +60,7 @@ async def _partition(
     call: Call, group: str, tp: TopicPartition
 ) -> DescribeShareGroupOffsetsResponsePartition:
     try:
-        at = await call.broker.share_offsets.find(group, tp)
+        at = await call.services.share_offsets.find(group, tp)
     except HeadraceError as problem:
         return DescribeShareGroupOffsetsResponsePartition(
             tp.partition, -1, -1, -1, problem.kind.kafka_code, problem.detail

@@ -23,7 +23,7 @@ VERSIONS = (0, 0)
 async def handle(call: Call) -> AlterShareGroupOffsetsResponse:
     request: AlterShareGroupOffsetsRequest = call.request
     try:
-        await call.broker.share_offsets.make_group(request.group_id)
+        await call.services.share_offsets.make_group(request.group_id)
     except HeadraceError as problem:
         return AlterShareGroupOffsetsResponse(
             error_code=problem.kind.kafka_code, error_message=problem.detail
@@ -46,7 +46,7 @@ async def _set(
     call: Call, group: str, topic: str, row: AlterShareGroupOffsetsRequestPartition
 ) -> AlterShareGroupOffsetsResponsePartition:
     try:
-        await call.broker.share_offsets.set(
+        await call.services.share_offsets.set(
             group, TopicPartition(topic, row.partition_index), row.start_offset
         )
     except HeadraceError as problem:

@@ -18,7 +18,7 @@ VERSIONS = (0, 0)
 async def handle(call: Call) -> DeleteShareGroupOffsetsResponse:
     request: DeleteShareGroupOffsetsRequest = call.request
     try:
-        await call.broker.share_offsets.require_group(request.group_id, empty=True)
+        await call.services.share_offsets.require_group(request.group_id, empty=True)
     except HeadraceError as problem:
         return DeleteShareGroupOffsetsResponse(
             error_code=problem.kind.kafka_code, error_message=problem.detail
@@ -39,7 +39,7 @@ async def _forget(call: Call, group: str, name: str) -> DeleteShareGroupOffsetsR
         )
     try:
         for number in range(len(topic.partitions)):
-            await call.broker.share_offsets.forget(group, TopicPartition(name, number))
+            await call.services.share_offsets.forget(group, TopicPartition(name, number))
     except HeadraceError as problem:
         return DeleteShareGroupOffsetsResponseTopic(name, topic.id, problem.kind.kafka_code, problem.detail)
     return DeleteShareGroupOffsetsResponseTopic(name, topic.id)

@@ -1,0 +1,19 @@
+"""Port: what the SQS door uses of the broker behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.broker.latest import Latest
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class SqsHost:
+    runtime: Runtime
+    node_id: int
+    new_uuid: Callable[[], str]
+    latest: Latest
+    queues: QueueDesk

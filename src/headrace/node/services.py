@@ -1,0 +1,128 @@
+"""Driver: who gets what. The services of one broker, built once, each from what it uses; what is missing is a type error here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headrace.broker.auto_creation import AutoCreation
+from headrace.broker.batch_opening import Opener
+from headrace.broker.broker import Broker
+from headrace.broker.client_brokers import ClientBrokers
+from headrace.broker.connections import Connections
+from headrace.broker.coordinators import Coordinators
+from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.groups import Groups
+from headrace.broker.hanging import HangingTransactions
+from headrace.broker.hosts import QueueHost
+from headrace.broker.internal_topics import InternalTopics
+from headrace.broker.latest import Latest
+from headrace.broker.leading import Leading
+from headrace.broker.markers import Markers, MarkerSender
+from headrace.broker.partition_admin import PartitionAdmin
+from headrace.broker.peers import Peers
+from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.queueing.cron import CronSchedules
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.keeper import QueueKeeper
+from headrace.broker.quota_admin import QuotaAdmin
+from headrace.broker.services import Failures, Services
+from headrace.broker.share_groups import ShareGroups
+from headrace.broker.share_offsets import ShareOffsets
+from headrace.broker.throttles import ReplicationThrottle
+from headrace.broker.topic_admin import TopicAdmin
+from headrace.broker.transactions import Transactions
+from headrace.broker.txn_client import TransactionClient
+from headrace.broker.views.desk import Views
+from headrace.cluster.broker_configs import LEADER_THROTTLED_RATE
+from headrace.groups.config import GroupConfig
+
+
+class ServiceOptions(NamedTuple):
+    auto_create_topics: bool = True
+    offsets_partitions: int = 8
+    internal_replication_factor: int = 1
+    groups: GroupConfig = GroupConfig()
+    connection_fencing: bool = True
+
+
+def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[], list[str]]) -> Services:
+    runtime, metadata, image, replicas = broker.runtime, broker.metadata, broker.image, broker.replicas
+    connections = Connections(fencing=options.connection_fencing)
+    client_brokers = ClientBrokers(image, runtime.clock, broker.liveness)
+    topics = TopicAdmin(runtime, metadata, replicas.caught_up)
+    partition_admin = PartitionAdmin(metadata)
+    quota_admin = QuotaAdmin(metadata)
+    peers = Peers(image, broker.introductions)
+    internal_topics = InternalTopics(
+        image,
+        topics,
+        partitions=options.offsets_partitions,
+        replication_factor=options.internal_replication_factor,
+    )
+    coordinators = Coordinators(image, internal_topics)
+    groups = Groups(runtime, options.groups, metadata, internal_topics)
+    producer_ids = ProducerIds(runtime, metadata, broker.node_id)
+    markers = Markers(runtime.clock, connections, groups)
+    sender = MarkerSender(broker, broker.introductions, markers)
+    transactions = Transactions(runtime, image, internal_topics, connections, peers, sender)
+    queue_host = QueueHost(
+        runtime,
+        metadata,
+        image,
+        broker.node_id,
+        broker.partitions,
+        broker.find_partition,
+        broker.new_uuid,
+        replicas.caught_up,
+        topics,
+        partition_admin,
+        lambda identifier: TransactionClient(image, peers, coordinators, identifier),
+    )
+    queues = QueueDesk(queue_host)
+    share_groups = ShareGroups(broker, queues, replicas.caught_up)
+    views = Views(runtime, image, broker.find_partition)
+
+    # In this order: whoever hears of a change may rest on what those before have made of it.
+    metadata.listeners += [
+        client_brokers.heard,
+        replicas.heard,
+        queues.heard,
+        groups.heard,
+        share_groups.heard,
+        quota_admin.heard,
+        views.heard,
+    ]
+    leading = Leading(connections, groups, transactions, queues.shards)
+    replicas.on_open.append(queues.opened)
+    replicas.on_lead.append(leading.began)
+    replicas.on_resign.append(leading.ended)
+    return Services(
+        broker=broker,
+        connections=connections,
+        failures=Failures(),
+        troubles=troubles,
+        latest=Latest(runtime, metadata, replicas.caught_up),
+        client_brokers=client_brokers,
+        auto_creation=AutoCreation(options.auto_create_topics),
+        topics=topics,
+        partition_admin=partition_admin,
+        quota_admin=quota_admin,
+        quotas=quota_admin.quotas,
+        peers=peers,
+        coordinators=coordinators,
+        groups=groups,
+        producer_ids=producer_ids,
+        transactions=transactions,
+        markers=markers,
+        hanging=HangingTransactions(runtime.clock, image, transactions, markers, producer_ids, peers),
+        queues=queues,
+        queue_keeper=QueueKeeper(queue_host, queues),
+        cron=CronSchedules(queue_host, queues),
+        share_groups=share_groups,
+        share_offsets=ShareOffsets(image, groups, queues, share_groups),
+        opener=Opener(runtime),
+        views=views,
+        fetch_sessions=FetchSessions(),
+        throttle=ReplicationThrottle(runtime, image, LEADER_THROTTLED_RATE),
+    )
