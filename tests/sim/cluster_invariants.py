@@ -254,10 +254,10 @@ class Invariants:
 
     def _shards(self) -> Iterator[tuple[SimNode, Shard]]:
         for node in self._nodes.values():
-            broker = getattr(node.service, "broker", None)
-            if broker is None or not node.is_running:
+            services = getattr(node.service, "services", None)
+            if services is None or not node.is_running:
                 continue
-            for shards in (broker.groups, broker.transactions):
+            for shards in (services.groups, services.transactions):
                 for shard in shards.shards.values():
                     yield node, shard
 

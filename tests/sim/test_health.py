@@ -98,8 +98,8 @@ def test_f19_a_broker_that_is_really_gone_is_not_named_for_ever() -> None:
     async def scenario(simulation: Simulation) -> None:
         await started(cluster, 1)
         cluster.nodes[3].kill()
-        survivor = cluster.nodes[1].service.broker
-        await until(lambda: [node.id for node in survivor.client_brokers()] == [1, 2])
+        survivor = cluster.nodes[1].service.services
+        await until(lambda: [node.id for node in survivor.client_brokers.now()] == [1, 2])
 
     cluster.simulation.run(scenario, limit_s=600.0)
 

@@ -142,11 +142,11 @@ def test_who_can_not_tell_whether_a_group_is_still_there_lets_nothing_stay() -> 
         await move.begin()
         assert await move.send("first") == 1
         home = move.home(0)
-        broker = home.service.broker
+        services = home.service.services
         others = [node for node in stage.nodes if stage.nodes[node] is not home]
-        await broker.partition_admin.move(QUEUE, 0, (*others, broker.node_id))
-        await broker.partition_admin.elect(QUEUE, 0, ElectionType.PREFERRED)
-        await until(lambda: not broker.queues.shards.hosted[TopicPartition(QUEUE, 0)].data.is_leader)
+        await services.partition_admin.move(QUEUE, 0, (*others, services.broker.node_id))
+        await services.partition_admin.elect(QUEUE, 0, ElectionType.PREFERRED)
+        await until(lambda: not services.queues.shards.hosted[TopicPartition(QUEUE, 0)].data.is_leader)
         assert await move.send("second", sqs=SqsClient([home.address], stage.dice.fork("x"))) == 1
         assert await move.in_order() == ["first", "second"]
 
