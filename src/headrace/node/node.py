@@ -309,7 +309,7 @@ class Node:
             self.runtime,
             self.metadata,
             registration,
-            ttl_ms=LEASE_MS if settings.coordinator else LONELY_LEASE_MS,
+            ttl_ms=LONELY_LEASE_MS if self._is_alone else LEASE_MS,
             durable=settings.flush == "commit",
             making_progress=self._makes_progress,
             lives=self._earlier,
@@ -322,6 +322,11 @@ class Node:
             "the coordinator takes the registration", lambda: self.membership.register(previous)
         )
         self.health.membership = self.membership
+
+    @property
+    def _is_alone(self) -> bool:
+        """The coordinator is a file in our own directory, or our own memory."""
+        return self._given_coordinator is None and not self.settings.coordinator
 
     def _registering(self, lease: int) -> None:
         """On disk before anybody else can see us: the next life finds our lease and can end it."""
