@@ -7,7 +7,7 @@ import ast
 from house_figures import attributes, imports, knots, taking, trees
 
 LARGEST_CIRCLE = 8
-IN_CIRCLES = 24
+IN_CIRCLES = 28
 BROKER_ATTRIBUTES = 12
 TAKE_BROKER = 0
 TAKE_SERVICES = 2
