@@ -16,7 +16,7 @@ EXAMPLES ?= 200
 SAMPLE ?= 200
 SEED ?= 1
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench limits docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -93,6 +93,13 @@ bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 
 limits: env  ## the largest legal request of each API: how long it keeps the loop (50 ms is the rule)
 	@$(BIN)/python bench/largest_requests.py
+
+lock: env  ## write requirements.lock anew from pyproject.toml, with the newest versions and their hashes
+	@$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --python-version 3.11 --no-header --custom-compile-command "make lock" \
+	  --group dev --extra spark --extra avro -o requirements.lock pyproject.toml
+
+audit: env  ## ask PyPI's advisories about everything in requirements.lock
+	@$(BIN)/uv tool run -q pip-audit --strict --require-hashes --disable-pip -r requirements.lock
 
 docs: env  ## write docs/cli.md, docs/config.md and docs/openapi.json anew, from the code
 	@$(BIN)/python scripts/generate-docs
