@@ -84,7 +84,8 @@ class Partition:
         self.is_internal = is_internal(tp.topic)
         self.log = partition_log
         self.config = config
-        self.looks_inside = config.opens_batches or config.validates_records
+        self.opens_batches = config.opens_batches
+        self.looks_inside = self.opens_batches or config.validates_records
         self.fs = fs
         """Where the log lives: the disk, or memory (storage=memory)."""
         self.room: DiskRoom | None = None
@@ -389,7 +390,8 @@ class Partition:
     def configure(self, config: TopicConfig, log_config: LogConfig) -> None:
         """The topic's configs have changed while it is in use (F7): nothing may remember the old ones."""
         self.config = config
-        self.looks_inside = config.opens_batches or config.validates_records
+        self.opens_batches = config.opens_batches
+        self.looks_inside = self.opens_batches or config.validates_records
         self.log.config = log_config
         self.following.waits_for_sync = config.flush == "commit"
         if self._lazy_flush is not None:

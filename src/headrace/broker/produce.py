@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from headrace.broker.batch_opening import Opened, open_batch
 from headrace.broker.partition import Partition
-from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.log.results import Duplicate
@@ -21,10 +20,8 @@ _KEYLESS = "a compacted topic takes no records without a key"
 _FLAWED = "the records of the batch can't be read: %s"
 
 
-def _is_known_good(records: memoryview, header: BatchHeader, config: TopicConfig, trusted: bool) -> bool:
+def _is_known_good(records: memoryview, header: BatchHeader, trusted: bool) -> bool:
     """The short way for what most topics get: nothing is made of the batch when its records are all right."""
-    if config.opens_batches:
-        return False
     return trusted or (not header[5] & CODEC_MASK and is_regular(records[HEADER_BYTES:], header[12]))
 
 
@@ -69,7 +66,11 @@ def take(
     )
     if isinstance(header, Rejected):
         return Taken(header.kind, message=header.detail)
-    if partition.looks_inside and opened is None and not _is_known_good(records, header, config, trusted):
+    if (
+        opened is None
+        and partition.looks_inside
+        and (partition.opens_batches or not _is_known_good(records, header, trusted))
+    ):
         opened = open_batch(records, config, trusted=trusted)
     if opened is not None:
         if opened.flaw is not None:

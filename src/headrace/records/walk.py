@@ -69,9 +69,11 @@ def is_regular(body: Buffer, count: int) -> bool:
     """True: there is no flaw. False: it takes a closer look."""
     if count > _MOST_RECORDS:
         return False
-    plain, at, end = _where(body)
-    index, patience = 0, 1
     try:
+        if count < _FEW and len(body) <= _COPIED_BYTES:
+            return hop(bytes(body), 0, 0, count) == len(body)
+        plain, at, end = _where(body)
+        index, patience = 0, 1
         if count < _FEW:
             return hop(plain, at, 0, count) == end
         while index < count:

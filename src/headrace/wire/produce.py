@@ -289,10 +289,11 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
         name, topic_id, ((index, error, base, appended, start, record_errors, text, leader),) = topics[0]
         if not record_errors and text is None and leader is NO_LEADER:
             row = _part_v9(index, error, base, appended, start, 1)
+            data = name.encode()
             return b"".join(
                 (
                     b"\x02",
-                    topic_id if version >= TOPIC_IDS else _compact(name),
+                    topic_id if version >= TOPIC_IDS else uvarint(len(data) + 1) + data,
                     b"\x02",
                     row,
                     b"\x00",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.batch_opening import GLANCED_BYTES, Glance, Opened, is_small
+from headrace.broker.batch_opening import GLANCED_BYTES, SMALL_BYTES, Glance, Opened, is_small
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.produce import Taken, take
@@ -76,7 +76,7 @@ def handle_frame(
             connection.close()
             return False
         unverified = unverified_partitions(services, request, header.api_version, connection.id)
-    opened = None if _is_wide(request) else _glance(services, request, len(frame))
+    opened = _glance(services, request, len(frame))
     if unverified or opened is None:
         # It may take a while, and the connection's buffer will be used again.
         kept = memoryview(bytearray(frame))
@@ -109,8 +109,15 @@ def _is_wide(request: ProduceRequest) -> bool:
 
 
 def _glance(services: Services, request: ProduceRequest, size: int) -> _OpenedBatches | None:
-    """What is known of the larger batches at once; None: something has to be opened in a thread."""
+    """What is known of the larger batches at once; None: something has to be opened in a thread, or there is much of it."""
     opened: _OpenedBatches = {}
+    if size <= SMALL_BYTES and len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        # Nearly every small request there is.
+        records = request.topics[0].partitions[0].records
+        if not isinstance(records, memoryview) or is_small(records):
+            return opened
+    if _is_wide(request):
+        return None
     glance: Glance | None = None
     for topic in request.topics:
         for index, records in topic.partitions:
