@@ -22,11 +22,12 @@ from log_bench import (
 )
 
 from headrace.core.plan import Rejected
+from headrace.log.checkpoints import decode_state, encode_state
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import LogCorrupt, RollReason, WrongTopic
 from headrace.log.snapshots import encode_snapshot
-from headrace.records.batch import read_header
+from headrace.records.batch import read_header, scan
 
 FIRST = f"{DIRECTORY}/{0:020d}.log"
 
@@ -473,7 +474,41 @@ def test_r40_replay_starts_at_the_newest_usable_snapshot() -> None:
             hurt[name] = hurt[name][:-1] + b"?"
         again, report = open_log(restore(hurt), log.config)
         assert encode_snapshot(0, again.producers).partition(b"\n")[2] == expected
+        assert again.aborted_transactions(0, log.end_offset) == log.aborted_transactions(0, log.end_offset)
         assert ("producers" in report.rebuilt) == (broken == len(snapshots))
+
+
+def test_r23_a_start_over_that_was_cut_short_is_finished_and_nothing_of_the_old_log_is_left() -> None:
+    fs, log = _busy_log()
+    log.close()
+    files = dump(fs)
+    state = decode_state(files["state"])
+    files["state"] = encode_state(state._replace(log_start=900, recovery_point=900, restarting=1))
+    again, report = open_log(restore(files), log.config)
+    assert (again.start_offset, again.end_offset) == (900, 900)
+    assert again.epochs.entries == [] and len(again.producers) == 0
+    assert "finished starting over at offset 900" in report.notes
+
+
+@pytest.mark.parametrize("what", ["magic", "base offset", "crc"])
+def test_s14_an_index_is_believed_only_if_the_last_batch_it_speaks_of_is_there(what: str) -> None:
+    fs = MemoryFileSystem()
+    log = fresh_log(fs=fs)
+    fill(log, 3)
+    log.roll(RollReason.REQUESTED)
+    fill(log, 3)
+    log.sync()
+    log.checkpoint()
+    log.close(clean=False)
+    files = dump(fs)
+    open_log(restore(files))
+    name = FIRST.rpartition("/")[2]
+    data = bytearray(files[name])
+    last = [at for at, _ in scan(data)][-1]
+    data[last + {"base offset": 7, "magic": 16, "crc": 20}[what]] ^= 1
+    files[name] = bytes(data)
+    with pytest.raises(LogCorrupt):
+        open_log(restore(files))
 
 
 def test_a_new_log_is_there_after_a_crash_at_once() -> None:

@@ -104,3 +104,14 @@ def test_nobody_waits_nobody_is_answered() -> None:
 
 def test_the_names_of_things() -> None:
     assert str(SOURCE) == "q<t-0"
+
+
+def test_what_is_held_of_a_group_is_known_once_everything_was_looked_at() -> None:
+    desk = Desk(fifo_queue())
+    desk.send(c.Message(0, group=b"a"), c.Message(0, group=b"b"))
+    end = desk.shard.counts(SOURCE).end_offset
+    assert desk.ask(c.Holding(SOURCE, b"a", end)) is True
+    assert desk.ask(c.Holding(SOURCE, b"z", end)) is False
+    assert desk.ask(c.Holding(SOURCE, b"z", end + 1)) is None, "what comes next may be of it"
+    assert sorted(desk.ask(c.Holding(SOURCE, None, end))) == [b"a", b"b"]
+    assert desk.ask(c.Holding(SOURCE, None, end + 1)) is None

@@ -77,6 +77,15 @@ def test_moving_one_entry_for_ever_does_not_grow_the_agenda() -> None:
     assert ours.head_ms() == 10_001
 
 
+def test_an_entry_that_was_moved_away_is_not_due_at_its_old_time() -> None:
+    ours = Timetable()
+    ours.add(1, 5, 0)
+    ours.add(2, 10, 1)
+    ours.move(2, 40)
+    assert ours.pop_due(20, 10) == [(1, 0)]
+    assert ours.pop_due(40, 10) == [(2, 1)]
+
+
 def test_no_upper_limit() -> None:
     ours = Timetable()
     ours.add(1, 1 << 80, 0)
