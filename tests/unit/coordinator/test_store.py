@@ -144,6 +144,11 @@ def test_a_batch_is_bounded_and_ends_between_revisions() -> None:
     assert batch is not None and len(batch.events) == MAX_BATCH_EVENTS + 2 and batch.revision == 334
     rest = history.since("k", 335)
     assert rest is not None and rest.events[0].mod_revision == 335
+    history = EventHistory(latest=0, capacity=10_000)
+    for revision in range(1, 1_001):
+        history.append(revision, [Event(f"k{n}", b"", 1, revision) for n in range(2)])
+    batch = history.since("k", 1)
+    assert batch is not None and len(batch.events) == MAX_BATCH_EVENTS and batch.revision == 500
 
 
 def test_progress_moves_the_position_without_events() -> None:

@@ -22,6 +22,7 @@ def test_without_an_abort_everybody_is_heard_at_once() -> None:
 def test_an_older_connection_has_to_say_it_twice() -> None:
     hearings = after_an_abort()
     assert not hearings.admits(P, EPOCH, OLD, 3)
+    assert not hearings.admits(P, EPOCH, 7, 3), "the newest of those that were there before"
     assert not hearings.admits(P, EPOCH, OLD, 4), "what waits behind it is no repetition"
     assert hearings.admits(P, EPOCH, OLD, 3)
     assert hearings.admits(P, EPOCH, OLD, 4)
