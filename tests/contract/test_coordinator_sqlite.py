@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -386,3 +386,44 @@ async def test_f17_a_watch_outlives_a_file_that_can_not_be_looked_at_for_a_momen
             async for update in updates:
                 if isinstance(update, WatchBatch) and any(event.key == "k/1" for event in update.events):
                     break
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """As `sqlite3 target ".restore source"` does it, with the file in use."""
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+async def test_f10_a_restored_file_is_noticed(tmp_path: Path) -> None:
+    """A backup is put back into the file while it is watched: what the watch had told is taken back."""
+    path, backup = tmp_path / "coordinator.db", tmp_path / "backup.db"
+    async with opened(path) as one:
+        await one.txn([], [Put("w/a", b"early")])
+        copy_database(path, backup)
+        for number in range(5):
+            await one.txn([], [Put("w/b", str(number).encode())])
+        async with aclosing(one.watch("w/", 0)) as updates, asyncio.timeout(PATIENCE_S):
+            first = await anext(updates)
+            assert isinstance(first, Resync) and not first.restored and len(first.snapshot.items) == 2
+            await in_a_thread(lambda: copy_database(backup, path))
+            second = await anext(updates)
+            assert isinstance(second, Resync) and second.restored
+            assert [item.key for item in second.snapshot.items] == ["w/a"]
+            await one.txn([], [Put("w/c", b"later")])
+            third = await anext(updates)
+            assert isinstance(third, WatchBatch) and [event.key for event in third.events] == ["w/c"]
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+async def test_f10_a_file_that_is_not_there_any_more_is_not_written_to(tmp_path: Path, how: str) -> None:
+    """Whoever has the old one open would agree with nobody, and what it writes would be gone at its end."""
+    path, other = tmp_path / "coordinator.db", tmp_path / "other.db"
+    async with opened(other) as one:
+        await one.txn([], [Put("other", b"")])
+    async with opened(path) as one, asyncio.timeout(PATIENCE_S):
+        await one.txn([], [Put("mine", b"")])
+        await in_a_thread(lambda: other.replace(path) if how == "replaced" else path.unlink())
+        with pytest.raises(CoordinatorUnavailable, match="start the broker again"):
+            while True:
+                await one.txn([], [Put("mine", b"")])
+                await asyncio.sleep(0.01)

@@ -42,8 +42,14 @@ _TARGETS = {"mod": Target.MOD_REVISION, "create": Target.CREATE_REVISION, "value
 Listener = Callable[[list[Delta]], None]
 
 
+_RESTORED = (
+    "the coordinator went back from revision %d to %d: it was restored from a backup. What was created, moved or deleted since "
+    "is unknown to it; data that no topic claims any more goes to the quarantine. This broker registers again."
+)
+
+
 class Restored(NamedTuple):
-    """The coordinator went back to a backup while we looked."""
+    """The coordinator went back to a backup, while we looked or between two lives of this broker."""
 
     from_revision: int
     to_revision: int
@@ -74,15 +80,18 @@ class Metadata:
         else:
             self._tell(self.image.resync(snapshot.items, snapshot.revision), snapshot.revision)
 
+    def was_at(self, revision: int) -> None:
+        """What an earlier life had heard of; the coordinator has been read (F10). A backup that was restored while every broker
+        was down shows only here, and not any more once more has happened since than was forgotten."""
+        if revision > self.revision:
+            self.restored = Restored(revision, self.revision)
+            log.critical(_RESTORED, revision, self.revision)
+
     def _went_back(self, snapshot: Snapshot) -> None:
         """F10: a backup was restored. Everything is taken as it is there now; what we knew is kept only where forgetting it
         would do harm: leader epochs (R9), and the data of replicas that the backup does not know (S12, replicas.py)."""
         before, self.restored = self.revision, Restored(self.revision, snapshot.revision)
-        log.critical(
-            "the coordinator went back from revision %d to %d: it was restored from a backup. What was created, moved or deleted "
-            "since is unknown to it; data that no topic claims any more goes to the quarantine. This broker registers again.",
-            before, snapshot.revision,
-        )  # fmt: skip
+        log.critical(_RESTORED, before, snapshot.revision)
         for place, epoch in self.image.leader_epochs().items():
             self.epochs_before[place] = max(epoch, self.epochs_before.get(place, -1))
         self.revision = 0

@@ -162,7 +162,11 @@ class SqliteCoordinator:
 
     async def _pull(self, prefix: str, position: int) -> WatchUpdate:
         batch = await self._call(lambda: self._store.since(prefix, position)) if position else None
-        return Resync(await self.read(prefix)) if batch is None else batch
+        if batch is not None and batch.revision + 1 >= position:
+            return batch
+        snapshot = await self.read(prefix)
+        # Revisions only rise, unless somebody put a backup into the file (F10).
+        return Resync(snapshot, restored=snapshot.revision + 1 < position)
 
     def _saw(self, revision: int) -> None:
         if revision > self._revision:
@@ -185,12 +189,21 @@ class SqliteCoordinator:
         stamp = self._store.stamp()
         before = self._revision
         wait_s = RETRY_S
+        if self._store.is_replaced():
+            # What we have open is not what the others see: a backup was put in its place, or it was taken away (F10).
+            self._die(
+                "the coordinator file was replaced or removed while it was in use; start the broker again"
+            )
+            return look_s
         try:
             pulse = await self._call(lambda: self._store.poll(self._now_ms()))
         except CoordinatorError as error:
             log.warning("coordinator poll: %s", error)
         else:
             self._saw(pulse.revision)
+            if pulse.revision < before:
+                self._revision = pulse.revision
+                self._changed.fire()
             wait_s = self._until_next_poll_s(pulse)
         look_s = LOOK_BUSY_S if self._revision > before else min(LOOK_IDLE_S, look_s * 1.25)
         while wait_s > 0:
@@ -245,7 +258,11 @@ class SqliteCoordinator:
     def _judge(self, error: sqlite3.Error) -> None:
         """A failed write-back is final: what the page cache shows afterwards may not be on the disk (S7)."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in _FATAL and self._dead is None:
-            log.error("the coordinator file failed and is not used again by this process: %s", error)
-            self._dead = f"the coordinator file failed: {error}"
+        if code in _FATAL:
+            self._die(f"the coordinator file failed: {error}")
+
+    def _die(self, why: str) -> None:
+        if self._dead is None:
+            log.error("the coordinator file is not used again by this process: %s", why)
+            self._dead = why
             self._changed.fire()

@@ -76,6 +76,14 @@ def boot_ms() -> int:
     return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1_000_000
 
 
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
 def boot_id() -> str:
     """Which boot the boot clock counts from; empty where the system does not say."""
     try:
@@ -91,11 +99,13 @@ class SqliteStore:
         self, path: str, *, now_ms: int, boot: str, history_revisions: int = HISTORY_REVISIONS
     ) -> None:
         _create_private(path)
+        self._path = path
         self._wal_path = f"{path}-wal"
         self._history_revisions = history_revisions
         self._db = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
         )
+        self._inode = _inode(path)
         try:
             self._use_wal()
             self._db.execute("PRAGMA synchronous = FULL")
@@ -125,6 +135,10 @@ class SqliteStore:
         except OSError:
             return (0, 0)
         return (found.st_mtime_ns, found.st_size)
+
+    def is_replaced(self) -> bool:
+        """Whether the path leads to another file by now, or to none."""
+        return _inode(self._path) != self._inode
 
     # Reading. One statement, or one read transaction, sees one revision.
 

@@ -45,6 +45,13 @@ class NodeRecord(NamedTuple):
     earlier: tuple[str, ...] = ()
     """The lives before that tried to register from here, newest first. Each may have been registered and have died before
     it learnt so (R29, F82), and a coordinator that was restored may know any of them (F10): all are this directory's."""
+    revision: int = 0
+    """Up to where this life had heard of the coordinator when this was written."""
+
+    @property
+    def coordinator_was_at(self) -> int:
+        """At least: an epoch is the revision of a registration."""
+        return max(self.revision, self.broker_epoch)
 
     @property
     def lives(self) -> tuple[str, ...]:
@@ -97,6 +104,7 @@ class DataDirectory:
         try:
             fields = json.loads(unseal("node", _VERSION, self._fs.read_file(path)))
             fields["earlier"] = tuple(map(str, fields.get("earlier", ())))
+            fields.setdefault("revision", 0)
             return NodeRecord(**{name: fields[name] for name in NodeRecord._fields})
         except (BadSeal, ValueError, KeyError, TypeError) as problem:
             raise DirectoryRefused(

@@ -179,6 +179,8 @@ class Node:
         cluster = self.metadata.image.cluster
         assert cluster is not None
         self._directory.check(record, cluster.cluster_id, self.settings.node_id)
+        if record is not None:
+            self.metadata.was_at(record.coordinator_was_at)
         if record is not None and record.lease:
             # The lock on the directory proves that our earlier life is over: nobody has to wait for its lease.
             try:
@@ -337,7 +339,13 @@ class Node:
             node_id = self.settings.node_id
             self._directory.write_record(
                 NodeRecord(
-                    self.broker.cluster_id, node_id, broker_epoch, lease, self._incarnation, self._earlier
+                    self.broker.cluster_id,
+                    node_id,
+                    broker_epoch,
+                    lease,
+                    self._incarnation,
+                    self._earlier,
+                    self.metadata.revision,
                 )
             )
 
@@ -433,6 +441,8 @@ class Node:
         await self.broker.replicas.close(clean=clean)
         await self.membership.leave()
         if clean and not self.settings.ephemeral:
+            term = self.membership.term
+            self._write_record(self.membership.broker_epoch, 0 if term is None else term.lease_id)
             self._directory.mark_clean(self.membership.broker_epoch)
         self.metadata.stop()
         await self._coordinator.close()

@@ -1,11 +1,13 @@
-"""F10: an etcd that was put back from a backup under a running broker: real processes, real clients."""
+"""F10: a coordinator that was put back from a backup, under a running broker or between two lives: real processes, real clients."""
 
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,36 @@ def test_f10_an_etcd_restored_from_a_backup_is_noticed_and_costs_no_record(
         assert "the leader epoch is raised above" in broker.log(), "R9: no epoch is given twice"
         kept = list((tmp_path / "broker" / "quarantine").glob("late@*/0/*.log"))
         assert kept and any(b"kept" in path.read_bytes() for path in kept), "S12"
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """As `sqlite3 target ".restore source"` does it."""
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_f10_an_embedded_coordinator_restored_from_a_backup_is_noticed(tmp_path: Path, down: bool) -> None:
+    """`down`: put back while no broker ran. The data directory remembers how far the coordinator had been."""
+    database, backup = tmp_path / "broker" / "coordinator.db", tmp_path / "backup.db"
+    with BrokerProcess(tmp_path / "broker", start_seconds=PATIENCE_S) as broker:
+        create(broker, "old")
+        send(broker, "old", ["1", "2"])
+        copy_database(database, backup)
+        create(broker, "late")
+        send(broker, "late", ["kept"])
+        if down:
+            assert broker.stop(PATIENCE_S) == 0
+        copy_database(backup, database)
+        if down:
+            broker.start()
+        until(lambda: "it was restored from a backup" in broker.log(), "the broker did not notice")
+        until(lambda: "late" not in topics(broker), "the broker goes on with what it knew")
+        send(broker, "old", ["3"])
+        assert read(broker, "old", 3) == ["1", "2", "3"]
+        assert "restored from a backup" in readiness(broker)
+        kept = list((tmp_path / "broker" / "quarantine").glob("late@*/0/*.log"))
+        assert kept and any(b"kept" in path.read_bytes() for path in kept), "S12"
+        broker.stop(PATIENCE_S)
+        broker.start()
+        assert "restored from a backup" not in readiness(broker), "it is told once, and not for ever"
