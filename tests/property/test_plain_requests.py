@@ -14,6 +14,7 @@ from headrace.http.messages import Handler, Peer, Request, Response
 from headrace.http.plain_requests import read_plain
 from headrace.http.reader import ReadLimits, RequestReader
 from headrace.http.router import Router
+from headrace.security.rights import OWN
 
 LIMITS = ReadLimits(600, 9, 60, 64)
 
@@ -36,9 +37,9 @@ class Sink:
 
 def heard(data: bytes) -> list[Any]:
     router = Router()
-    router.add("POST", "/", lambda request: Response())
-    router.add("GET", "/things/{name}", lambda request: Response())
-    router.add("DELETE", "/things/{name}", lambda request: Response())
+    router.add("POST", "/", lambda request: Response(), OWN)
+    router.add("GET", "/things/{name}", lambda request: Response(), OWN)
+    router.add("DELETE", "/things/{name}", lambda request: Response(), OWN)
     sink = Sink()
     RequestReader(sink, router, LIMITS, Peer("127.0.0.1", 1, False), BrowserPolicy()).feed(data)
     return sink.heard

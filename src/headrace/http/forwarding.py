@@ -13,6 +13,7 @@ from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.peer_seals import SEAL
 from headrace.http.router import Router, TooLarge
+from headrace.security.rights import Rights
 
 HOST = b"x-headrace-host"
 TIMEOUT_S = 70.0
@@ -72,6 +73,7 @@ class ForwardingRouter(Router):
         method: str,
         template: str,
         handler: Handler,
+        rights: Rights,
         *,
         max_body_bytes: int | None = None,
         any_body: bool = False,
@@ -88,6 +90,7 @@ class ForwardingRouter(Router):
             method,
             template,
             forwarding,
+            rights,
             max_body_bytes=max_body_bytes,
             any_body=any_body,
             too_large=too_large,

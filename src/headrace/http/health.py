@@ -12,6 +12,7 @@ from headrace.core.errors import HeadraceError
 from headrace.http.messages import TEXT, Request, Response
 from headrace.http.problem import problem
 from headrace.http.router import Router
+from headrace.security.rights import BEFORE_LOGIN
 
 HealthCheck = Callable[[], str | None]
 """None when well, else what is wrong in a few words: Degraded when requests are served all the same."""
@@ -40,9 +41,9 @@ class HealthDoor:
         return {name: _outcome(check) for name, check in {**self._live, **self._ready}.items()}
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/livez", self._answer_live)
+        router.add("GET", "/livez", self._answer_live, BEFORE_LOGIN)
         for path in ("/readyz", "/healthz", "/health"):  # /health is what ElasticMQ's users probe
-            router.add("GET", path, self._answer_ready)
+            router.add("GET", path, self._answer_ready, BEFORE_LOGIN)
 
     def _answer_live(self, request: Request) -> Response:
         return _answer(request, self._live, "alive")

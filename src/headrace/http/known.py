@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.broker.latest import Latest
 from headrace.http.messages import Answer, Handler, Request
 from headrace.http.router import Route, Router, TooLarge
+from headrace.security.rights import Rights
 
 LISTS = frozenset(
     f"/api/v1/{things}" for things in ("topics", "queues", "subscriptions", "webhooks", "schedules")
@@ -24,6 +25,7 @@ class KnowingRouter(Router):
         method: str,
         template: str,
         handler: Handler,
+        rights: Rights,
         *,
         max_body_bytes: int | None = None,
         any_body: bool = False,
@@ -41,7 +43,13 @@ class KnowingRouter(Router):
             return await self._latest.answer(lambda: attempt(request))
 
         self._router.add(
-            method, template, knowing, max_body_bytes=max_body_bytes, any_body=any_body, too_large=too_large
+            method,
+            template,
+            knowing,
+            rights,
+            max_body_bytes=max_body_bytes,
+            any_body=any_body,
+            too_large=too_large,
         )
 
     def routes(self) -> list[Route]:

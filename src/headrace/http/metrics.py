@@ -22,6 +22,7 @@ from headrace.core.measures import (
 )
 from headrace.http.messages import Request, Response
 from headrace.http.router import Router
+from headrace.security.rights import CLUSTER, describe, needs
 
 __all__ = [
     "SECONDS_BUCKETS",
@@ -180,7 +181,7 @@ class MetricsDoor:
         self._registry = registry
 
     def mount(self, router: Router, path: str = "/metrics") -> None:
-        router.add("GET", path, self._answer)
+        router.add("GET", path, self._answer, needs(describe(CLUSTER)))
 
     def _answer(self, request: Request) -> Response:
         openmetrics = "application/openmetrics-text" in request.header(b"accept")

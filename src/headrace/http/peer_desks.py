@@ -26,6 +26,7 @@ from headrace.core.limits import MIB
 from headrace.http.messages import Request, Response
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.router import Router
+from headrace.security.rights import BROKERS
 
 PATH = "/internal/queue-desk"
 TYPE = "application/vnd.headrace.msgpack"
@@ -52,7 +53,7 @@ class PeerDeskDoor:
         self._peers = peers
 
     def mount(self, router: Router) -> None:
-        router.add("POST", PATH, self._answer, max_body_bytes=MAX_BODY_BYTES, any_body=True)
+        router.add("POST", PATH, self._answer, BROKERS, max_body_bytes=MAX_BODY_BYTES, any_body=True)
 
     async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float) -> Any:
         node = self._image.broker(broker_id)

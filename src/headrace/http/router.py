@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from headrace.http.messages import Handler, Response
+from headrace.security.rights import BEFORE_LOGIN, Rights
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """The allow-list of X20; any other method is 501."""
@@ -23,10 +24,14 @@ TooLarge = Callable[[Mapping[bytes, bytes], int], Response]
 """Headers of a request and the cap that its body exceeds -> the refusal, in the words of the route's own protocol."""
 
 
+Guarded = Callable[[Rights, Handler], Handler]
+
+
 class Route(NamedTuple):
     method: str
     template: str
     handler: Handler
+    rights: Rights
     max_body_bytes: int | None
     """None: the server's own limit."""
     any_body: bool = False
@@ -59,7 +64,9 @@ class _Node:
 
 
 class Router:
-    def __init__(self) -> None:
+    def __init__(self, guarded: Guarded | None = None) -> None:
+        """`guarded` puts a guard before each handler; without one everything is allowed (mode open)."""
+        self._guarded = guarded
         self._root = _Node()
         self._static: dict[str, dict[str, Match]] = {}
         self.otherwise: Handler | None = None
@@ -70,6 +77,7 @@ class Router:
         method: str,
         template: str,
         handler: Handler,
+        rights: Rights,
         *,
         max_body_bytes: int | None = None,
         any_body: bool = False,
@@ -79,7 +87,9 @@ class Router:
             raise ValueError(f"{method} is not one of {', '.join(METHODS)}")
         if not template.startswith("/"):
             raise ValueError(f"the template {template!r} must start with a slash")
-        route = Route(method, template, handler, max_body_bytes, any_body, too_large)
+        if self._guarded is not None:
+            handler = self._guarded(rights, handler)
+        route = Route(method, template, handler, rights, max_body_bytes, any_body, too_large)
         if "{" not in template:
             routes = self._static.setdefault(template, {})
             if method in routes:
@@ -91,11 +101,11 @@ class Router:
             raise ValueError(f"{method} {template} is routed twice")
         node.routes[method] = route
 
-    def get(self, template: str) -> Callable[[Handler], Handler]:
+    def get(self, template: str, rights: Rights) -> Callable[[Handler], Handler]:
         """`@router.get("/livez")`, for small doors."""
 
         def register(handler: Handler) -> Handler:
-            self.add("GET", template, handler)
+            self.add("GET", template, handler, rights)
             return handler
 
         return register
@@ -121,7 +131,7 @@ class Router:
                 return match
         found = self._resolve_template(method, path, static)
         if isinstance(found, NoRoute) and self.otherwise is not None:
-            return Match(Route(method, path, self.otherwise, None), _NO_PARAMS)
+            return Match(Route(method, path, self.otherwise, BEFORE_LOGIN, None), _NO_PARAMS)
         return found
 
     def _resolve_template(self, method: str, path: str, static: dict[str, Match] | None) -> Match | NoRoute:

@@ -1,6 +1,6 @@
 """Door: from a frame to the handler that declared its API. The table is built from `handlers/`, nothing is listed here.
 
-A handler module has KEY, VERSIONS and either `handle(call)` (may be a coroutine function) or, on the hot path,
+A handler module has KEY, VERSIONS, RIGHTS (what its caller must be allowed, A39; without it nothing is loaded) and either `handle(call)` (may be a coroutine function) or, on the hot path,
 `handle_frame(...)`, which decodes and answers by itself. It may say how many entries a request may have (MOST_ENTRIES).
 
 A3: what a request may cost is bounded before it is decoded, and the work on it is cut into slices. A request with too many
@@ -28,6 +28,8 @@ from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.handlers import k18_api_versions
 from headrace.kafka.named_topics import ALWAYS_LATEST, NAMED
 from headrace.kafka.throttle import TimedRequest
+from headrace.security.guard import Guard
+from headrace.security.rights import Rights
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode, encode_sliced
 from headrace.wire.framing import RequestHeader, decode_request_header, encode_response
@@ -50,6 +52,9 @@ class Entry(NamedTuple):
     handle: Callable[[Call], Any] | None
     handle_frame: FrameHandler | None
     most_entries: int
+    rights: Rights
+    decode_frame: Callable[[memoryview, int, int], object] | None
+    """Of a handler that decodes by itself, for a guard that has to know what is asked."""
 
 
 def _load() -> dict[int, Entry]:
@@ -66,6 +71,8 @@ def _load() -> dict[int, Entry]:
             getattr(module, "handle", None),
             getattr(module, "handle_frame", None),
             getattr(module, "MOST_ENTRIES", MAX_REQUEST_ENTRIES),
+            module.RIGHTS,
+            getattr(module, "decode_frame", None),
         )
     return dict(sorted(table.items()))
 
@@ -74,8 +81,10 @@ TABLE: dict[int, Entry] = _load()
 
 
 class Dispatcher:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, guard: Guard | None = None) -> None:
+        """Without a guard everything is allowed (mode open)."""
         self._services = services
+        self._guard = guard
         self._broker = services.broker
         self._quotas = services.quotas
         self.requests: dict[int, int] = dict.fromkeys(TABLE, 0)
@@ -106,6 +115,10 @@ class Dispatcher:
                 self._unsupported(connection, header)
                 return False
             if entry.handle_frame is not None:
+                if self._guard is not None and entry.decode_frame is not None:
+                    asked = entry.decode_frame(frame, position, header.api_version)
+                    if self._denies(self._guard, entry, connection, header, asked):
+                        return False
                 return entry.handle_frame(self._services, connection, header, frame, position)
             request = decode(
                 API[header.api_key].request,
@@ -115,6 +128,8 @@ class Dispatcher:
                 exact=False,
                 most=entry.most_entries,
             )
+            if self._guard is not None and self._denies(self._guard, entry, connection, header, request):
+                return False
             return self._call(entry, connection, header, request)
         except TooManyEntries:
             self._refuse(connection, header)
@@ -190,17 +205,31 @@ class Dispatcher:
         key, version, correlation_id, _ = header
         slot.send((encode_response(key, version, correlation_id, body),))
 
+    def _denies(
+        self, guard: Guard, entry: Entry, connection: Connection, header: RequestHeader, request: object
+    ) -> bool:
+        """Nothing is carried out of a request of which a part is not allowed."""
+        missing = guard.kafka(entry.rights, request, connection.session.principal, connection.host)
+        if missing is not None:
+            self._refuse_all(connection, header, missing.kind, f"{API[header.api_key].name} {missing.words}")
+        return missing is not None
+
     def _refuse(self, connection: Connection, header: RequestHeader) -> None:
         """A3: too many entries. Nothing of the request was carried out."""
+        name, most = API[header.api_key].name, TABLE[header.api_key].most_entries
+        reason = f"{name} with more than {most} entries; ask in several requests"
+        self._refuse_all(connection, header, ErrorKind.INVALID_REQUEST, reason)
+
+    def _refuse_all(
+        self, connection: Connection, header: RequestHeader, kind: ErrorKind, reason: str
+    ) -> None:
+        """Where the API has no place for an error of the whole request, the connection ends."""
         api = API[header.api_key]
-        reason = (
-            f"{api.name} with more than {TABLE[header.api_key].most_entries} entries; ask in several requests"
-        )
         specs = {spec.name: spec for spec in STRUCTS.get(api.response, ())}
         if "error_code" not in specs or not specs["error_code"].carried_by(header.api_version):
             connection.fail(reason)
             return
-        response = api.response(error_code=ErrorKind.INVALID_REQUEST.kafka_code)
+        response = api.response(error_code=kind.kafka_code)
         if "error_message" in specs:
             response.error_message = reason
         connection.server.warn(f"refusing {connection.host}: {reason}")

@@ -5,27 +5,13 @@ An open broker refuses nobody anything, so these are all operations that the res
 
 from __future__ import annotations
 
-from enum import IntEnum
 from functools import reduce
 from operator import or_
 from typing import Final
 
+from headrace.security.rights import Operation
+
 NOT_ASKED: Final = -(2**31)
-
-
-class Operation(IntEnum):
-    """The numbers are Kafka's."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
 
 
 def _bits(*operations: Operation) -> int:
@@ -33,11 +19,11 @@ def _bits(*operations: Operation) -> int:
 
 
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
-TOPIC: Final = _bits(
+TOPIC_BITS: Final = _bits(
     Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE, *_CONFIGS
 )  # fmt: skip
-GROUP: Final = _bits(Operation.READ, Operation.DELETE, Operation.DESCRIBE, *_CONFIGS)
-CLUSTER: Final = _bits(
+GROUP_BITS: Final = _bits(Operation.READ, Operation.DELETE, Operation.DESCRIBE, *_CONFIGS)
+CLUSTER_BITS: Final = _bits(
     Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE, *_CONFIGS
 )  # fmt: skip
 

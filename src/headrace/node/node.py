@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import uuid
+from collections.abc import Sequence
 
 from headrace import __version__
 from headrace.broker.broker import Broker, BrokerOptions
@@ -29,6 +30,7 @@ from headrace.core.limits import KIB
 from headrace.core.units import format_size
 from headrace.groups.config import GroupConfig
 from headrace.http.forwarding import Forwarder
+from headrace.http.guarding import guarding
 from headrace.http.known import KnowingRouter
 from headrace.http.messages import Request, Response
 from headrace.http.metrics import MetricsDoor, Registry
@@ -56,6 +58,9 @@ from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
 from headrace.security.access_keys import read_access_keys
+from headrace.security.authorizer import OPEN, Authorizer
+from headrace.security.guard import Guard
+from headrace.security.places import Lookups
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +77,13 @@ class Node:
     kafka: KafkaServer
     webhooks: Couriers
 
-    def __init__(self, settings: Settings, runtime: Runtime, coordinator: Coordinator | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        coordinator: Coordinator | None = None,
+        authorizer: Authorizer = OPEN,
+    ) -> None:
         self.settings = settings
         self.runtime = runtime
         self.kafka_port = 0
@@ -80,6 +91,7 @@ class Node:
         self.health = Health(runtime)
         self.patience = Patience(self.health)
         self._given_coordinator = coordinator
+        self._guard = None if authorizer.allows_everything else Guard(authorizer, self._lookups())
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
         self._used_epoch = 0
@@ -216,7 +228,7 @@ class Node:
 
     def _make_http(self, image: ClusterImage) -> None:
         """With the doors that are open from the first moment; the others follow when there is a broker behind them."""
-        self._router = router = Router()
+        self._router = router = Router(None if self._guard is None else guarding(self._guard))
         router.otherwise = self._answer_not_yet
         self._registry = registry = Registry()
         self.health.door.mount(router)
@@ -238,7 +250,9 @@ class Node:
     def _make_doors(self) -> None:
         router, registry = self._router, self._registry
         services, broker = self.services, self.broker
-        self.kafka = KafkaServer(self.runtime, broker.image, services.connections, Dispatcher(services))
+        self.kafka = KafkaServer(
+            self.runtime, broker.image, services.connections, Dispatcher(services, self._guard)
+        )
         registry.add(BrokerMetrics(services, self.kafka))
         sqs = self._sqs_settings()
         self._peer_requests = PeerRequests(
@@ -256,7 +270,7 @@ class Node:
         peer_desks.mount(router)
         services.queues.anywhere.peers = peer_desks
         sqs_host = SqsHost(self.runtime, broker.node_id, broker.new_uuid, services.latest, services.queues)
-        SqsDoor(sqs_host, sqs, forwarder).mount(router)
+        SqsDoor(sqs_host, sqs, forwarder, self._guard).mount(router)
         mount_rest(router, services, forwarder, sqs.receipt_key, __version__)
         self.webhooks = Couriers(
             self.runtime,
@@ -271,6 +285,27 @@ class Node:
             self.runtime.clock, broker.image, broker.new_uuid, services.queues, self.webhooks, forwarder
         ).mount(KnowingRouter(router, services.latest))
         registry.add(self.webhooks)
+
+    def _lookups(self) -> Lookups:
+        """What requests do not say themselves, for the guard. Asked when there are services."""
+
+        def topic_by_id(topic_id: bytes) -> str | None:
+            topic = self.metadata.image.topic_by_id(topic_id)
+            return None if topic is None else topic.name
+
+        def topics_of(queue: str) -> Sequence[str]:
+            spec = self.services.queues.find_spec(queue)
+            return (queue,) if spec is None else spec.topics
+
+        def queue_of(webhook: str) -> str | None:
+            spec = self.webhooks.registry.find(webhook)
+            return None if spec is None else spec.queue
+
+        def source_of(task: str) -> str | None:
+            found = self.services.queues.moves.find(task)
+            return None if found is None else found.source
+
+        return Lookups(topic_by_id, topics_of, queue_of, source_of)
 
     def _sqs_settings(self) -> SqsSettings:
         settings = self.settings

@@ -18,6 +18,7 @@ from headrace.http.messages import TEXT, Request, Response, StreamingResponse
 from headrace.http.router import Router
 from headrace.http.server import HttpServer, HttpSettings
 from headrace.http.sse import encode_event, event_stream
+from headrace.security.rights import OWN
 
 
 class TestClock:
@@ -39,18 +40,18 @@ class Door:
         self.entered = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.stream_closed = asyncio.Event()
-        self.router.add("GET", "/now", lambda request: Response(b"now", content_type=TEXT))
+        self.router.add("GET", "/now", lambda request: Response(b"now", content_type=TEXT), OWN)
         self.router.add(
-            "POST", "/echo", lambda request: Response(request.body, content_type=TEXT), any_body=True
+            "POST", "/echo", lambda request: Response(request.body, content_type=TEXT), OWN, any_body=True
         )
-        self.router.add("GET", "/later", self.later)
-        self.router.add("GET", "/stream", self.stream)
-        self.router.add("GET", "/events", self.events)
-        self.router.add("GET", "/bug", self.bug)
-        self.router.add("GET", "/refuse", self.refuse)
-        self.router.add("GET", "/inject", self.inject)
-        self.router.add("GET", "/big", lambda request: Response(b"x" * (8 << 20), content_type=TEXT))
-        self.router.add("GET", "/peer/{name}", self.peer)
+        self.router.add("GET", "/later", self.later, OWN)
+        self.router.add("GET", "/stream", self.stream, OWN)
+        self.router.add("GET", "/events", self.events, OWN)
+        self.router.add("GET", "/bug", self.bug, OWN)
+        self.router.add("GET", "/refuse", self.refuse, OWN)
+        self.router.add("GET", "/inject", self.inject, OWN)
+        self.router.add("GET", "/big", lambda request: Response(b"x" * (8 << 20), content_type=TEXT), OWN)
+        self.router.add("GET", "/peer/{name}", self.peer, OWN)
 
     async def later(self, _request: Request) -> Response:
         self.entered.set()
@@ -503,6 +504,7 @@ async def test_tls(tmp_path: Path) -> None:
         "POST",
         "/",
         lambda request: Response(f"{request.peer.is_tls} {len(request.body)}".encode(), content_type=TEXT),
+        OWN,
         any_body=True,
     )
     server = HttpServer(router, TestClock())

@@ -11,6 +11,7 @@ import pytest
 from headrace.http.messages import TEXT, Request, Response, StreamingResponse
 from headrace.http.router import Router
 from headrace.http.server import HttpServer, HttpSettings
+from headrace.security.rights import OWN
 from headrace.testing.sim_node import SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
 
@@ -38,12 +39,12 @@ def play(seed: int, body: Body, **settings: int) -> None:
         return StreamingResponse(pieces())
 
     router = Router()
-    router.add("GET", "/now", lambda _request: Response(b"now", content_type=TEXT))
-    router.add("POST", "/echo", lambda request: Response(request.body, content_type=TEXT), any_body=True)
-    router.add("GET", "/slow", slow)
-    router.add("GET", "/poll", poll)
-    router.add("GET", "/stream", stream)
-    router.add("GET", "/big", lambda _request: Response(b"x" * 3_000_000))
+    router.add("GET", "/now", lambda _request: Response(b"now", content_type=TEXT), OWN)
+    router.add("POST", "/echo", lambda request: Response(request.body, content_type=TEXT), OWN, any_body=True)
+    router.add("GET", "/slow", slow, OWN)
+    router.add("GET", "/poll", poll, OWN)
+    router.add("GET", "/stream", stream, OWN)
+    router.add("GET", "/big", lambda _request: Response(b"x" * 3_000_000), OWN)
 
     async def program(node: SimNode, runtime: SimRuntime) -> None:
         server = HttpServer(router, runtime.clock, HttpSettings(**settings))

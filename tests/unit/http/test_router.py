@@ -4,6 +4,7 @@ import pytest
 
 from headrace.http.messages import Response
 from headrace.http.router import Match, NoRoute, Router
+from headrace.security.rights import OWN
 
 
 def handler(_request: object) -> Response:
@@ -13,12 +14,12 @@ def handler(_request: object) -> Response:
 @pytest.fixture
 def router() -> Router:
     routes = Router()
-    routes.add("GET", "/topics", handler)
-    routes.add("POST", "/topics/{topic}/records", handler)
-    routes.add("GET", "/topics/{topic}/records", handler)
-    routes.add("GET", "/topics/special/records", handler)
-    routes.add("GET", "/{account}/{queue}", handler)
-    routes.add("GET", "/console/{path*}", handler)
+    routes.add("GET", "/topics", handler, OWN)
+    routes.add("POST", "/topics/{topic}/records", handler, OWN)
+    routes.add("GET", "/topics/{topic}/records", handler, OWN)
+    routes.add("GET", "/topics/special/records", handler, OWN)
+    routes.add("GET", "/{account}/{queue}", handler, OWN)
+    routes.add("GET", "/console/{path*}", handler, OWN)
     return routes
 
 
@@ -62,13 +63,13 @@ def test_x24_path_values_are_printable_text(router: Router, path: str) -> None:
 def test_mistakes_in_templates_are_errors(router: Router) -> None:
     for template in ("topics", "/a/{b*}/c", "/a/{1}", "/{other}/{queue}", "/a//{b}", "/a/x{b}"):
         with pytest.raises(ValueError):
-            router.add("GET", template, handler)
+            router.add("GET", template, handler, OWN)
     with pytest.raises(ValueError, match="twice"):
-        router.add("GET", "/topics", handler)
+        router.add("GET", "/topics", handler, OWN)
     with pytest.raises(ValueError, match="twice"):
-        router.add("POST", "/topics/{topic}/records", handler)
+        router.add("POST", "/topics/{topic}/records", handler, OWN)
     with pytest.raises(ValueError):
-        router.add("BREW", "/coffee", handler)
+        router.add("BREW", "/coffee", handler, OWN)
 
 
 def test_routes_lists_everything(router: Router) -> None:

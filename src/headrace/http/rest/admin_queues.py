@@ -29,10 +29,32 @@ from headrace.http.router import Router
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue
 from headrace.queues.elastic import Elastic
 from headrace.records.filters import FilterProblem, compile_filter
+from headrace.security.rights import (
+    CLUSTER,
+    GROUP,
+    OWN,
+    TOPIC,
+    alter_configs,
+    create,
+    delete,
+    describe,
+    either,
+    needs,
+    read,
+    write,
+)
 
 _SPEC_FIELDS = ("filter", "default_delay_ms", "tags", "elastic")
 _CREATE_FIELDS = ("name", "topics", "partitions", "start", "fifo")
 _CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} - {"fifo", "filtered", "queue_id"}
+
+
+MAKE_QUEUE = needs(
+    alter_configs(GROUP, "body.name"),
+    either(create(CLUSTER), create(TOPIC, "body.topics[]"), read(TOPIC, "body.topics[]")),
+    write(TOPIC, "body.dead_letter"),
+)
+"""Its topic is made when it is new; whoever names a dead-letter queue writes to it."""
 
 
 class AdminQueueDoor:
@@ -45,22 +67,62 @@ class AdminQueueDoor:
         self._desk = queues
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/queues", self._list)
-        router.add("POST", "/api/v1/queues", self._create)
-        router.add("GET", "/api/v1/queues/{queue}", self._describe)
-        router.add("PATCH", "/api/v1/queues/{queue}", self._change)
-        router.add("DELETE", "/api/v1/queues/{queue}", self._delete)
-        router.add("GET", "/api/v1/subscriptions", self._list_subscriptions)
-        router.add("POST", "/api/v1/subscriptions", self._subscribe)
-        router.add("GET", "/api/v1/subscriptions/{queue}", self._describe)
-        router.add("PATCH", "/api/v1/subscriptions/{queue}", self._change)
-        router.add("DELETE", "/api/v1/subscriptions/{queue}", self._unsubscribe)
-        router.add("POST", "/api/v1/queues/{queue}/purge", self._purge)
-        router.add("POST", "/api/v1/queues/{queue}/pause", self._pause)
-        router.add("POST", "/api/v1/queues/{queue}/resume", self._resume)
-        router.add("GET", "/api/v1/queues/{queue}/moves", self._moves)
-        router.add("POST", "/api/v1/queues/{queue}/moves", self._move)
-        router.add("DELETE", "/api/v1/moves/{task}", self._cancel_move)
+        router.add("GET", "/api/v1/queues", self._list, OWN.showing(describe(GROUP)))
+        router.add("POST", "/api/v1/queues", self._create, MAKE_QUEUE)
+        router.add("GET", "/api/v1/queues/{queue}", self._describe, needs(describe(GROUP, "{queue}")))
+        router.add(
+            "PATCH",
+            "/api/v1/queues/{queue}",
+            self._change,
+            needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
+        )
+        router.add(
+            "DELETE",
+            "/api/v1/queues/{queue}",
+            self._delete,
+            needs(delete(GROUP, "{queue}"), delete(TOPIC, "topics of {queue}")),
+        )
+        router.add("GET", "/api/v1/subscriptions", self._list_subscriptions, OWN.showing(describe(GROUP)))
+        router.add("POST", "/api/v1/subscriptions", self._subscribe, MAKE_QUEUE)
+        router.add("GET", "/api/v1/subscriptions/{queue}", self._describe, needs(describe(GROUP, "{queue}")))
+        router.add(
+            "PATCH",
+            "/api/v1/subscriptions/{queue}",
+            self._change,
+            needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
+        )
+        router.add(
+            "DELETE", "/api/v1/subscriptions/{queue}", self._unsubscribe, needs(delete(GROUP, "{queue}"))
+        )
+        router.add("POST", "/api/v1/queues/{queue}/purge", self._purge, needs(delete(GROUP, "{queue}")))
+        router.add(
+            "POST", "/api/v1/queues/{queue}/pause", self._pause, needs(alter_configs(GROUP, "{queue}"))
+        )
+        router.add(
+            "POST", "/api/v1/queues/{queue}/resume", self._resume, needs(alter_configs(GROUP, "{queue}"))
+        )
+        router.add("GET", "/api/v1/queues/{queue}/moves", self._moves, needs(describe(GROUP, "{queue}")))
+        router.add(
+            "POST",
+            "/api/v1/queues/{queue}/moves",
+            self._move,
+            needs(
+                read(GROUP, "{queue}"),
+                read(TOPIC, "topics of {queue}"),
+                delete(GROUP, "{queue}"),
+                write(TOPIC, "topics of body.to"),
+            ),
+        )
+        router.add(
+            "DELETE",
+            "/api/v1/moves/{task}",
+            self._cancel_move,
+            needs(
+                read(GROUP, "source of {task}"),
+                read(TOPIC, "topics of source of {task}"),
+                delete(GROUP, "source of {task}"),
+            ),
+        )
 
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]

@@ -27,6 +27,19 @@ from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, body_of
 from headrace.http.rest.records import Bounds, RecordReader
 from headrace.http.router import Router
+from headrace.security.rights import (
+    CLUSTER,
+    OWN,
+    TOPIC,
+    alter,
+    alter_configs,
+    create,
+    delete,
+    describe,
+    describe_configs,
+    either,
+    needs,
+)
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -69,12 +82,24 @@ class AdminTopicDoor:
         self._reader = reader
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/topics", self._list)
-        router.add("POST", "/api/v1/topics", self._create)
-        router.add("GET", "/api/v1/topics/{topic}", self._describe)
-        router.add("PATCH", "/api/v1/topics/{topic}", self._change)
-        router.add("DELETE", "/api/v1/topics/{topic}", self._delete)
-        router.add("POST", "/api/v1/topics/{topic}/trim", self._trim)
+        router.add("GET", "/api/v1/topics", self._list, OWN.showing(describe(TOPIC)))
+        router.add(
+            "POST", "/api/v1/topics", self._create, needs(either(create(CLUSTER), create(TOPIC, "body.name")))
+        )
+        router.add(
+            "GET",
+            "/api/v1/topics/{topic}",
+            self._describe,
+            needs(describe(TOPIC, "{topic}")).showing(describe_configs(TOPIC)),
+        )
+        router.add(
+            "PATCH",
+            "/api/v1/topics/{topic}",
+            self._change,
+            needs(alter_configs(TOPIC, "{topic}"), alter(TOPIC, "{topic}")),
+        )
+        router.add("DELETE", "/api/v1/topics/{topic}", self._delete, needs(delete(TOPIC, "{topic}")))
+        router.add("POST", "/api/v1/topics/{topic}/trim", self._trim, needs(delete(TOPIC, "{topic}")))
 
     def _topic(self, request: Request) -> Topic:
         name = request.params["topic"]

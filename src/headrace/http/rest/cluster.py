@@ -9,6 +9,7 @@ from headrace.cluster.image import ClusterImage
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import answer
 from headrace.http.router import Router
+from headrace.security.rights import OWN
 
 
 class ClusterDoor:
@@ -16,7 +17,7 @@ class ClusterDoor:
         self._image = image
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/cluster", self._describe)
+        router.add("GET", "/api/v1/cluster", self._describe, OWN)
 
     def _describe(self, request: Request) -> Answer:
         image = self._image

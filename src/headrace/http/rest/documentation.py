@@ -11,6 +11,7 @@ from headrace.http.messages import Request, Response
 from headrace.http.openapi import document
 from headrace.http.rest.operations import OPERATIONS
 from headrace.http.router import Router
+from headrace.security.rights import BEFORE_LOGIN
 
 DOCUMENT_TYPE = "application/vnd.oai.openapi+json;version=3.1"
 
@@ -22,7 +23,7 @@ class DocumentationDoor:
         self._encoded = b""
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/openapi.json", self._answer)
+        router.add("GET", "/openapi.json", self._answer, BEFORE_LOGIN)
 
     def _answer(self, request: Request) -> Response:
         if not self._encoded:

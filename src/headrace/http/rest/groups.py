@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from headrace.broker import coordinators
 from headrace.broker.coordinators import Coordinators
 from headrace.broker.peers import Peers
 from headrace.cluster.image import ClusterImage
@@ -28,6 +29,7 @@ from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, body_of, invalid, time_ms
 from headrace.http.rest.records import Bounds, RecordReader
 from headrace.http.router import Router
+from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, delete, describe, needs, read
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.delete_groups import DeleteGroupsRequest
@@ -39,9 +41,6 @@ from headrace.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-
-GROUP = 0
-"""The kind of coordinator."""
 
 
 class Seek(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -63,13 +62,23 @@ class GroupDoor:
         self._reader = reader
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/groups", self._list)
-        router.add("GET", "/api/v1/groups/{group}", self._describe)
-        router.add("DELETE", "/api/v1/groups/{group}", self._delete)
-        router.add("POST", "/api/v1/groups/{group}/seek", self._seek)
+        router.add("GET", "/api/v1/groups", self._list, OWN.showing(describe(CLUSTER), describe(GROUP)))
+        router.add(
+            "GET",
+            "/api/v1/groups/{group}",
+            self._describe,
+            needs(describe(GROUP, "{group}")).showing(describe(TOPIC)),
+        )
+        router.add("DELETE", "/api/v1/groups/{group}", self._delete, needs(delete(GROUP, "{group}")))
+        router.add(
+            "POST",
+            "/api/v1/groups/{group}/seek",
+            self._seek,
+            needs(read(GROUP, "{group}")).showing(read(TOPIC)),
+        )
 
     async def _ask(self, group: str, key: int, version: int, request: object) -> Any:
-        coordinator = await self._coordinators.find(group, GROUP)
+        coordinator = await self._coordinators.find(group, coordinators.GROUP)
         return await self._peers.call(coordinator.id, key, version, request)
 
     # -- what there is -------------------------------------------------------------------------------------------------

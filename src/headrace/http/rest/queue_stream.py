@@ -31,6 +31,7 @@ from headrace.http.sse import encode_event, event_stream
 from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, MessageState, Source
 from headrace.queues.receipt import Receipt, encode_receipt
+from headrace.security.rights import GROUP, TOPIC, needs, read
 
 Held = tuple[Source, Handle]
 
@@ -51,7 +52,12 @@ class QueueStreamDoor:
 
     def mount(self, router: Router) -> None:
         for method in ("GET", "POST"):
-            router.add(method, "/queues/{queue}/stream", self._stream)
+            router.add(
+                method,
+                "/queues/{queue}/stream",
+                self._stream,
+                needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+            )
 
     async def _stream(self, request: Request) -> Answer:
         name = request.params["queue"]

@@ -48,6 +48,7 @@ from headrace.queues.commands import Source
 from headrace.queues.config import QueueConfig
 from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
 from headrace.records.build import Record
+from headrace.security.rights import CLUSTER, GROUP, TOPIC, create, describe, needs, read, write
 
 MAX_WAIT_MS = 60_000
 MAX_MESSAGES = 1_000
@@ -75,15 +76,49 @@ class QueueDoor:
 
     def mount(self, router: Router) -> None:
         messages = "/queues/{queue}/messages"
-        router.add("POST", messages, self._send, max_body_bytes=MAX_BODY_BYTES, any_body=True)
-        router.add("POST", "/queues/{queue}/batch", self._send_many, max_body_bytes=MAX_BODY_BYTES)
-        router.add("GET", messages, self._look_or_receive)
-        router.add("POST", "/queues/{queue}/receive", self._receive)
-        router.add("DELETE", "/queues/{queue}/messages/{receipt}", self._ack)
-        router.add("POST", "/queues/{queue}/messages/{receipt}/nack", self._nack)
-        router.add("POST", "/queues/{queue}/messages/{receipt}/reject", self._reject)
-        router.add("POST", "/queues/{queue}/messages/{receipt}/extend", self._extend)
-        router.add("GET", "/queues/{queue}/messages/{receipt}/status", self._status)
+        router.add(
+            "POST",
+            messages,
+            self._send,
+            needs(write(TOPIC, "topics of {queue}")).making(create(CLUSTER), create(TOPIC)),
+            max_body_bytes=MAX_BODY_BYTES,
+            any_body=True,
+        )
+        router.add(
+            "POST",
+            "/queues/{queue}/batch",
+            self._send_many,
+            needs(write(TOPIC, "topics of {queue}")).making(create(CLUSTER), create(TOPIC)),
+            max_body_bytes=MAX_BODY_BYTES,
+        )
+        router.add(
+            "GET",
+            messages,
+            self._look_or_receive,
+            needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        )
+        router.add(
+            "POST",
+            "/queues/{queue}/receive",
+            self._receive,
+            needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        )
+        router.add("DELETE", "/queues/{queue}/messages/{receipt}", self._ack, needs(read(GROUP, "{queue}")))
+        router.add(
+            "POST", "/queues/{queue}/messages/{receipt}/nack", self._nack, needs(read(GROUP, "{queue}"))
+        )
+        router.add(
+            "POST", "/queues/{queue}/messages/{receipt}/reject", self._reject, needs(read(GROUP, "{queue}"))
+        )
+        router.add(
+            "POST", "/queues/{queue}/messages/{receipt}/extend", self._extend, needs(read(GROUP, "{queue}"))
+        )
+        router.add(
+            "GET",
+            "/queues/{queue}/messages/{receipt}/status",
+            self._status,
+            needs(describe(GROUP, "{queue}")),
+        )
 
     # -- sending -----------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from headrace.http.rest.reading import answer, invalid, json_object, number, sho
 from headrace.http.router import Router
 from headrace.queues import commands as engine
 from headrace.queues.commands import Source
+from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, alter, alter_configs, describe, needs, write
 
 MAX_LISTED = 1_000
 
@@ -35,12 +36,24 @@ class ScheduleDoor:
         self._cron = cron
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/queues/{queue}/scheduled", self._waiting)
-        router.add("PATCH", "/api/v1/queues/{queue}/scheduled/{message}", self._move)
-        router.add("DELETE", "/api/v1/queues/{queue}/scheduled/{message}", self._cancel)
-        router.add("GET", "/api/v1/schedules", self._list)
-        router.add("POST", "/api/v1/schedules", self._add)
-        router.add("DELETE", "/api/v1/schedules/{name}", self._remove)
+        router.add(
+            "GET", "/api/v1/queues/{queue}/scheduled", self._waiting, needs(describe(GROUP, "{queue}"))
+        )
+        router.add(
+            "PATCH",
+            "/api/v1/queues/{queue}/scheduled/{message}",
+            self._move,
+            needs(write(TOPIC, "topics of {queue}"), alter_configs(GROUP, "{queue}")),
+        )
+        router.add(
+            "DELETE",
+            "/api/v1/queues/{queue}/scheduled/{message}",
+            self._cancel,
+            needs(write(TOPIC, "topics of {queue}"), alter_configs(GROUP, "{queue}")),
+        )
+        router.add("GET", "/api/v1/schedules", self._list, OWN.showing(describe(TOPIC)))
+        router.add("POST", "/api/v1/schedules", self._add, needs(write(TOPIC, "body.topic")))
+        router.add("DELETE", "/api/v1/schedules/{name}", self._remove, needs(alter(CLUSTER)))
 
     def _spec(self, request: Request) -> QueueSpec:
         spec = self._queues.schedule_spec(request.params["queue"])

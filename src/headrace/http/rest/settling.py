@@ -25,6 +25,7 @@ from headrace.http.rest.reading import answer, body_of, duration_ms, invalid, nu
 from headrace.http.router import Router
 from headrace.queues.commands import Handle, Source
 from headrace.queues.receipt import decode_receipt
+from headrace.security.rights import GROUP, describe, needs, read
 
 MAX_RECEIPTS = 1_000
 MAX_OFFSETS = 10_000
@@ -39,8 +40,10 @@ class SettleDoor:
         self._key = receipt_key
 
     def mount(self, router: Router) -> None:
-        router.add("POST", "/queues/{queue}/settle", self._settle, max_body_bytes=MIB)
-        router.add("GET", "/queues/{queue}/left", self._left)
+        router.add(
+            "POST", "/queues/{queue}/settle", self._settle, needs(read(GROUP, "{queue}")), max_body_bytes=MIB
+        )
+        router.add("GET", "/queues/{queue}/left", self._left, needs(describe(GROUP, "{queue}")))
 
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]

@@ -45,6 +45,7 @@ from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
 from headrace.records.build import Record
 from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
+from headrace.security.rights import CLUSTER, TOPIC, create, needs, read, write
 
 MAX_RECORDS = 1_000
 MAX_BODY_BYTES = 16 * MIB
@@ -84,8 +85,15 @@ class TopicDoor:
 
     def mount(self, router: Router) -> None:
         for path in ("/topics/{topic}/records", "/topics/{topic}/messages"):
-            router.add("POST", path, self._publish, max_body_bytes=MAX_BODY_BYTES, any_body=True)
-            router.add("GET", path, self._read)
+            router.add(
+                "POST",
+                path,
+                self._publish,
+                needs(write(TOPIC, "{topic}")).making(create(CLUSTER), create(TOPIC)),
+                max_body_bytes=MAX_BODY_BYTES,
+                any_body=True,
+            )
+            router.add("GET", path, self._read, needs(read(TOPIC, "{topic}")))
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 

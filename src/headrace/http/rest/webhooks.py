@@ -39,6 +39,7 @@ from headrace.push.spec import MAX_BATCH, MAX_CONCURRENCY, Name, Retry, WebhookS
 from headrace.push.target import BadTarget, parse_target
 from headrace.queues.config import QueueConfig, fifo_queue
 from headrace.records.filters import FilterProblem, compile_filter
+from headrace.security.rights import GROUP, OWN, TOPIC, alter_configs, describe, needs, read, write
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -84,6 +85,14 @@ class NewWebhook(Options, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_deliveries: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
+LOOK = needs(describe(GROUP, "queue of {webhook}"))
+CHANGE = needs(
+    alter_configs(GROUP, "queue of {webhook}"),
+    read(GROUP, "queue of {webhook}"),
+    read(TOPIC, "topics of queue of {webhook}"),
+)
+
+
 class WebhookDoor:
     def __init__(
         self,
@@ -103,18 +112,28 @@ class WebhookDoor:
         self._forwarder = forwarder
 
     def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/webhooks", self._list)
-        router.add("POST", "/api/v1/webhooks", self._add)
-        router.add("GET", "/api/v1/webhooks/{webhook}", self._describe)
-        router.add("PATCH", "/api/v1/webhooks/{webhook}", self._change)
-        router.add("DELETE", "/api/v1/webhooks/{webhook}", self._remove)
-        router.add("POST", "/api/v1/webhooks/{webhook}/test", self._test)
-        router.add("POST", "/api/v1/webhooks/{webhook}/pause", self._pause)
-        router.add("POST", "/api/v1/webhooks/{webhook}/resume", self._resume)
-        router.add("POST", "/api/v1/webhooks/{webhook}/retry", self._retry)
-        router.add("POST", "/api/v1/webhooks/{webhook}/confirm", self._confirm)
-        router.add("POST", "/api/v1/webhooks/{webhook}/rotate-secret", self._rotate)
-        router.add("GET", "/api/v1/webhooks/{webhook}/deliveries", self._deliveries)
+        router.add("GET", "/api/v1/webhooks", self._list, OWN.showing(describe(GROUP)))
+        router.add(
+            "POST",
+            "/api/v1/webhooks",
+            self._add,
+            needs(
+                alter_configs(GROUP, "body.queue"),
+                read(GROUP, "body.queue"),
+                read(TOPIC, "topics of body.queue", "body.topics[]"),
+                write(TOPIC, "body.dead_letter"),
+            ),
+        )
+        router.add("GET", "/api/v1/webhooks/{webhook}", self._describe, LOOK)
+        router.add("PATCH", "/api/v1/webhooks/{webhook}", self._change, CHANGE)
+        router.add("DELETE", "/api/v1/webhooks/{webhook}", self._remove, CHANGE)
+        router.add("POST", "/api/v1/webhooks/{webhook}/test", self._test, CHANGE)
+        router.add("POST", "/api/v1/webhooks/{webhook}/pause", self._pause, CHANGE)
+        router.add("POST", "/api/v1/webhooks/{webhook}/resume", self._resume, CHANGE)
+        router.add("POST", "/api/v1/webhooks/{webhook}/retry", self._retry, CHANGE)
+        router.add("POST", "/api/v1/webhooks/{webhook}/confirm", self._confirm, CHANGE)
+        router.add("POST", "/api/v1/webhooks/{webhook}/rotate-secret", self._rotate, CHANGE)
+        router.add("GET", "/api/v1/webhooks/{webhook}/deliveries", self._deliveries, LOOK)
 
     def _spec(self, request: Request) -> WebhookSpec:
         return self._registry.get(request.params["webhook"])

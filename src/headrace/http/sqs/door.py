@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.principals import ANONYMOUS
 from headrace.http.browsers import need_program
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request, Response
@@ -22,7 +23,10 @@ from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
 from headrace.http.sqs.call import Call, SqsServices, SqsSettings
 from headrace.http.sqs.host import SqsHost
+from headrace.http.sqs.rights import RIGHTS, named
 from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
+from headrace.security.guard import Guard
+from headrace.security.rights import OWN, Rights
 from headrace.security.sigv4 import SCHEME, BadSignature, SignatureVerifier
 
 log = logging.getLogger(__name__)
@@ -74,7 +78,11 @@ _PASSED_ON = (400, 403, 404, 413, 500, 503, 504)
 
 
 class SqsDoor:
-    def __init__(self, broker: SqsHost, settings: SqsSettings, forwarder: Forwarder) -> None:
+    def __init__(
+        self, broker: SqsHost, settings: SqsSettings, forwarder: Forwarder, guard: Guard | None = None
+    ) -> None:
+        """Without a guard everything is allowed (mode open)."""
+        self._guard = guard
         self._broker = broker
         self._forwarder = forwarder
         self._services = SqsServices(broker, broker.queues, settings)
@@ -84,9 +92,15 @@ class SqsDoor:
     def mount(self, router: Router) -> None:
         for path in ("/", "/{account}/{queue}"):
             router.add(
-                "POST", path, self._handle, max_body_bytes=MAX_BODY_BYTES, any_body=True, too_large=too_large
+                "POST",
+                path,
+                self._handle,
+                OWN,
+                max_body_bytes=MAX_BODY_BYTES,
+                any_body=True,
+                too_large=too_large,
             )
-            router.add("GET", path, self._handle_get)
+            router.add("GET", path, self._handle_get, OWN)
 
     async def _handle_get(self, request: Request) -> Response:
         if "Action=" not in request.query_string:
@@ -109,6 +123,8 @@ class SqsDoor:
                 is_query = _is_query(request.method, request.headers)
                 name, action, parameters = _older(request, is_query)
             self.requests[name] = self.requests.get(name, 0) + 1
+            if self._guard is not None:
+                self._check(self._guard, request, RIGHTS[name], parameters)
             call = Call(self._services, request, parameters, region)
             try:
                 answer = await action(call)
@@ -121,6 +137,10 @@ class SqsDoor:
             return Response(_encode(answer), 200, JSON, headers)
         except Exception as error:
             return await self._refused(request, error, is_query)
+
+    def _check(self, guard: Guard, request: Request, rights: Rights, parameters: dict[str, Any]) -> None:
+        caller = ANONYMOUS if request.sender is None else request.sender
+        guard.check_http(rights, named(parameters), parameters, caller, request.peer.host)
 
     async def _once_more(self, action: Action, call: Call, refusal: HeadraceError) -> dict[str, Any]:
         """Nothing has happened yet. A name that is not known here may be young; so may be the news that a queue lives here

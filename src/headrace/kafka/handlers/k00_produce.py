@@ -31,6 +31,7 @@ from headrace.kafka.txn_verification import (
     unverified_partitions,
     verify,
 )
+from headrace.security.rights import TOPIC, TRANSACTIONAL_ID, needs, write
 from headrace.transactions.versions import error_for_version
 from headrace.wire.framing import RequestHeader, encode_response
 from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch
@@ -59,8 +60,15 @@ _UNCONFIRMED = "the transaction coordinator did not confirm it"
 
 KEY = 0
 VERSIONS = (3, 13)
+RIGHTS = needs(
+    write(TOPIC, "topics[].name", "topics[].topic_id"), write(TRANSACTIONAL_ID, "transactional_id")
+)
 MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 LOWEST_ADVERTISED = 0
+
+
+def decode_frame(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    return decode_produce_request(frame, position, version, MOST_ENTRIES)
 
 
 def handle_frame(

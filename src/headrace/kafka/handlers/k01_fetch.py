@@ -23,6 +23,7 @@ from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_fetch
 from headrace.records.filters import FilterProblem
 from headrace.replication.events import Diverging, FollowerFetch, RefuseFetch
+from headrace.security.rights import TOPIC, needs, read
 from headrace.wire import fetch as wire
 from headrace.wire.fetch_response import (
     AbortedTransaction,
@@ -38,11 +39,16 @@ from headrace.wire.primitives import TooManyEntries
 
 KEY = 1
 VERSIONS = (4, 17)
+RIGHTS = needs(read(TOPIC, "topics[].name", "topics[].topic_id"))
 MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 
 SESSIONS = 7
 """Since then there is a place for an error of the whole request."""
 BY_ID = 13
+
+
+def decode_frame(frame: memoryview, position: int, version: int) -> wire.FetchRequest:
+    return wire.decode_fetch_request(frame, position, version, MOST_ENTRIES)
 
 
 def handle_frame(

@@ -11,7 +11,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, is_internal, topic_name_problem
 from headrace.core.limits import AUTO_CREATED_PER_REQUEST
 from headrace.kafka.call import Call
-from headrace.kafka.operations import CLUSTER, TOPIC, operations
+from headrace.kafka.operations import CLUSTER_BITS, TOPIC_BITS, operations
+from headrace.security.rights import CLUSTER, TOPIC, create, describe, needs
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -23,6 +24,11 @@ from headrace.wire.messages.metadata import (
 
 KEY = 3
 VERSIONS = (0, 13)
+RIGHTS = (
+    needs(describe(TOPIC, "topics[].name", "topics[].topic_id"))
+    .showing(describe(TOPIC))
+    .making(create(CLUSTER), create(TOPIC))
+)
 
 
 async def handle(call: Call) -> MetadataResponse:
@@ -54,7 +60,9 @@ async def handle(call: Call) -> MetadataResponse:
         cluster_id=call.broker.cluster_id,
         controller_id=-1 if controller is None else controller.broker_id,
         topics=topics,
-        cluster_authorized_operations=operations(call.request.include_cluster_authorized_operations, CLUSTER),
+        cluster_authorized_operations=operations(
+            call.request.include_cluster_authorized_operations, CLUSTER_BITS
+        ),
     )
 
 
@@ -111,7 +119,7 @@ def _row(call: Call, topic: Topic) -> MetadataResponseTopic:
             for number, state in enumerate(topic.partitions)
             if state is not None
         ],
-        operations(call.request.include_topic_authorized_operations, TOPIC),
+        operations(call.request.include_topic_authorized_operations, TOPIC_BITS),
     )
 
 

@@ -13,6 +13,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID
 from headrace.groups.commands import FetchedOffset, FetchOffsets, FetchOffsetsResult
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, TOPIC, describe, needs
 from headrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,6 +29,10 @@ from headrace.wire.messages.offset_fetch import (
 
 KEY = 9
 VERSIONS = (1, 10)
+RIGHTS = needs(
+    describe(GROUP, "group_id", "groups[].group_id"),
+    describe(TOPIC, "topics[].name", "groups[].topics[].name", "groups[].topics[].topic_id"),
+)
 TOPIC_IDS = 10
 
 Topics = tuple[tuple[str, tuple[int, ...]], ...] | None

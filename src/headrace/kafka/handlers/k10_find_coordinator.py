@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, TRANSACTIONAL_ID, describe, needs
 from headrace.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -15,6 +16,11 @@ from headrace.wire.messages.find_coordinator import (
 
 KEY = 10
 VERSIONS = (0, 6)
+RIGHTS = needs(
+    describe(GROUP, "key", "coordinator_keys[]").when("key_type", 0),
+    describe(TRANSACTIONAL_ID, "key", "coordinator_keys[]").when("key_type", 1),
+    describe(GROUP, "key", "coordinator_keys[]").when("key_type", 2, until=":"),
+)
 
 
 async def handle(call: Call) -> FindCoordinatorResponse:

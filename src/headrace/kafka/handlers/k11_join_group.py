@@ -9,10 +9,12 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.groups.commands import JoinGroup, JoinResult, Protocol
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, needs, read
 from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 KEY = 11
 VERSIONS = (0, 9)
+RIGHTS = needs(read(GROUP, "group_id"))
 
 
 async def handle(call: Call) -> JoinGroupResponse:

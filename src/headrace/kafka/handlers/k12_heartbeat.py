@@ -5,10 +5,12 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.groups.commands import Heartbeat
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, needs, read
 from headrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 KEY = 12
 VERSIONS = (0, 4)
+RIGHTS = needs(read(GROUP, "group_id"))
 
 
 async def handle(call: Call) -> HeartbeatResponse:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.groups.commands import LeaveGroup, LeaveResult, MemberIdentity
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, needs, read
 from headrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 KEY = 13
 VERSIONS = (0, 5)
+RIGHTS = needs(read(GROUP, "group_id"))
 
 
 async def handle(call: Call) -> LeaveGroupResponse:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.groups.commands import SyncGroup, SyncResult
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, needs, read
 from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 KEY = 14
 VERSIONS = (0, 5)
+RIGHTS = needs(read(GROUP, "group_id"))
 
 
 async def handle(call: Call) -> SyncGroupResponse:

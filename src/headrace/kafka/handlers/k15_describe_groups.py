@@ -6,7 +6,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups import commands
 from headrace.kafka.call import Call
-from headrace.kafka.operations import GROUP, operations
+from headrace.kafka.operations import GROUP_BITS, operations
+from headrace.security.rights import GROUP, describe, needs
 from headrace.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -16,6 +17,7 @@ from headrace.wire.messages.describe_groups import (
 
 KEY = 15
 VERSIONS = (0, 6)
+RIGHTS = needs(describe(GROUP, "groups[]"))
 
 
 async def handle(call: Call) -> DescribeGroupsResponse:
@@ -48,7 +50,7 @@ async def _describe(call: Call, group_id: str) -> DescribedGroup:
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_data,
-        authorized_operations=operations(call.request.include_authorized_operations, GROUP),
+        authorized_operations=operations(call.request.include_authorized_operations, GROUP_BITS),
         members=[
             DescribedGroupMember(
                 member.member_id,

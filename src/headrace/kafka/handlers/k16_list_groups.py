@@ -5,10 +5,12 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.groups import commands
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, GROUP, OWN, describe
 from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 KEY = 16
 VERSIONS = (0, 5)
+RIGHTS = OWN.showing(describe(CLUSTER), describe(GROUP))
 
 
 async def handle(call: Call) -> ListGroupsResponse:

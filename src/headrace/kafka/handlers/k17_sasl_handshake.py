@@ -5,10 +5,12 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind
 from headrace.core.peer_proof import MECHANISM
 from headrace.kafka.call import Call
+from headrace.security.rights import BEFORE_LOGIN
 from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 KEY = 17
 VERSIONS = (1, 1)
+RIGHTS = BEFORE_LOGIN
 HIGHEST_ADVERTISED = -1
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call, OfferedApi
 from headrace.kafka.features import FEATURE_LEVELS
+from headrace.security.rights import BEFORE_LOGIN
 from headrace.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -21,6 +22,7 @@ from headrace.wire.negotiation import is_software_name, supported_features
 
 KEY = 18
 VERSIONS = (0, 4)
+RIGHTS = BEFORE_LOGIN
 
 
 def listing(

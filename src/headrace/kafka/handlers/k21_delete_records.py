@@ -9,6 +9,7 @@ import asyncio
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import TOPIC, delete, needs
 from headrace.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -18,6 +19,7 @@ from headrace.wire.messages.delete_records import (
 
 KEY = 21
 VERSIONS = (0, 2)
+RIGHTS = needs(delete(TOPIC, "topics[].name"))
 
 
 async def handle(call: Call) -> DeleteRecordsResponse:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAME_BYTES
 from headrace.kafka.call import Call
+from headrace.security.rights import TRANSACTIONAL_ID, idempotent_write, needs, write
 from headrace.transactions.commands import InitProducerId, ProducerIdentity
 from headrace.transactions.versions import error_for_version
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 KEY = 22
 VERSIONS = (0, 5)
+RIGHTS = needs(write(TRANSACTIONAL_ID, "transactional_id"), idempotent_write().when("transactional_id", None))
 
 
 async def handle(call: Call) -> InitProducerIdResponse:

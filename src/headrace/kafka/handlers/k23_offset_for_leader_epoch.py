@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.rights import TOPIC, describe, needs
 from headrace.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -14,6 +15,7 @@ from headrace.wire.messages.offset_for_leader_epoch import (
 
 KEY = 23
 VERSIONS = (2, 4)
+RIGHTS = needs(describe(TOPIC, "topics[].topic"))
 
 
 async def handle(call: Call) -> OffsetForLeaderEpochResponse:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, TRANSACTIONAL_ID, needs, read, write
 from headrace.transactions.commands import AddOffsets
 from headrace.transactions.versions import error_for_version
 from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 KEY = 25
 VERSIONS = (0, 4)
+RIGHTS = needs(write(TRANSACTIONAL_ID, "transactional_id"), read(GROUP, "group_id"))
 
 
 async def handle(call: Call) -> AddOffsetsToTxnResponse:

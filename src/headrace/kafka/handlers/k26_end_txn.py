@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import TRANSACTIONAL_ID, needs, write
 from headrace.transactions.commands import EndTxn, ProducerIdentity
 from headrace.transactions.state import NO_PRODUCER_ID, is_exhausted
 from headrace.transactions.versions import EPOCH_BUMP_SINCE_END_TXN, error_for_version
@@ -11,6 +12,7 @@ from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 KEY = 26
 VERSIONS = (0, 5)
+RIGHTS = needs(write(TRANSACTIONAL_ID, "transactional_id"))
 
 
 async def handle(call: Call) -> EndTxnResponse:

@@ -7,6 +7,7 @@ from headrace.cluster.group_configs import describe_group
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
 from headrace.kafka.config_resources import ResourceType, broker_of
+from headrace.security.rights import CLUSTER, GROUP, TOPIC, describe_configs, needs
 from headrace.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -18,6 +19,11 @@ from headrace.wire.messages.describe_configs import (
 
 KEY = 32
 VERSIONS = (1, 4)
+RIGHTS = needs(
+    describe_configs(TOPIC, "resources[].resource_name").when("resource_type", 2),
+    describe_configs(GROUP, "resources[].resource_name").when("resource_type", 32),
+    describe_configs(CLUSTER, "resources[].resource_type").when("resource_type", 4),
+)
 
 
 async def handle(call: Call) -> DescribeConfigsResponse:

@@ -6,6 +6,7 @@ from headrace.cluster.configs import Alteration, AlterOp
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
 from headrace.kafka.config_resources import alter
+from headrace.security.rights import CLUSTER, GROUP, TOPIC, alter_configs, needs
 from headrace.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -15,6 +16,11 @@ from headrace.wire.messages.alter_configs import (
 
 KEY = 33
 VERSIONS = (0, 2)
+RIGHTS = needs(
+    alter_configs(TOPIC, "resources[].resource_name").when("resource_type", 2),
+    alter_configs(GROUP, "resources[].resource_name").when("resource_type", 32),
+    alter_configs(CLUSTER, "resources[].resource_type").when("resource_type", 4),
+)
 
 
 async def handle(call: Call) -> AlterConfigsResponse:

@@ -6,6 +6,7 @@ import os
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, alter, needs
 from headrace.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -15,6 +16,7 @@ from headrace.wire.messages.alter_replica_log_dirs import (
 
 KEY = 34
 VERSIONS = (1, 2)
+RIGHTS = needs(alter(CLUSTER))
 
 
 async def handle(call: Call) -> AlterReplicaLogDirsResponse:

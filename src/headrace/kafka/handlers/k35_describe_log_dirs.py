@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, describe, needs
 from headrace.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -14,6 +15,7 @@ from headrace.wire.messages.describe_log_dirs import (
 
 KEY = 35
 VERSIONS = (1, 4)
+RIGHTS = needs(describe(CLUSTER))
 
 
 async def handle(call: Call) -> DescribeLogDirsResponse:

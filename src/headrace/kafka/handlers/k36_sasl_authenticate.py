@@ -12,12 +12,14 @@ from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind
 from headrace.core.peer_proof import BadProof
 from headrace.kafka.call import Call
+from headrace.security.rights import BEFORE_LOGIN
 from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 log = logging.getLogger(__name__)
 
 KEY = 36
 VERSIONS = (2, 2)
+RIGHTS = BEFORE_LOGIN
 HIGHEST_ADVERTISED = -1
 
 

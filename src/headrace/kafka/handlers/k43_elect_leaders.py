@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.cluster.election import ElectionType
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, alter, needs
 from headrace.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -14,6 +15,7 @@ from headrace.wire.messages.elect_leaders import (
 
 KEY = 43
 VERSIONS = (0, 2)
+RIGHTS = needs(alter(CLUSTER))
 
 
 async def handle(call: Call) -> ElectLeadersResponse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, alter, needs
 from headrace.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -17,6 +18,7 @@ from headrace.wire.messages.alter_partition_reassignments import (
 
 KEY = 45
 VERSIONS = (0, 0)
+RIGHTS = needs(alter(CLUSTER))
 
 
 async def handle(call: Call) -> AlterPartitionReassignmentsResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, describe, needs
 from headrace.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -12,6 +13,7 @@ from headrace.wire.messages.list_partition_reassignments import (
 
 KEY = 46
 VERSIONS = (0, 0)
+RIGHTS = needs(describe(CLUSTER))
 
 
 async def handle(call: Call) -> ListPartitionReassignmentsResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.cluster.quotas import ENTITY_TYPES, Entity
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, describe_configs, needs
 from headrace.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -16,6 +17,7 @@ from headrace.wire.messages.describe_client_quotas import (
 
 KEY = 48
 VERSIONS = (0, 1)
+RIGHTS = needs(describe_configs(CLUSTER))
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 

@@ -9,6 +9,7 @@ from headrace.cluster.quotas import Entity, entity_of, value_problem
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAME_BYTES
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, alter_configs, needs
 from headrace.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -18,6 +19,7 @@ from headrace.wire.messages.alter_client_quotas import (
 
 KEY = 49
 VERSIONS = (0, 1)
+RIGHTS = needs(alter_configs(CLUSTER))
 
 
 AT_ONCE = 50

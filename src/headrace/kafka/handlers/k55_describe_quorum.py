@@ -8,6 +8,7 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, describe, needs
 from headrace.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -20,6 +21,7 @@ from headrace.wire.messages.describe_quorum import (
 
 KEY = 55
 VERSIONS = (0, 2)
+RIGHTS = needs(describe(CLUSTER))
 
 METADATA_TOPIC = "__cluster_metadata"
 

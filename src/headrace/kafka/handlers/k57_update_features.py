@@ -8,6 +8,7 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
 from headrace.kafka.features import FEATURE_LEVELS
+from headrace.security.rights import CLUSTER, alter, needs
 from headrace.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -17,6 +18,7 @@ from headrace.wire.messages.update_features import (
 
 KEY = 57
 VERSIONS = (0, 2)
+RIGHTS = needs(alter(CLUSTER))
 
 
 def handle(call: Call) -> UpdateFeaturesResponse:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
-from headrace.kafka.operations import CLUSTER, operations
+from headrace.kafka.operations import CLUSTER_BITS, operations
+from headrace.security.rights import OWN
 from headrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -13,6 +14,7 @@ from headrace.wire.messages.describe_cluster import (
 
 KEY = 60
 VERSIONS = (0, 2)
+RIGHTS = OWN
 
 
 def handle(call: Call) -> DescribeClusterResponse:
@@ -35,5 +37,5 @@ def handle(call: Call) -> DescribeClusterResponse:
             )
             for node in sorted(nodes)
         ],
-        cluster_authorized_operations=operations(request.include_cluster_authorized_operations, CLUSTER),
+        cluster_authorized_operations=operations(request.include_cluster_authorized_operations, CLUSTER_BITS),
     )

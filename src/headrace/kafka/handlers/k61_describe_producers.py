@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.rights import TOPIC, needs, read
 from headrace.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -14,6 +15,7 @@ from headrace.wire.messages.describe_producers import (
 
 KEY = 61
 VERSIONS = (0, 0)
+RIGHTS = needs(read(TOPIC, "topics[].name"))
 
 
 async def handle(call: Call) -> DescribeProducersResponse:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, alter, needs
 from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 KEY = 64
 VERSIONS = (0, 0)
+RIGHTS = needs(alter(CLUSTER))
 
 
 async def handle(call: Call) -> UnregisterBrokerResponse:

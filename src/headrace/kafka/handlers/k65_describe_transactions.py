@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import TRANSACTIONAL_ID, describe, needs
 from headrace.transactions import commands
 from headrace.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -14,6 +15,7 @@ from headrace.wire.messages.describe_transactions import (
 
 KEY = 65
 VERSIONS = (0, 0)
+RIGHTS = needs(describe(TRANSACTIONAL_ID, "transactional_ids[]"))
 
 
 async def handle(call: Call) -> DescribeTransactionsResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.rights import OWN, TRANSACTIONAL_ID, describe
 from headrace.transactions import commands
 from headrace.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -13,6 +14,7 @@ from headrace.wire.messages.list_transactions import (
 
 KEY = 66
 VERSIONS = (0, 1)
+RIGHTS = OWN.showing(describe(TRANSACTIONAL_ID))
 
 
 async def handle(call: Call) -> ListTransactionsResponse:

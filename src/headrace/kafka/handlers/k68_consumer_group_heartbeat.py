@@ -6,6 +6,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_PROTOCOL_METADATA_BYTES
 from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerHeartbeatResult
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, TOPIC, describe, needs, read
 from headrace.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -15,6 +16,7 @@ from headrace.wire.messages.consumer_group_heartbeat import (
 
 KEY = 68
 VERSIONS = (0, 1)
+RIGHTS = needs(read(GROUP, "group_id"), describe(TOPIC, "subscribed_topic_names[]")).showing(describe(TOPIC))
 
 
 async def handle(call: Call) -> ConsumerGroupHeartbeatResponse:

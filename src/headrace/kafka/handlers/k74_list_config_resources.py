@@ -8,6 +8,7 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
 from headrace.kafka.config_resources import ResourceType
+from headrace.security.rights import CLUSTER, describe_configs, needs
 from headrace.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -16,6 +17,7 @@ from headrace.wire.messages.list_config_resources import (
 
 KEY = 74
 VERSIONS = (0, 1)
+RIGHTS = needs(describe_configs(CLUSTER))
 
 
 async def handle(call: Call) -> ListConfigResourcesResponse:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from headrace.cluster.image import Topic
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
-from headrace.kafka.operations import TOPIC
+from headrace.kafka.operations import TOPIC_BITS
+from headrace.security.rights import TOPIC, describe, needs
 from headrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -16,6 +17,7 @@ from headrace.wire.messages.describe_topic_partitions import (
 
 KEY = 75
 VERSIONS = (0, 0)
+RIGHTS = needs(describe(TOPIC, "topics[].name")).showing(describe(TOPIC))
 
 MAX_PARTITIONS = 2000
 
@@ -44,7 +46,7 @@ async def handle(call: Call) -> DescribeTopicPartitionsResponse:
         end = min(len(topic.partitions), start + left)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
-                ErrorKind.NONE, name, topic.id, topic.internal, _rows(call, topic, start, end), TOPIC
+                ErrorKind.NONE, name, topic.id, topic.internal, _rows(call, topic, start, end), TOPIC_BITS
             )
         )
         left -= end - start

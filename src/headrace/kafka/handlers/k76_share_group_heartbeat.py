@@ -6,6 +6,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_PROTOCOL_METADATA_BYTES
 from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatResult
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, TOPIC, describe, needs, read
 from headrace.wire.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
@@ -15,6 +16,7 @@ from headrace.wire.messages.share_group_heartbeat import (
 
 KEY = 76
 VERSIONS = (1, 1)
+RIGHTS = needs(read(GROUP, "group_id"), describe(TOPIC, "subscribed_topic_names[]"))
 
 
 async def handle(call: Call) -> ShareGroupHeartbeatResponse:

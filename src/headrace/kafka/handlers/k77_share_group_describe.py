@@ -6,7 +6,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups.share import commands
 from headrace.kafka.call import Call
-from headrace.kafka.operations import GROUP, operations
+from headrace.kafka.operations import GROUP_BITS, operations
+from headrace.security.rights import GROUP, TOPIC, describe, needs
 from headrace.wire.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -18,6 +19,7 @@ from headrace.wire.messages.share_group_describe import (
 
 KEY = 77
 VERSIONS = (1, 1)
+RIGHTS = needs(describe(GROUP, "group_ids[]")).showing(describe(TOPIC))
 
 
 async def handle(call: Call) -> ShareGroupDescribeResponse:
@@ -53,7 +55,7 @@ async def _describe(call: Call, group_id: str) -> DescribedGroup:
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
-        authorized_operations=operations(call.request.include_authorized_operations, GROUP),
+        authorized_operations=operations(call.request.include_authorized_operations, GROUP_BITS),
         members=[_member(member) for member in group.members],
     )
 

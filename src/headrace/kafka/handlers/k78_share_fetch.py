@@ -15,6 +15,7 @@ from headrace.core.ids import TopicPartition
 from headrace.core.limits import MAX_FETCH_BYTES
 from headrace.kafka.call import Call
 from headrace.kafka.leader_hints import endpoint, hint_for
+from headrace.security.rights import GROUP, TOPIC, needs, read
 from headrace.wire.messages.share_fetch import (
     AcknowledgementBatch,
     AcquiredRecords,
@@ -29,6 +30,7 @@ from headrace.wire.messages.share_fetch import (
 
 KEY = 78
 VERSIONS = (1, 2)
+RIGHTS = needs(read(GROUP, "group_id"), read(TOPIC, "topics[].topic_id"))
 
 MAX_WAIT_MS = 60_000
 MAX_RECORDS = 10_000

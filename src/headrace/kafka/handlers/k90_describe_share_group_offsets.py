@@ -6,6 +6,7 @@ from headrace.broker.pacing import Pace
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.kafka.call import Call
+from headrace.security.rights import GROUP, TOPIC, describe, needs
 from headrace.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -17,6 +18,7 @@ from headrace.wire.messages.describe_share_group_offsets import (
 
 KEY = 90
 VERSIONS = (0, 1)
+RIGHTS = needs(describe(GROUP, "groups[].group_id"), describe(TOPIC, "groups[].topics[].topic_name"))
 
 
 async def handle(call: Call) -> DescribeShareGroupOffsetsResponse:
