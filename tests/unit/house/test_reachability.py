@@ -15,7 +15,16 @@ import headrace
 from headrace.cli.main import NOUNS
 
 ROOT = Path(__file__).parents[3]
-HANDLER_NAMES = ("KEY", "VERSIONS", "LOWEST_ADVERTISED", "HIGHEST_ADVERTISED", "handle", "handle_frame")
+HANDLER_NAMES = (
+    "KEY",
+    "VERSIONS",
+    "LOWEST_ADVERTISED",
+    "HIGHEST_ADVERTISED",
+    "handle",
+    "handle_frame",
+    "decode_frame",
+    "RIGHTS",
+)
 
 ASKED_FOR = {
     r"headrace\.coordinator\.h1_connection:H1Connection\.on_\w+": "httptools calls its owner back by these names",
