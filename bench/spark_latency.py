@@ -66,8 +66,8 @@ def _triggers(query: Any, client: Any, topic: str, count: int) -> list[dict[str,
     import numpy as np
 
     from headrace.core.ids import TopicPartition
-    from headrace.records.encode_columns import BytesColumn, ProducerStamp, encode_batches
-    from headrace.records.ragged import Ragged
+    from headrace.spark.columns.encode import BytesColumn, ProducerStamp, encode_batches
+    from headrace.spark.columns.ragged import Ragged
     from headrace.spark.producer import idempotent_producer
 
     producer, tp = idempotent_producer(client), TopicPartition(topic, 0)

@@ -27,9 +27,9 @@ import numpy as np
 from confluent_kafka.admin import AdminClient
 
 from headrace.core.ids import TopicPartition
-from headrace.records.encode_columns import BytesColumn, ProducerStamp, encode_batches
-from headrace.records.ragged import Ragged
 from headrace.spark import register
+from headrace.spark.columns.encode import BytesColumn, ProducerStamp, encode_batches
+from headrace.spark.columns.ragged import Ragged
 from headrace.spark.connection import Access
 from headrace.spark.pipelines.definition import parse
 from headrace.spark.pipelines.run import run

@@ -14,7 +14,6 @@ import pytest
 from mirror import Mirror
 
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
-from headrace.coordinator.h1_client import Origin
 from headrace.coordinator.memory import MemoryCoordinator
 from headrace.coordinator.port import (
     MAX_TXN_BYTES,
@@ -37,6 +36,7 @@ from headrace.coordinator.port import (
 from headrace.coordinator.resolve import ResolvingWriter
 from headrace.coordinator.sqlite import SqliteCoordinator
 from headrace.coordinator.store import RevisionedStore
+from headrace.net.h1_client import Origin
 from headrace.testing.etcd_server import EtcdServer, etcd_binary
 
 PATIENCE_S = 120.0

@@ -17,7 +17,6 @@ from mirror import Mirror
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
 from headrace.coordinator.etcd_calls import Credentials
 from headrace.coordinator.etcd_watch import PrefixFeed, WatchSettings
-from headrace.coordinator.h1_client import Origin
 from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import (
     MAX_TXN_OPERATIONS,
@@ -35,6 +34,7 @@ from headrace.coordinator.port import (
     WatchUpdate,
 )
 from headrace.coordinator.resolve import ResolvingWriter
+from headrace.net.h1_client import Origin
 from headrace.testing.etcd_server import EtcdCluster, EtcdServer, ServerTls, etcd_binary
 from headrace.testing.tcp_proxy import TcpProxy
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headrace.coordinator.h1_client import H1Client, HttpFailure, Origin
+from headrace.net.h1_client import H1Client, HttpFailure, Origin
 from headrace.testing.dice import Dice
 from headrace.testing.history import Outcome
 from headrace.testing.queue_checker import Delivery, QueueHistory, QueueOperation

@@ -18,10 +18,10 @@ from queue_clients import HTTP_PORT, SqsClient
 from queue_stage import Stage
 
 from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.coordinator.h1_client import H1Client, Origin
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request
 from headrace.http.peer_seals import SEAL, WINDOW_MS, Nonces
+from headrace.net.h1_client import H1Client, Origin
 
 QUEUE = "jobs.fifo"
 HOUR_MS = 3_600_000

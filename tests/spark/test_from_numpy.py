@@ -41,7 +41,7 @@ import numpy as np
 import pyarrow as pa
 from headrace.records.build import Record, build_batch
 from headrace.records.batch import scan
-from headrace.records.encode_columns import encode_batches
+from headrace.spark.columns.encode import encode_batches
 from headrace.spark import source, fused
 from headrace.spark.arrow import Layout, raw_batches, record_batches
 from headrace.spark.fetching import Piece

@@ -14,8 +14,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan
 
 from headrace.core.ids import TopicPartition
 from headrace.records.build import Record, build_batch
-from headrace.records.columns import decode_columns
 from headrace.spark.arrow import Layout, record_batches
+from headrace.spark.columns.decode import decode_columns
 from headrace.spark.fetching import Piece, select_batches
 from headrace.spark.filters import RowFilter, push
 from headrace.spark.options import OptionError, access_from, sink_options, source_options

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headrace.records.encode_columns import encode_batches
 from headrace.records.read import read_records
+from headrace.spark.columns.encode import encode_batches
 from headrace.spark.schema import HEADERS
 from headrace.spark.sink_columns import SinkBatch, partition_rows
 

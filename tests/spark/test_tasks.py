@@ -207,7 +207,7 @@ def test_the_board_tells_states_and_carries_stops(client: SyncClient) -> None:
 
 def test_partitions_of_keys_are_kafkas() -> None:
     """Known values of the Java client's tests."""
-    from headrace.records.ragged import Ragged
+    from headrace.spark.columns.ragged import Ragged
     from headrace.spark.partitioner import murmur2
 
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,

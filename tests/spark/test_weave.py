@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.records.encode_columns import BytesColumn, encode_batches
-from headrace.records.ragged import Ragged, interleave
+from headrace.spark.columns.encode import BytesColumn, encode_batches
+from headrace.spark.columns.ragged import Ragged, interleave
 from headrace.spark.partitioner import murmur2
 from headrace.spark.weave import weave
 

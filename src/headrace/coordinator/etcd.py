@@ -22,7 +22,6 @@ from headrace.coordinator.etcd_calls import (
     judge,
 )
 from headrace.coordinator.etcd_watch import PrefixFeed, WatchSettings
-from headrace.coordinator.h1_client import ClientSettings, H1Client, Origin
 from headrace.coordinator.port import (
     Compare,
     CoordinatorError,
@@ -38,6 +37,7 @@ from headrace.coordinator.port import (
     WatchUpdate,
     check_txn,
 )
+from headrace.net.h1_client import ClientSettings, H1Client, Origin
 
 log = logging.getLogger(__name__)
 

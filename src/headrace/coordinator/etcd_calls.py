@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.coordinator import etcd_codec as codec
-from headrace.coordinator.h1_client import H1Client, HttpFailure, Origin
 from headrace.coordinator.port import (
     CoordinatorError,
     CoordinatorRefused,
@@ -20,6 +19,7 @@ from headrace.coordinator.port import (
     OutcomeUnknown,
 )
 from headrace.core.limits import MIB
+from headrace.net.h1_client import H1Client, HttpFailure, Origin
 
 MAX_REPLY_BYTES = 64 * MIB
 ROUND_PAUSE_S = 0.05

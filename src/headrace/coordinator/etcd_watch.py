@@ -15,11 +15,11 @@ from itertools import groupby
 
 from headrace.coordinator import etcd_codec as codec
 from headrace.coordinator.etcd_calls import OUT_OF_RANGE, EtcdCalls
-from headrace.coordinator.h1_client import HttpFailure, Origin, ResponseStream
 from headrace.coordinator.history import EventHistory
 from headrace.coordinator.port import CoordinatorError
 from headrace.coordinator.signal import Signal
 from headrace.core.limits import MIB
+from headrace.net.h1_client import HttpFailure, Origin, ResponseStream
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from headrace.core.ports import Clock
 
 if TYPE_CHECKING:
     from headrace.coordinator.etcd import EtcdSettings
-    from headrace.coordinator.h1_client import Origin
     from headrace.coordinator.sqlite import RunBlocking
+    from headrace.net.h1_client import Origin
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def etcd_settings(url: str, *, password: str | None = None) -> EtcdSettings:
 
 
 def _endpoints(parts: SplitResult, tls: ssl.SSLContext | None) -> tuple[Origin, ...]:
-    from headrace.coordinator.h1_client import Origin
+    from headrace.net.h1_client import Origin
 
     endpoints = []
     for name in parts.netloc.split(","):

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from headrace.broker.introductions import Introductions
 from headrace.broker.runtime import Runtime
 from headrace.cluster.image import ClusterImage
-from headrace.coordinator.h1_client import H1Client, HttpFailure, Origin
-from headrace.coordinator.h1_client import Response as Got
 from headrace.core import principals
 from headrace.core.cluster_key import PEER_REQUESTS, derive
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -28,6 +26,8 @@ from headrace.http.peer_seals import (
     tell_time,
 )
 from headrace.http.problem import problem
+from headrace.net.h1_client import H1Client, HttpFailure, Origin
+from headrace.net.h1_client import Response as Got
 
 log = logging.getLogger(__name__)
 

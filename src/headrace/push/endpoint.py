@@ -10,9 +10,9 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from headrace.coordinator.h1_client import ClientSettings, H1Client, HttpFailure, HttpTimeout, Origin
-from headrace.coordinator.h1_connection import ResponseTooLarge
 from headrace.core.limits import KIB
+from headrace.net.h1_client import ClientSettings, H1Client, HttpFailure, HttpTimeout, Origin
+from headrace.net.h1_connection import ResponseTooLarge
 from headrace.push.spec import MAX_CONCURRENCY
 from headrace.push.target import BadTarget, TargetRules, parse_target
 

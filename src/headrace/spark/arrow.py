@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
-from headrace.records.columns import RecordColumns, header_columns, iter_columns
+from headrace.spark.columns.decode import RecordColumns, header_columns, iter_columns
 from headrace.spark.fetching import Piece
 from headrace.spark.filters import RowFilter
 from headrace.spark.from_numpy import lists, numbers, repeated

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.core.ids import TopicPartition
-from headrace.records.columns import RecordColumns, header_columns
+from headrace.spark.columns.decode import RecordColumns, header_columns
 from headrace.spark.plan import OffsetRange
 from headrace.spark.where import matching_rows
 

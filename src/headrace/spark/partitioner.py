@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.records.ragged import Ragged
+from headrace.spark.columns.ragged import Ragged
 
 _SEED = 0x9747B28C
 _M = np.uint32(0x5BD1E995)

@@ -28,9 +28,9 @@ from pyspark.sql.types import StructType
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
-from headrace.records.columns import RecordColumns, iter_columns
 from headrace.records.filters import Filter, FilterInput, compile_filter
 from headrace.spark.arrow import Layout, to_arrow
+from headrace.spark.columns.decode import RecordColumns, iter_columns
 from headrace.spark.fetching import shared_client
 from headrace.spark.options import QueueOptions, SourceOptions
 from headrace.spark.plan import OffsetRange

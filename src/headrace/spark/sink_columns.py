@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from headrace.core.ids import TopicPartition
-from headrace.records.encode_columns import BytesColumn, encode_headers
-from headrace.records.ragged import Ragged
+from headrace.spark.columns.encode import BytesColumn, encode_headers
+from headrace.spark.columns.ragged import Ragged
 from headrace.spark.from_numpy import numbers, one_text
 from headrace.spark.options import OptionError
 from headrace.spark.partitioner import key_partitions

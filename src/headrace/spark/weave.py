@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.records.ragged import Ragged
+from headrace.spark.columns.ragged import Ragged
 
 _KIND = pa.large_binary()
 # Not pa.scalar: see from_numpy.

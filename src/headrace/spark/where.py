@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.core.ids import TopicPartition
-from headrace.records.columns import RecordColumns, header_columns
 from headrace.records.filters import FilterInput, compile_filter
+from headrace.spark.columns.decode import RecordColumns, header_columns
 
 _compiled = lru_cache(maxsize=16)(compile_filter)
 

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.records.batch import read_header
-from headrace.records.encode_columns import ProducerStamp, encode_batches
+from headrace.spark.columns.encode import ProducerStamp, encode_batches
 from headrace.spark.connection import Access
 from headrace.spark.fetching import shared_client
 from headrace.spark.options import OptionError, SinkOptions

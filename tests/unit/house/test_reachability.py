@@ -27,7 +27,7 @@ HANDLER_NAMES = (
 )
 
 ASKED_FOR = {
-    r"headrace\.coordinator\.h1_connection:H1Connection\.on_\w+": "httptools calls its owner back by these names",
+    r"headrace\.net\.h1_connection:H1Connection\.on_\w+": "httptools calls its owner back by these names",
     r"headrace\.http\.reader:RequestReader\.on_\w+": "httptools calls its owner back by these names",
     r"[\w.]+:(\w+\.)?invariants": "what must hold of a machine stands beside its state; simulations ask after every step",
 }

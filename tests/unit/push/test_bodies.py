@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.queueing.questions import Delivery
-from headrace.coordinator.h1_client import Origin, encode_request
+from headrace.net.h1_client import Origin, encode_request
 from headrace.push import bodies
 from headrace.push.bodies import Form, Message
 from headrace.push.courier import MAX_BODY_BYTES, Result, cut, split

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from headrace.records.batch import TRANSACTIONAL_BIT, BatchHeader, pack_header, seal
-from headrace.records.columns import decode_columns, header_columns
-from headrace.records.encode_columns import BytesColumn, ProducerStamp, encode_batches, encode_headers
-from headrace.records.ragged import Ragged
+from headrace.spark.columns.decode import decode_columns, header_columns
+from headrace.spark.columns.encode import BytesColumn, ProducerStamp, encode_batches, encode_headers
+from headrace.spark.columns.ragged import Ragged
 from headrace.spark.connection import Access
 from headrace.spark.fetching import Piece, fetch_range, shared_client
 from headrace.spark.fused import FusedTask, run_fused

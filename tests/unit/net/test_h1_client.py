@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from headrace.coordinator.h1_client import (
+from headrace.net.h1_client import (
     ClientSettings,
     H1Client,
     HttpFailure,
@@ -400,7 +400,7 @@ def test_the_host_header_leaves_out_the_default_port() -> None:
 async def test_many_origins_do_not_pile_up(
     client: H1Client, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.coordinator.h1_client._MAX_POOLS", 3)
+    monkeypatch.setattr("headrace.net.h1_client._MAX_POOLS", 3)
     for number in range(10):
         origin = Origin(f"h{number}", server.origin.port, address="127.0.0.1")
         assert (await client.request(origin, "GET", "/", timeout_s=120)).status == 200

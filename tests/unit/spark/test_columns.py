@@ -9,11 +9,11 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from headrace.records import boundaries
 from headrace.records.batch import BatchHeader, CorruptBatch, crc_matches, read_header, scan
 from headrace.records.build import Record, assemble, build_batch, build_control_batch
-from headrace.records.columns import RecordColumns, decode_columns, header_columns, iter_columns
-from headrace.records.encode_columns import BytesColumn, ProducerStamp, encode_batches, encode_headers
-from headrace.records.ragged import Ragged
 from headrace.records.read import read_records
 from headrace.records.validate import validate_produced
+from headrace.spark.columns.decode import RecordColumns, decode_columns, header_columns, iter_columns
+from headrace.spark.columns.encode import BytesColumn, ProducerStamp, encode_batches, encode_headers
+from headrace.spark.columns.ragged import Ragged
 
 CAP = 1 << 24
 

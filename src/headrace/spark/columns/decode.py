@@ -1,6 +1,6 @@
 """Codec: a fetch buffer of many batches as numpy columns, without a Python object per record.
 
-Imported by Spark and the CLI only (numpy is not a dependency of the broker). The result holds positions, not values:
+For Spark workers (numpy is not a dependency of the broker). The result holds positions, not values:
 `data` is one contiguous buffer (the fetch buffer itself when nothing in it is compressed, else the plain bodies one
 after another) and keys and values are [start, end) in it, rising from record to record; so an Arrow binary array over
 `data` with boundaries key0, key1, value0, value1, ... gives both columns with one native copy each (spark.md 3).
@@ -22,9 +22,9 @@ import numpy.typing as npt
 from headrace.core.limits import MIB
 from headrace.core.ports import Buffer
 from headrace.records.batch import HEADER_BYTES, MIN_RECORD_BYTES, BatchHeader, CorruptBatch, scan
-from headrace.records.boundaries import record_bounds
 from headrace.records.compression import inflate
-from headrace.records.ragged import gather_varints
+from headrace.spark.columns.boundaries import record_bounds
+from headrace.spark.columns.ragged import gather_varints
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

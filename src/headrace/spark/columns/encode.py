@@ -25,7 +25,7 @@ from headrace.records.batch import (
 )
 from headrace.records.build import assemble
 from headrace.records.compression import compress
-from headrace.records.ragged import Ints, Ragged, interleave, pack_varints, varint_widths, zigzag
+from headrace.spark.columns.ragged import Ints, Ragged, interleave, pack_varints, varint_widths, zigzag
 
 Weave = Callable[[Sequence[Ragged]], Ragged]
 """Joins columns row by row. numpy's own way is the default; who has Arrow brings a faster one."""

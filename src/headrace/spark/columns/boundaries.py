@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.records.batch import MIN_RECORD_BYTES, CorruptBatch
-from headrace.records.ragged import Bytes, Ints, gather_varints
+from headrace.spark.columns.ragged import Bytes, Ints, gather_varints
 
 Bools = npt.NDArray[np.bool_]
 

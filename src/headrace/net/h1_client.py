@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple
 
-from headrace.coordinator.h1_connection import (
+from headrace.core.limits import MIB
+from headrace.net.h1_connection import (
     H1Connection,
     HttpFailure,
     HttpTimeout,
     Response,
     ResponseTooLarge,
 )
-from headrace.core.limits import MIB
 
 __all__ = [
     "ClientSettings",

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from headrace.records import boundaries
 from headrace.records.batch import CorruptBatch, scan, seal
 from headrace.records.build import Record, build_batch
-from headrace.records.columns import decode_columns, header_columns
 from headrace.records.compression import Codec
-from headrace.records.ragged import gather_varints, pack_varints, zigzag
 from headrace.records.read import read_records
+from headrace.spark.columns.decode import decode_columns, header_columns
+from headrace.spark.columns.ragged import gather_varints, pack_varints, zigzag
 
 maybe_bytes = st.none() | st.binary(max_size=150)
 headers = st.lists(st.tuples(st.text("abü", max_size=8), maybe_bytes), max_size=3).map(tuple)
