@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.records import boundaries
 from headrace.records.batch import CorruptBatch, scan, seal
 from headrace.records.build import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.read import read_records
+from headrace.spark.columns import boundaries
 from headrace.spark.columns.decode import decode_columns, header_columns
 from headrace.spark.columns.ragged import gather_varints, pack_varints, zigzag
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from headrace.records import boundaries
 from headrace.records.batch import BatchHeader, CorruptBatch, crc_matches, read_header, scan
 from headrace.records.build import Record, assemble, build_batch, build_control_batch
 from headrace.records.read import read_records
 from headrace.records.validate import validate_produced
+from headrace.spark.columns import boundaries
 from headrace.spark.columns.decode import RecordColumns, decode_columns, header_columns, iter_columns
 from headrace.spark.columns.encode import BytesColumn, ProducerStamp, encode_batches, encode_headers
 from headrace.spark.columns.ragged import Ragged
