@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from headrace.broker.broker import Broker
 from headrace.broker.pacing import Pace
 from headrace.broker.services import Services
 from headrace.kafka.session import Session
+
+Request_co = TypeVar("Request_co", covariant=True)
 
 
 class OfferedApi(NamedTuple):
@@ -17,11 +19,11 @@ class OfferedApi(NamedTuple):
     highest: int
 
 
-class Call(NamedTuple):
+class Call(NamedTuple, Generic[Request_co]):
     services: Services
     broker: Broker
     """The core of them: replicas, metadata, the disk."""
-    request: Any
+    request: Request_co
     version: int
     client_id: str
     client_host: str

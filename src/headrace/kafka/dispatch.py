@@ -49,7 +49,8 @@ class Entry(NamedTuple):
     """Below min_version for Produce only: librdkafka turns compression off unless version 0 is offered."""
     highest_advertised: int
     """Below max_version where later ones are between brokers; -1: never on offer to clients."""
-    handle: Callable[[Call], Any] | None
+    handle: Callable[[Call[Any]], object] | None
+    """A coroutine function, or a plain one for requests without lists. Of its own request, as KEY says."""
     handle_frame: FrameHandler | None
     most_entries: int
     rights: Rights
@@ -140,7 +141,7 @@ class Dispatcher:
             connection.close()
         return False
 
-    def _call(self, entry: Entry, connection: Connection, header: RequestHeader, request: Any) -> bool:
+    def _call(self, entry: Entry, connection: Connection, header: RequestHeader, request: object) -> bool:
         assert entry.handle is not None
         call = Call(
             self._services,
@@ -165,7 +166,7 @@ class Dispatcher:
         self._answer(slot, header, result)
         return False
 
-    def _is_late(self, key: int, request: Any) -> bool:
+    def _is_late(self, key: int, request: object) -> bool:
         """Whether the answer would rest on something that has perhaps not come here yet (F34)."""
         if key in ALWAYS_LATEST:
             return True
@@ -178,13 +179,13 @@ class Dispatcher:
             for topic in named(request)
         )
 
-    async def _informed(self, handle: Callable[[Call], Any], call: Call) -> Any:
+    async def _informed(self, handle: Callable[[Call[object]], object], call: Call[object]) -> object:
         await self._services.latest.news()
         result = handle(call)
         return await result if inspect.isawaitable(result) else result
 
     async def _finish(
-        self, connection: Connection, slot: Slot, header: RequestHeader, result: Awaitable[Any]
+        self, connection: Connection, slot: Slot, header: RequestHeader, result: Awaitable[object]
     ) -> None:
         try:
             response = await result
@@ -198,7 +199,7 @@ class Dispatcher:
         else:
             connection.request_done()
 
-    def _answer(self, slot: Slot, header: RequestHeader, response: Any) -> None:
+    def _answer(self, slot: Slot, header: RequestHeader, response: object) -> None:
         self._send(slot, header, encode(response, header.api_version))
 
     def _send(self, slot: Slot, header: RequestHeader, body: bytes) -> None:

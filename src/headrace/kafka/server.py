@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.broker.connections import Connections
 from headrace.broker.runtime import Runtime
@@ -148,5 +148,5 @@ class KafkaServer:
         for connection in list(self.connections):
             connection.close()
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, int]:
         return {"connections": len(self.connections), "held_bytes": self._held_bytes}

@@ -26,8 +26,8 @@ RIGHTS = needs(describe(TOPIC, "topics[].name"))
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 
 
-async def handle(call: Call) -> ListOffsetsResponse:
-    request: ListOffsetsRequest = call.request
+async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
+    request = call.request
     refused = call.broker.introductions.replica_refusal(call.session.principal, request.replica_id)
     if refused is not None:
         return _refusal(request, refused)
@@ -63,7 +63,9 @@ def _refusal(request: ListOffsetsRequest, kind: ErrorKind) -> ListOffsetsRespons
     )
 
 
-def _find(call: Call, topic: str, entry: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _find(
+    call: Call[ListOffsetsRequest], topic: str, entry: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
     index = entry.partition_index
     partition, error = call.broker.find_readable(topic, index)
     if partition is None:

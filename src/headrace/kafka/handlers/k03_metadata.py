@@ -31,8 +31,8 @@ RIGHTS = (
 )
 
 
-async def handle(call: Call) -> MetadataResponse:
-    request: MetadataRequest = call.request
+async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
+    request = call.request
     await call.broker.liveness.leaders_settled()
     image = call.broker.image
     every = request.topics is None or (call.version == 0 and not request.topics)
@@ -66,7 +66,9 @@ async def handle(call: Call) -> MetadataResponse:
     )
 
 
-async def _named(call: Call, entry: MetadataRequestTopic, creation: Creation) -> MetadataResponseTopic:
+async def _named(
+    call: Call[MetadataRequest], entry: MetadataRequestTopic, creation: Creation
+) -> MetadataResponseTopic:
     image = call.broker.image
     if entry.name is None and call.version < 12:
         # Ids are shown from v10 on and asked for from v12 on; before that an answer can't do without a name.
@@ -90,7 +92,7 @@ async def _named(call: Call, entry: MetadataRequestTopic, creation: Creation) ->
 class Creation:
     """What one request makes by naming it: few enough to be answered soon on a slow machine; clients ask for the rest."""
 
-    def __init__(self, call: Call, wanted: bool) -> None:
+    def __init__(self, call: Call[MetadataRequest], wanted: bool) -> None:
         self.allowed = wanted and call.services.auto_creation.is_allowed
         self._call = call
         self._left = AUTO_CREATED_PER_REQUEST
@@ -108,7 +110,7 @@ class Creation:
             return MetadataResponseTopic(problem.kind.kafka_code, name)
 
 
-def _row(call: Call, topic: Topic) -> MetadataResponseTopic:
+def _row(call: Call[MetadataRequest], topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         ErrorKind.NONE,
         topic.name,
@@ -123,7 +125,7 @@ def _row(call: Call, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(call: Call, number: int, state: PartitionState) -> MetadataResponsePartition:
+def _partition(call: Call[MetadataRequest], number: int, state: PartitionState) -> MetadataResponsePartition:
     image = call.broker.image
     leaderless = state.leader == NO_LEADER
     return MetadataResponsePartition(

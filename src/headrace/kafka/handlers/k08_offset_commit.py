@@ -27,8 +27,8 @@ TOPIC_IDS = 10
 UNKNOWN = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def handle(call: Call) -> OffsetCommitResponse:
-    request: OffsetCommitRequest = call.request
+async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
+    request = call.request
     errors: dict[tuple[str | bytes, int], ErrorKind] = {}
     offsets: list[OffsetToCommit] = []
     pace = call.pace()
@@ -75,7 +75,7 @@ def _named(topic: OffsetCommitRequestTopic, by_id: bool) -> str | bytes:
 
 
 async def _commit_all(
-    call: Call, request: OffsetCommitRequest, offsets: list[OffsetToCommit]
+    call: Call[OffsetCommitRequest], request: OffsetCommitRequest, offsets: list[OffsetToCommit]
 ) -> list[tuple[OffsetToCommit, ErrorKind]]:
     """In commands of a bounded size, each of them decided in a turn of its own and all of them waiting for one sync (A3)."""
     chunks = [
@@ -94,7 +94,7 @@ async def _commit_all(
 
 
 async def _commit(
-    call: Call, request: OffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
+    call: Call[OffsetCommitRequest], request: OffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> CommitResult:
     try:
         result: CommitResult = await call.services.groups.ask(

@@ -38,8 +38,8 @@ TOPIC_IDS = 10
 Topics = tuple[tuple[str, tuple[int, ...]], ...] | None
 
 
-async def handle(call: Call) -> OffsetFetchResponse:
-    request: OffsetFetchRequest = call.request
+async def handle(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
+    request = call.request
     pace = call.pace()
     if call.version >= 8:
         # Each group once: the answer must not grow with how often it is repeated (A3).
@@ -78,7 +78,9 @@ async def handle(call: Call) -> OffsetFetchResponse:
     )
 
 
-async def _group(call: Call, group: OffsetFetchRequestGroup, pace: Pace) -> OffsetFetchResponseGroup:
+async def _group(
+    call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup, pace: Pace
+) -> OffsetFetchResponseGroup:
     by_id = call.version >= TOPIC_IDS
     wanted = _topics_by_id(call, group) if by_id else _topics(group.topics)
     result = await _fetch(call, group.group_id, wanted, group.member_id, group.member_epoch)
@@ -108,7 +110,7 @@ async def _group(call: Call, group: OffsetFetchRequestGroup, pace: Pace) -> Offs
     return OffsetFetchResponseGroup(group.group_id, topics, result.error.kafka_code)
 
 
-def _topics_by_id(call: Call, group: OffsetFetchRequestGroup) -> Topics:
+def _topics_by_id(call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> Topics:
     """Those that there are, by name: the coordinator's memory is compared with the id of the topic that has it now."""
     if group.topics is None:
         return None
@@ -132,7 +134,7 @@ def _by_topic(result: FetchOffsetsResult) -> dict[str, list[FetchedOffset]]:
 
 
 async def _fetch(
-    call: Call, group_id: str, topics: Topics, member_id: str | None, member_epoch: int
+    call: Call[OffsetFetchRequest], group_id: str, topics: Topics, member_id: str | None, member_epoch: int
 ) -> FetchOffsetsResult:
     try:
         return await call.services.groups.fetch_offsets(

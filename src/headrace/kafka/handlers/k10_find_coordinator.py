@@ -23,8 +23,8 @@ RIGHTS = needs(
 )
 
 
-async def handle(call: Call) -> FindCoordinatorResponse:
-    request: FindCoordinatorRequest = call.request
+async def handle(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    request = call.request
     keys = request.coordinator_keys if call.version >= 4 else [request.key]
     found = [await _find(call, key, request.key_type) async for key in call.pace().over(keys)]
     if call.version >= 4:
@@ -39,7 +39,7 @@ async def handle(call: Call) -> FindCoordinatorResponse:
     )
 
 
-async def _find(call: Call, key: str, key_type: int) -> Coordinator:
+async def _find(call: Call[FindCoordinatorRequest], key: str, key_type: int) -> Coordinator:
     try:
         node = await call.services.coordinators.find(key, key_type)
     except HeadraceError as problem:

@@ -17,8 +17,8 @@ VERSIONS = (0, 9)
 RIGHTS = needs(read(GROUP, "group_id"))
 
 
-async def handle(call: Call) -> JoinGroupResponse:
-    request: JoinGroupRequest = call.request
+async def handle(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
+    request = call.request
     name = request.group_instance_id or call.client_id
     new_member_id = f"{name}-{call.broker.new_uuid()}"
     protocols = tuple(Protocol(entry.name, bytes(entry.metadata)) for entry in request.protocols)

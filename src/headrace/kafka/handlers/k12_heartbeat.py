@@ -13,8 +13,8 @@ VERSIONS = (0, 4)
 RIGHTS = needs(read(GROUP, "group_id"))
 
 
-async def handle(call: Call) -> HeartbeatResponse:
-    request: HeartbeatRequest = call.request
+async def handle(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+    request = call.request
     try:
         result = await call.services.groups.ask(
             request.group_id,

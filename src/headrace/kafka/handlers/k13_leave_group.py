@@ -13,8 +13,8 @@ VERSIONS = (0, 5)
 RIGHTS = needs(read(GROUP, "group_id"))
 
 
-async def handle(call: Call) -> LeaveGroupResponse:
-    request: LeaveGroupRequest = call.request
+async def handle(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
+    request = call.request
     if call.version >= 3:
         members = tuple(
             MemberIdentity(entry.member_id, entry.group_instance_id, entry.reason)

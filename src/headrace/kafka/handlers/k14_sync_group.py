@@ -13,8 +13,8 @@ VERSIONS = (0, 5)
 RIGHTS = needs(read(GROUP, "group_id"))
 
 
-async def handle(call: Call) -> SyncGroupResponse:
-    request: SyncGroupRequest = call.request
+async def handle(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
+    request = call.request
     assignments = tuple((entry.member_id, bytes(entry.assignment)) for entry in request.assignments)
     try:
         result: SyncResult = await call.services.groups.ask(

@@ -20,8 +20,8 @@ VERSIONS = (0, 6)
 RIGHTS = needs(describe(GROUP, "groups[]"))
 
 
-async def handle(call: Call) -> DescribeGroupsResponse:
-    request: DescribeGroupsRequest = call.request
+async def handle(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    request = call.request
     wanted = dict.fromkeys(request.groups)
     if len(wanted) > MAX_NAMES_DESCRIBED:
         # A3. Named, so that whoever reads the answer knows what to do.
@@ -36,7 +36,7 @@ async def handle(call: Call) -> DescribeGroupsResponse:
     )
 
 
-async def _describe(call: Call, group_id: str) -> DescribedGroup:
+async def _describe(call: Call[DescribeGroupsRequest], group_id: str) -> DescribedGroup:
     try:
         (group,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.DescribeGroups(waiter, (group_id,), call.version >= 6)

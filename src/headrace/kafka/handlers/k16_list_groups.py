@@ -13,8 +13,8 @@ VERSIONS = (0, 5)
 RIGHTS = OWN.showing(describe(CLUSTER), describe(GROUP))
 
 
-async def handle(call: Call) -> ListGroupsResponse:
-    request: ListGroupsRequest = call.request
+async def handle(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
+    request = call.request
     states, types = frozenset(request.states_filter), frozenset(request.types_filter)
     try:
         answers = await call.services.groups.ask_all(

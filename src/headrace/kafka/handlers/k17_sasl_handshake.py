@@ -14,8 +14,8 @@ RIGHTS = BEFORE_LOGIN
 HIGHEST_ADVERTISED = -1
 
 
-def handle(call: Call) -> SaslHandshakeResponse:
-    request: SaslHandshakeRequest = call.request
+def handle(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+    request = call.request
     call.session.end_proof()
     if request.mechanism != MECHANISM:
         return SaslHandshakeResponse(ErrorKind.UNSUPPORTED_SASL_MECHANISM, [])

@@ -42,8 +42,8 @@ def listing(
     return response
 
 
-def handle(call: Call) -> ApiVersionsResponse:
-    request: ApiVersionsRequest = call.request
+def handle(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
+    request = call.request
     if call.version >= 3 and not (
         is_software_name(request.client_software_name) and is_software_name(request.client_software_version)
     ):

@@ -23,8 +23,8 @@ VERSIONS = (2, 7)
 RIGHTS = needs(either(create(CLUSTER), create(TOPIC, "topics[].name"))).showing(describe_configs(TOPIC))
 
 
-async def handle(call: Call) -> CreateTopicsResponse:
-    request: CreateTopicsRequest = call.request
+async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
+    request = call.request
     seen = Counter(topic.name for topic in request.topics)
     results = []
     asked = 0
@@ -45,7 +45,9 @@ async def handle(call: Call) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=results)
 
 
-async def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+async def _create(
+    call: Call[CreateTopicsRequest], topic: CreatableTopic, validate_only: bool
+) -> CreatableTopicResult:
     duplicates = [name for name, count in Counter(entry.name for entry in topic.configs).items() if count > 1]
     if duplicates:
         return _failed(topic.name, ErrorKind.INVALID_CONFIG, f"{duplicates[0]} is given twice")

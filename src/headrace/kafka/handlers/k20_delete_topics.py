@@ -18,8 +18,8 @@ VERSIONS = (1, 6)
 RIGHTS = needs(delete(TOPIC, "topics[].name", "topics[].topic_id", "topic_names[]"))
 
 
-async def handle(call: Call) -> DeleteTopicsResponse:
-    request: DeleteTopicsRequest = call.request
+async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+    request = call.request
     wanted: list[tuple[str | None, bytes]]
     if call.version < 6:
         wanted = [(name, ZERO_UUID) for name in dict.fromkeys(request.topic_names)]
@@ -38,7 +38,7 @@ async def handle(call: Call) -> DeleteTopicsResponse:
     )
 
 
-async def _delete(call: Call, name: str | None, topic_id: bytes) -> DeletableTopicResult:
+async def _delete(call: Call[DeleteTopicsRequest], name: str | None, topic_id: bytes) -> DeletableTopicResult:
     if name is None:
         topic = call.broker.image.topic_by_id(topic_id)
         if topic is None:

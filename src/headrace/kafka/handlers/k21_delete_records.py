@@ -22,8 +22,8 @@ VERSIONS = (0, 2)
 RIGHTS = needs(delete(TOPIC, "topics[].name"))
 
 
-async def handle(call: Call) -> DeleteRecordsResponse:
-    request: DeleteRecordsRequest = call.request
+async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+    request = call.request
     pace = call.pace()
     begun = [
         (
@@ -44,7 +44,7 @@ async def handle(call: Call) -> DeleteRecordsResponse:
 
 
 async def _delete(
-    call: Call, topic: str, index: int, offset: int, timeout_ms: int
+    call: Call[DeleteRecordsRequest], topic: str, index: int, offset: int, timeout_ms: int
 ) -> DeleteRecordsPartitionResult:
     partition, error = call.broker.find_partition(topic, index)
     if partition is None:

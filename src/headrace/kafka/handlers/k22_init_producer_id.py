@@ -19,8 +19,8 @@ VERSIONS = (0, 5)
 RIGHTS = needs(write(TRANSACTIONAL_ID, "transactional_id"), idempotent_write().when("transactional_id", None))
 
 
-async def handle(call: Call) -> InitProducerIdResponse:
-    request: InitProducerIdRequest = call.request
+async def handle(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
+    request = call.request
     try:
         producer_id = await call.services.producer_ids.take()
         if request.transactional_id is None:
@@ -35,7 +35,7 @@ async def handle(call: Call) -> InitProducerIdResponse:
 
 
 async def _transactional(
-    call: Call, request: InitProducerIdRequest, transactional_id: str, producer_id: int
+    call: Call[InitProducerIdRequest], request: InitProducerIdRequest, transactional_id: str, producer_id: int
 ) -> ProducerIdentity:
     if not transactional_id:
         raise HeadraceError(ErrorKind.INVALID_REQUEST, "the transactional id is empty")

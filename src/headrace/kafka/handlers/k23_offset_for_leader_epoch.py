@@ -18,8 +18,8 @@ VERSIONS = (2, 4)
 RIGHTS = needs(describe(TOPIC, "topics[].topic"))
 
 
-async def handle(call: Call) -> OffsetForLeaderEpochResponse:
-    request: OffsetForLeaderEpochRequest = call.request
+async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
+    request = call.request
     refused = call.broker.introductions.replica_refusal(call.session.principal, request.replica_id)
     pace = call.pace()
     return OffsetForLeaderEpochResponse(
@@ -34,7 +34,10 @@ async def handle(call: Call) -> OffsetForLeaderEpochResponse:
 
 
 def _find(
-    call: Call, topic: str, entry: OffsetForLeaderPartition, refused: ErrorKind | None
+    call: Call[OffsetForLeaderEpochRequest],
+    topic: str,
+    entry: OffsetForLeaderPartition,
+    refused: ErrorKind | None,
 ) -> EpochEndOffset:
     if refused is not None:
         return EpochEndOffset(refused.kafka_code, entry.partition)

@@ -28,8 +28,8 @@ RIGHTS = needs(
 HIGHEST_ADVERTISED = 3
 
 
-async def handle(call: Call) -> AddPartitionsToTxnResponse:
-    request: AddPartitionsToTxnRequest = call.request
+async def handle(call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
+    request = call.request
     if call.version < 4:
         results = await _add(
             call,
@@ -61,7 +61,7 @@ async def handle(call: Call) -> AddPartitionsToTxnResponse:
 
 
 async def _add(
-    call: Call,
+    call: Call[AddPartitionsToTxnRequest],
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,

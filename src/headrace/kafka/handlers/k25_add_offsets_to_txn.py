@@ -14,8 +14,8 @@ VERSIONS = (0, 4)
 RIGHTS = needs(write(TRANSACTIONAL_ID, "transactional_id"), read(GROUP, "group_id"))
 
 
-async def handle(call: Call) -> AddOffsetsToTxnResponse:
-    request: AddOffsetsToTxnRequest = call.request
+async def handle(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
+    request = call.request
     try:
         error = await call.services.transactions.ask(
             request.transactional_id,

@@ -15,8 +15,8 @@ VERSIONS = (0, 5)
 RIGHTS = needs(write(TRANSACTIONAL_ID, "transactional_id"))
 
 
-async def handle(call: Call) -> EndTxnResponse:
-    request: EndTxnRequest = call.request
+async def handle(call: Call[EndTxnRequest]) -> EndTxnResponse:
+    request = call.request
     bumps = call.version >= EPOCH_BUMP_SINCE_END_TXN
     try:
         spare = NO_PRODUCER_ID

@@ -31,8 +31,8 @@ Row = tuple[str, int, asyncio.Future[ErrorKind]]
 """Topic, partition, and what becomes of its marker."""
 
 
-async def handle(call: Call) -> WriteTxnMarkersResponse:
-    request: WriteTxnMarkersRequest = call.request
+async def handle(call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
+    request = call.request
     if not call.session.principal.is_broker:
         return WriteTxnMarkersResponse([await _administered(call, marker) for marker in request.markers])
     if (refused := call.broker.introductions.refusal(call.session.principal)) is not None:
@@ -45,7 +45,9 @@ async def handle(call: Call) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse([await _answered(*each) for each in written])
 
 
-async def _administered(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _administered(
+    call: Call[WriteTxnMarkersRequest], marker: WritableTxnMarker
+) -> WritableTxnMarkerResult:
     """Aborts only: what is committed is decided by coordinators alone. An open broker has no administrators but everybody."""
     if marker.transaction_result:
         return _refused(marker, ErrorKind.CLUSTER_AUTHORIZATION_FAILED)
@@ -83,7 +85,7 @@ def _refused(marker: WritableTxnMarker, kind: ErrorKind) -> WritableTxnMarkerRes
     )
 
 
-def _is_from_now(call: Call, request: WriteTxnMarkersRequest) -> bool:
+def _is_from_now(call: Call[WriteTxnMarkersRequest], request: WriteTxnMarkersRequest) -> bool:
     if not call.services.connections.marker_senders.admit(str(call.session.principal), call.connection_id):
         return False
     return all(
@@ -94,7 +96,7 @@ def _is_from_now(call: Call, request: WriteTxnMarkersRequest) -> bool:
     )
 
 
-def _write(call: Call, marker: WritableTxnMarker) -> tuple[int, list[Row]]:
+def _write(call: Call[WriteTxnMarkersRequest], marker: WritableTxnMarker) -> tuple[int, list[Row]]:
     rows: list[Row] = []
     for topic in marker.topics:
         for number in topic.partition_indexes:

@@ -35,8 +35,8 @@ DOUBT_S = 0.05
 """How long the first commit after an abort is held back, to see whether its connection closes behind it (R47)."""
 
 
-async def handle(call: Call) -> TxnOffsetCommitResponse:
-    request: TxnOffsetCommitRequest = call.request
+async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
+    request = call.request
     errors: dict[tuple[str, int], ErrorKind] = {}
     offsets: list[OffsetToCommit] = []
     pace = call.pace()
@@ -85,7 +85,7 @@ async def handle(call: Call) -> TxnOffsetCommitResponse:
 
 
 async def _commit(
-    call: Call, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
+    call: Call[TxnOffsetCommitRequest], request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> CommitResult:
     groups = call.services.groups
     partition = groups.shard_of(request.group_id).partition
@@ -133,7 +133,7 @@ async def _commit(
 
 
 async def _ask(
-    call: Call, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
+    call: Call[TxnOffsetCommitRequest], request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> CommitResult:
     result: CommitResult = await call.services.groups.ask(
         request.group_id,
@@ -151,12 +151,14 @@ async def _ask(
     return result
 
 
-def _connections_tell(call: Call) -> bool:
+def _connections_tell(call: Call[TxnOffsetCommitRequest]) -> bool:
     """R47 is for clients whose epoch does not (R46)."""
     return call.version < IMPLICIT_ADD and call.services.connections.fencing
 
 
-def _is_from_the_past(call: Call, request: TxnOffsetCommitRequest, place: TopicPartition) -> bool:
+def _is_from_the_past(
+    call: Call[TxnOffsetCommitRequest], request: TxnOffsetCommitRequest, place: TopicPartition
+) -> bool:
     """A newer connection has committed for this producer, or somebody else has coordinated the group since."""
     if not _connections_tell(call):
         return False
@@ -167,6 +169,6 @@ def _is_from_the_past(call: Call, request: TxnOffsetCommitRequest, place: TopicP
     )
 
 
-def _hang_up(call: Call) -> CommitResult:
+def _hang_up(call: Call[TxnOffsetCommitRequest]) -> CommitResult:
     call.services.connections.close(call.connection_id)
     return CommitResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)

@@ -26,8 +26,8 @@ RIGHTS = needs(
 )
 
 
-async def handle(call: Call) -> DescribeConfigsResponse:
-    request: DescribeConfigsRequest = call.request
+async def handle(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+    request = call.request
     # Each resource once, as clients ask: the answer must not grow with how often a name is repeated (A3).
     resources = {(entry.resource_type, entry.resource_name): entry for entry in request.resources}
     pace = call.pace()
@@ -36,7 +36,7 @@ async def handle(call: Call) -> DescribeConfigsResponse:
     )
 
 
-def _describe(call: Call, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(call: Call[DescribeConfigsRequest], resource: DescribeConfigsResource) -> DescribeConfigsResult:
     image = call.broker.image
     names = resource.configuration_keys
     if resource.resource_type == ResourceType.TOPIC:
@@ -58,9 +58,9 @@ def _describe(call: Call, resource: DescribeConfigsResource) -> DescribeConfigsR
 
 
 def _result(
-    call: Call, resource: DescribeConfigsResource, entries: list[ConfigEntry]
+    call: Call[DescribeConfigsRequest], resource: DescribeConfigsResource, entries: list[ConfigEntry]
 ) -> DescribeConfigsResult:
-    request: DescribeConfigsRequest = call.request
+    request = call.request
     return DescribeConfigsResult(
         ErrorKind.NONE,
         None,

@@ -23,8 +23,8 @@ RIGHTS = needs(
 )
 
 
-async def handle(call: Call) -> AlterConfigsResponse:
-    request: AlterConfigsRequest = call.request
+async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
+    request = call.request
     return AlterConfigsResponse(
         responses=[
             await _alter(call, resource, request.validate_only)
@@ -33,7 +33,9 @@ async def handle(call: Call) -> AlterConfigsResponse:
     )
 
 
-async def _alter(call: Call, resource: AlterConfigsResource, dry_run: bool) -> AlterConfigsResourceResponse:
+async def _alter(
+    call: Call[AlterConfigsRequest], resource: AlterConfigsResource, dry_run: bool
+) -> AlterConfigsResourceResponse:
     alterations = [Alteration(entry.name, AlterOp.SET, entry.value) for entry in resource.configs]
     kind, message = ErrorKind.NONE, None
     try:

@@ -19,8 +19,8 @@ VERSIONS = (1, 2)
 RIGHTS = needs(alter(CLUSTER))
 
 
-async def handle(call: Call) -> AlterReplicaLogDirsResponse:
-    request: AlterReplicaLogDirsRequest = call.request
+async def handle(call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+    request = call.request
     pace = call.pace()
     topics: dict[str, dict[int, ErrorKind]] = {}
     async for wanted in pace.over(request.dirs):
@@ -42,7 +42,7 @@ async def handle(call: Call) -> AlterReplicaLogDirsResponse:
     )
 
 
-def _placed(call: Call, path: str, topic: str, number: int) -> ErrorKind:
+def _placed(call: Call[AlterReplicaLogDirsRequest], path: str, topic: str, number: int) -> ErrorKind:
     if os.path.normpath(path) != os.path.normpath(call.broker.log_dir):
         return ErrorKind.LOG_DIR_NOT_FOUND
     if call.broker.image.partition(topic, number) is None:

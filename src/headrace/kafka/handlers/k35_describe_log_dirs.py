@@ -18,8 +18,8 @@ VERSIONS = (1, 4)
 RIGHTS = needs(describe(CLUSTER))
 
 
-async def handle(call: Call) -> DescribeLogDirsResponse:
-    request: DescribeLogDirsRequest = call.request
+async def handle(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+    request = call.request
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -23,8 +23,8 @@ RIGHTS = BEFORE_LOGIN
 HIGHEST_ADVERTISED = -1
 
 
-async def handle(call: Call) -> SaslAuthenticateResponse:
-    request: SaslAuthenticateRequest = call.request
+async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+    request = call.request
     session, introductions = call.session, call.broker.introductions
     if not session.mechanism:
         return SaslAuthenticateResponse(ErrorKind.ILLEGAL_SASL_STATE, "SaslHandshake comes first", b"")

@@ -17,8 +17,8 @@ VERSIONS = (0, 3)
 RIGHTS = needs(alter(TOPIC, "topics[].name"))
 
 
-async def handle(call: Call) -> CreatePartitionsResponse:
-    request: CreatePartitionsRequest = call.request
+async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+    request = call.request
     return CreatePartitionsResponse(
         results=[
             await _grow(call, topic, request.validate_only)
@@ -27,7 +27,9 @@ async def handle(call: Call) -> CreatePartitionsResponse:
     )
 
 
-async def _grow(call: Call, topic: CreatePartitionsTopic, validate_only: bool) -> CreatePartitionsTopicResult:
+async def _grow(
+    call: Call[CreatePartitionsRequest], topic: CreatePartitionsTopic, validate_only: bool
+) -> CreatePartitionsTopicResult:
     assignments = None
     if topic.assignments is not None:
         assignments = [tuple(entry.broker_ids) for entry in topic.assignments]

@@ -17,15 +17,15 @@ VERSIONS = (0, 2)
 RIGHTS = needs(delete(GROUP, "groups_names[]"))
 
 
-async def handle(call: Call) -> DeleteGroupsResponse:
-    request: DeleteGroupsRequest = call.request
+async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+    request = call.request
     pace = call.pace()
     return DeleteGroupsResponse(
         results=[await _delete(call, group_id) async for group_id in pace.over(request.groups_names)]
     )
 
 
-async def _delete(call: Call, group_id: str) -> DeletableGroupResult:
+async def _delete(call: Call[DeleteGroupsRequest], group_id: str) -> DeletableGroupResult:
     try:
         (result,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.DeleteGroups(waiter, (group_id,))

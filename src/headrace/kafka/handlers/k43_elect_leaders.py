@@ -18,8 +18,8 @@ VERSIONS = (0, 2)
 RIGHTS = needs(alter(CLUSTER))
 
 
-async def handle(call: Call) -> ElectLeadersResponse:
-    request: ElectLeadersRequest = call.request
+async def handle(call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:
+    request = call.request
     try:
         election = ElectionType(request.election_type)
     except ValueError:
@@ -38,7 +38,9 @@ async def handle(call: Call) -> ElectLeadersResponse:
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _asked(call: Call, request: ElectLeadersRequest) -> list[tuple[str, list[int], bool]]:
+def _asked(
+    call: Call[ElectLeadersRequest], request: ElectLeadersRequest
+) -> list[tuple[str, list[int], bool]]:
     if request.topic_partitions is not None:
         return [(entry.topic, entry.partitions, True) for entry in request.topic_partitions]
     return [
@@ -48,7 +50,9 @@ def _asked(call: Call, request: ElectLeadersRequest) -> list[tuple[str, list[int
     ]
 
 
-async def _elect(call: Call, topic: str, number: int, election: ElectionType) -> PartitionResult:
+async def _elect(
+    call: Call[ElectLeadersRequest], topic: str, number: int, election: ElectionType
+) -> PartitionResult:
     try:
         await call.services.partition_admin.elect(topic, number, election)
     except HeadraceError as problem:

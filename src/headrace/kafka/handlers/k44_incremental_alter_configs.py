@@ -23,8 +23,8 @@ RIGHTS = needs(
 )
 
 
-async def handle(call: Call) -> IncrementalAlterConfigsResponse:
-    request: IncrementalAlterConfigsRequest = call.request
+async def handle(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
+    request = call.request
     return IncrementalAlterConfigsResponse(
         responses=[
             await _alter(call, resource, request.validate_only)
@@ -33,7 +33,9 @@ async def handle(call: Call) -> IncrementalAlterConfigsResponse:
     )
 
 
-async def _alter(call: Call, resource: AlterConfigsResource, dry_run: bool) -> AlterConfigsResourceResponse:
+async def _alter(
+    call: Call[IncrementalAlterConfigsRequest], resource: AlterConfigsResource, dry_run: bool
+) -> AlterConfigsResourceResponse:
     kind, message = ErrorKind.NONE, None
     try:
         alterations = [

@@ -21,8 +21,8 @@ VERSIONS = (0, 0)
 RIGHTS = needs(alter(CLUSTER))
 
 
-async def handle(call: Call) -> AlterPartitionReassignmentsResponse:
-    request: AlterPartitionReassignmentsRequest = call.request
+async def handle(call: Call[AlterPartitionReassignmentsRequest]) -> AlterPartitionReassignmentsResponse:
+    request = call.request
     pace = call.pace()
     return AlterPartitionReassignmentsResponse(
         responses=[
@@ -35,7 +35,9 @@ async def handle(call: Call) -> AlterPartitionReassignmentsResponse:
     )
 
 
-async def _alter(call: Call, topic: str, entry: ReassignablePartition) -> ReassignablePartitionResponse:
+async def _alter(
+    call: Call[AlterPartitionReassignmentsRequest], topic: str, entry: ReassignablePartition
+) -> ReassignablePartitionResponse:
     number, admin = entry.partition_index, call.services.partition_admin
     try:
         if entry.replicas is None:

@@ -16,8 +16,8 @@ VERSIONS = (0, 0)
 RIGHTS = needs(describe(CLUSTER))
 
 
-async def handle(call: Call) -> ListPartitionReassignmentsResponse:
-    request: ListPartitionReassignmentsRequest = call.request
+async def handle(call: Call[ListPartitionReassignmentsRequest]) -> ListPartitionReassignmentsResponse:
+    request = call.request
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}

@@ -19,8 +19,8 @@ VERSIONS = (0, 0)
 RIGHTS = needs(delete(GROUP, "group_id"), read(TOPIC, "topics[].name"))
 
 
-async def handle(call: Call) -> OffsetDeleteResponse:
-    request: OffsetDeleteRequest = call.request
+async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+    request = call.request
     partitions = tuple(
         (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
     )
@@ -48,7 +48,9 @@ async def handle(call: Call) -> OffsetDeleteResponse:
     )
 
 
-async def _delete(call: Call, group_id: str, partitions: tuple[tuple[str, int], ...]) -> DeleteOffsetsResult:
+async def _delete(
+    call: Call[OffsetDeleteRequest], group_id: str, partitions: tuple[tuple[str, int], ...]
+) -> DeleteOffsetsResult:
     try:
         result: DeleteOffsetsResult = await call.services.groups.ask(
             group_id, lambda waiter: DeleteOffsets(waiter, group_id, partitions)

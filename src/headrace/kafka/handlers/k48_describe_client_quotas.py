@@ -22,8 +22,8 @@ RIGHTS = needs(describe_configs(CLUSTER))
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 
-async def handle(call: Call) -> DescribeClientQuotasResponse:
-    request: DescribeClientQuotasRequest = call.request
+async def handle(call: Call[DescribeClientQuotasRequest]) -> DescribeClientQuotasResponse:
+    request = call.request
     problem = _problem(request.components)
     if problem is not None:
         return DescribeClientQuotasResponse(0, ErrorKind.INVALID_REQUEST.kafka_code, problem, [])

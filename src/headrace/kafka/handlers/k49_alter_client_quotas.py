@@ -28,8 +28,8 @@ AT_ONCE = 50
 _Changes = dict[str, float | None]
 
 
-async def handle(call: Call) -> AlterClientQuotasResponse:
-    request: AlterClientQuotasRequest = call.request
+async def handle(call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+    request = call.request
     pace = call.pace()
     problems: dict[int, HeadraceError] = {}
     wanted: dict[Entity, tuple[int, _Changes]] = {}

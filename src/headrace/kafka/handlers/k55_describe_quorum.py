@@ -26,8 +26,8 @@ RIGHTS = needs(describe(CLUSTER))
 METADATA_TOPIC = "__cluster_metadata"
 
 
-async def handle(call: Call) -> DescribeQuorumResponse:
-    request: DescribeQuorumRequest = call.request
+async def handle(call: Call[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+    request = call.request
     image = call.broker.image
     if any(
         topic.topic_name != METADATA_TOPIC or any(entry.partition_index for entry in topic.partitions)

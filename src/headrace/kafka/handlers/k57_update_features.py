@@ -21,8 +21,8 @@ VERSIONS = (0, 2)
 RIGHTS = needs(alter(CLUSTER))
 
 
-def handle(call: Call) -> UpdateFeaturesResponse:
-    request: UpdateFeaturesRequest = call.request
+def handle(call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
+    request = call.request
     if not request.feature_updates:
         return _failed(ErrorKind.INVALID_REQUEST, "no feature is named")
     problems = {update.feature: _problem(update, FEATURE_LEVELS) for update in request.feature_updates}

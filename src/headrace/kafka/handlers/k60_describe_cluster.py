@@ -17,8 +17,8 @@ VERSIONS = (0, 2)
 RIGHTS = OWN
 
 
-def handle(call: Call) -> DescribeClusterResponse:
-    request: DescribeClusterRequest = call.request
+def handle(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
+    request = call.request
     image = call.broker.image
     if request.endpoint_type != 1:
         kind = (

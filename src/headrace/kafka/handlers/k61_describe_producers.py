@@ -18,8 +18,8 @@ VERSIONS = (0, 0)
 RIGHTS = needs(read(TOPIC, "topics[].name"))
 
 
-async def handle(call: Call) -> DescribeProducersResponse:
-    request: DescribeProducersRequest = call.request
+async def handle(call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
+    request = call.request
     pace = call.pace()
     return DescribeProducersResponse(
         topics=[
@@ -36,7 +36,7 @@ async def handle(call: Call) -> DescribeProducersResponse:
     )
 
 
-def _describe(call: Call, topic: str, number: int) -> PartitionResponse:
+def _describe(call: Call[DescribeProducersRequest], topic: str, number: int) -> PartitionResponse:
     partition, error = call.broker.find_partition(topic, number)
     if partition is not None and not partition.is_leader:
         error = ErrorKind.NOT_LEADER_OR_FOLLOWER

@@ -12,8 +12,8 @@ VERSIONS = (0, 0)
 RIGHTS = needs(alter(CLUSTER))
 
 
-async def handle(call: Call) -> UnregisterBrokerResponse:
-    request: UnregisterBrokerRequest = call.request
+async def handle(call: Call[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:
+    request = call.request
     try:
         await call.services.partition_admin.forget_broker(request.broker_id)
     except HeadraceError as problem:

@@ -18,15 +18,15 @@ VERSIONS = (0, 0)
 RIGHTS = needs(describe(TRANSACTIONAL_ID, "transactional_ids[]"))
 
 
-async def handle(call: Call) -> DescribeTransactionsResponse:
-    request: DescribeTransactionsRequest = call.request
+async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
+    request = call.request
     wanted = dict.fromkeys(request.transactional_ids)
     return DescribeTransactionsResponse(
         transaction_states=[await _describe(call, entry) async for entry in call.pace().over(wanted)]
     )
 
 
-async def _describe(call: Call, transactional_id: str) -> TransactionState:
+async def _describe(call: Call[DescribeTransactionsRequest], transactional_id: str) -> TransactionState:
     try:
         (found,) = await call.services.transactions.ask(
             transactional_id, lambda waiter: commands.DescribeTransactions(waiter, (transactional_id,))

@@ -17,8 +17,8 @@ VERSIONS = (0, 1)
 RIGHTS = OWN.showing(describe(TRANSACTIONAL_ID))
 
 
-async def handle(call: Call) -> ListTransactionsResponse:
-    request: ListTransactionsRequest = call.request
+async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+    request = call.request
     try:
         answers: list[commands.ListResult] = await call.services.transactions.ask_all(
             lambda waiter: commands.ListTransactions(

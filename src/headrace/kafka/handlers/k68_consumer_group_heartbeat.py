@@ -19,8 +19,8 @@ VERSIONS = (0, 1)
 RIGHTS = needs(read(GROUP, "group_id"), describe(TOPIC, "subscribed_topic_names[]")).showing(describe(TOPIC))
 
 
-async def handle(call: Call) -> ConsumerGroupHeartbeatResponse:
-    request: ConsumerGroupHeartbeatRequest = call.request
+async def handle(call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHeartbeatResponse:
+    request = call.request
     named = sum(len(name) for name in request.subscribed_topic_names or ())
     if named > MAX_PROTOCOL_METADATA_BYTES:
         return ConsumerGroupHeartbeatResponse(
@@ -50,8 +50,8 @@ async def handle(call: Call) -> ConsumerGroupHeartbeatResponse:
     )
 
 
-def _command(call: Call, waiter: int) -> ConsumerGroupHeartbeat:
-    request: ConsumerGroupHeartbeatRequest = call.request
+def _command(call: Call[ConsumerGroupHeartbeatRequest], waiter: int) -> ConsumerGroupHeartbeat:
+    request = call.request
     owned = None
     if request.topic_partitions is not None:
         owned = tuple((entry.topic_id, tuple(entry.partitions)) for entry in request.topic_partitions)

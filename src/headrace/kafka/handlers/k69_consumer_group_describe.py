@@ -24,8 +24,8 @@ RIGHTS = needs(describe(GROUP, "group_ids[]")).showing(describe(TOPIC))
 CLASSIC, CONSUMER = 0, 1
 
 
-async def handle(call: Call) -> ConsumerGroupDescribeResponse:
-    request: ConsumerGroupDescribeRequest = call.request
+async def handle(call: Call[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
+    request = call.request
     wanted = dict.fromkeys(request.group_ids)
     if len(wanted) > MAX_NAMES_DESCRIBED:
         message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
@@ -40,7 +40,7 @@ async def handle(call: Call) -> ConsumerGroupDescribeResponse:
     )
 
 
-async def _describe(call: Call, group_id: str) -> DescribedGroup:
+async def _describe(call: Call[ConsumerGroupDescribeRequest], group_id: str) -> DescribedGroup:
     try:
         (group,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.ConsumerGroupDescribe(waiter, (group_id,))

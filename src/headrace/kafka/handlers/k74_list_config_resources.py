@@ -20,8 +20,8 @@ VERSIONS = (0, 1)
 RIGHTS = needs(describe_configs(CLUSTER))
 
 
-async def handle(call: Call) -> ListConfigResourcesResponse:
-    request: ListConfigResourcesRequest = call.request
+async def handle(call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+    request = call.request
     if call.version == 0:
         return ListConfigResourcesResponse()
     types = set(request.resource_types) or set(ResourceType)

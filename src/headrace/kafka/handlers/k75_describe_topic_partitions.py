@@ -22,8 +22,8 @@ RIGHTS = needs(describe(TOPIC, "topics[].name")).showing(describe(TOPIC))
 MAX_PARTITIONS = 2000
 
 
-async def handle(call: Call) -> DescribeTopicPartitionsResponse:
-    request: DescribeTopicPartitionsRequest = call.request
+async def handle(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+    request = call.request
     image = call.broker.image
     names = sorted({topic.name for topic in request.topics} or set(image.topics))
     first = 0
@@ -56,7 +56,9 @@ async def handle(call: Call) -> DescribeTopicPartitionsResponse:
     return response
 
 
-def _rows(call: Call, topic: Topic, start: int, end: int) -> list[DescribeTopicPartitionsResponsePartition]:
+def _rows(
+    call: Call[DescribeTopicPartitionsRequest], topic: Topic, start: int, end: int
+) -> list[DescribeTopicPartitionsResponsePartition]:
     rows = []
     for number in range(start, end):
         state = topic.partitions[number]

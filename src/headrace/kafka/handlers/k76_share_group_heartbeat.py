@@ -19,8 +19,8 @@ VERSIONS = (1, 1)
 RIGHTS = needs(read(GROUP, "group_id"), describe(TOPIC, "subscribed_topic_names[]"))
 
 
-async def handle(call: Call) -> ShareGroupHeartbeatResponse:
-    request: ShareGroupHeartbeatRequest = call.request
+async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+    request = call.request
     names = request.subscribed_topic_names
     named = sum(len(name) for name in request.subscribed_topic_names or ())
     if named > MAX_PROTOCOL_METADATA_BYTES:

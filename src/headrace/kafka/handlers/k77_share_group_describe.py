@@ -22,8 +22,8 @@ VERSIONS = (1, 1)
 RIGHTS = needs(describe(GROUP, "group_ids[]")).showing(describe(TOPIC))
 
 
-async def handle(call: Call) -> ShareGroupDescribeResponse:
-    request: ShareGroupDescribeRequest = call.request
+async def handle(call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+    request = call.request
     wanted = dict.fromkeys(request.group_ids)
     if len(wanted) > MAX_NAMES_DESCRIBED:
         message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
@@ -38,7 +38,7 @@ async def handle(call: Call) -> ShareGroupDescribeResponse:
     )
 
 
-async def _describe(call: Call, group_id: str) -> DescribedGroup:
+async def _describe(call: Call[ShareGroupDescribeRequest], group_id: str) -> DescribedGroup:
     try:
         (group,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.ShareGroupDescribe(waiter, (group_id,))

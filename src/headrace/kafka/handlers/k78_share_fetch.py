@@ -38,8 +38,8 @@ RECORD_LIMIT = 1
 """Acquire mode; the other one, and that of version 1, is batch_optimized."""
 
 
-async def handle(call: Call) -> ShareFetchResponse:
-    request: ShareFetchRequest = call.request
+async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
+    request = call.request
     groups = call.services.share_groups
     group, member = request.group_id, request.member_id
     if not group or not member:
@@ -76,7 +76,12 @@ def acknowledgements(batches: Iterable[AcknowledgementBatch]) -> list[tuple[int,
 
 
 async def _acknowledge(
-    call: Call, group: str, member: str, key: Key, part: FetchPartition, rows: dict[Key, PartitionData]
+    call: Call[ShareFetchRequest],
+    group: str,
+    member: str,
+    key: Key,
+    part: FetchPartition,
+    rows: dict[Key, PartitionData],
 ) -> None:
     row = rows[key] = PartitionData(partition_index=key[1], records=b"")
     try:
@@ -87,7 +92,7 @@ async def _acknowledge(
         row.acknowledge_error_message = problem.detail
 
 
-def find(call: Call, key: Key) -> TopicPartition:
+def find(call: Call[object], key: Key) -> TopicPartition:
     topic = call.broker.image.topic_by_id(key[0])
     if topic is None:
         raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_ID)
@@ -95,10 +100,14 @@ def find(call: Call, key: Key) -> TopicPartition:
 
 
 async def _acquire(
-    call: Call, group: str, member: str, session: ShareSession, rows: dict[Key, PartitionData]
+    call: Call[ShareFetchRequest],
+    group: str,
+    member: str,
+    session: ShareSession,
+    rows: dict[Key, PartitionData],
 ) -> None:
     """Until something was acquired, something is wrong, or the time is over."""
-    request: ShareFetchRequest = call.request
+    request = call.request
     clock = call.broker.runtime.clock
     deadline_ms = clock.now_ms() + max(0, min(request.max_wait_ms, MAX_WAIT_MS))
     while True:
@@ -116,9 +125,13 @@ async def _acquire(
 
 
 async def _acquire_now(
-    call: Call, group: str, member: str, session: ShareSession, rows: dict[Key, PartitionData]
+    call: Call[ShareFetchRequest],
+    group: str,
+    member: str,
+    session: ShareSession,
+    rows: dict[Key, PartitionData],
 ) -> bool:
-    request: ShareFetchRequest = call.request
+    request = call.request
     records_left = min(request.max_records if request.max_records > 0 else MAX_RECORDS, MAX_RECORDS)
     bytes_left = min(request.max_bytes, MAX_FETCH_BYTES)
     gave: list[Key] = []
@@ -158,7 +171,9 @@ def _fill(row: PartitionData, acquired: Acquired) -> None:
     ]
 
 
-def _response(call: Call, rows: dict[Key, PartitionData], lock_ms: int) -> ShareFetchResponse:
+def _response(
+    call: Call[ShareFetchRequest], rows: dict[Key, PartitionData], lock_ms: int
+) -> ShareFetchResponse:
     topics: dict[bytes, ShareFetchableTopicResponse] = {}
     leaders: set[int] = set()
     for (topic_id, number), row in rows.items():

@@ -23,8 +23,8 @@ VERSIONS = (1, 2)
 RIGHTS = needs(read(GROUP, "group_id"), read(TOPIC, "topics[].topic_id"))
 
 
-async def handle(call: Call) -> ShareAcknowledgeResponse:
-    request: ShareAcknowledgeRequest = call.request
+async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+    request = call.request
     group, member = request.group_id, request.member_id
     groups = call.services.share_groups
     if not group or not member:
@@ -57,7 +57,7 @@ async def handle(call: Call) -> ShareAcknowledgeResponse:
 
 
 async def _one(
-    call: Call, group: str, member: str, topic_id: bytes, part: AcknowledgePartition
+    call: Call[ShareAcknowledgeRequest], group: str, member: str, topic_id: bytes, part: AcknowledgePartition
 ) -> PartitionData:
     row = PartitionData(partition_index=part.partition_index)
     try:

@@ -21,8 +21,8 @@ VERSIONS = (0, 1)
 RIGHTS = needs(describe(GROUP, "groups[].group_id"), describe(TOPIC, "groups[].topics[].topic_name"))
 
 
-async def handle(call: Call) -> DescribeShareGroupOffsetsResponse:
-    request: DescribeShareGroupOffsetsRequest = call.request
+async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
+    request = call.request
     pace = call.pace()
     return DescribeShareGroupOffsetsResponse(
         groups=[await _group(call, group, pace) async for group in pace.over(request.groups)]
@@ -30,7 +30,7 @@ async def handle(call: Call) -> DescribeShareGroupOffsetsResponse:
 
 
 async def _group(
-    call: Call, asked: DescribeShareGroupOffsetsRequestGroup, pace: Pace
+    call: Call[DescribeShareGroupOffsetsRequest], asked: DescribeShareGroupOffsetsRequestGroup, pace: Pace
 ) -> DescribeShareGroupOffsetsResponseGroup:
     offsets = call.services.share_offsets
     try:
@@ -59,7 +59,7 @@ async def _group(
 
 
 async def _partition(
-    call: Call, group: str, tp: TopicPartition
+    call: Call[DescribeShareGroupOffsetsRequest], group: str, tp: TopicPartition
 ) -> DescribeShareGroupOffsetsResponsePartition:
     try:
         at = await call.services.share_offsets.find(group, tp)

@@ -22,8 +22,8 @@ VERSIONS = (0, 0)
 RIGHTS = needs(read(GROUP, "group_id"), read(TOPIC, "topics[].topic_name"))
 
 
-async def handle(call: Call) -> AlterShareGroupOffsetsResponse:
-    request: AlterShareGroupOffsetsRequest = call.request
+async def handle(call: Call[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
+    request = call.request
     try:
         await call.services.share_offsets.make_group(request.group_id)
     except HeadraceError as problem:
@@ -45,7 +45,10 @@ async def handle(call: Call) -> AlterShareGroupOffsetsResponse:
 
 
 async def _set(
-    call: Call, group: str, topic: str, row: AlterShareGroupOffsetsRequestPartition
+    call: Call[AlterShareGroupOffsetsRequest],
+    group: str,
+    topic: str,
+    row: AlterShareGroupOffsetsRequestPartition,
 ) -> AlterShareGroupOffsetsResponsePartition:
     try:
         await call.services.share_offsets.set(

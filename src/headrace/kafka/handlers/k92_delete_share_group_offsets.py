@@ -17,8 +17,8 @@ VERSIONS = (0, 0)
 RIGHTS = needs(delete(GROUP, "group_id"), read(TOPIC, "topics[].topic_name"))
 
 
-async def handle(call: Call) -> DeleteShareGroupOffsetsResponse:
-    request: DeleteShareGroupOffsetsRequest = call.request
+async def handle(call: Call[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
+    request = call.request
     try:
         await call.services.share_offsets.require_group(request.group_id, empty=True)
     except HeadraceError as problem:
@@ -32,7 +32,9 @@ async def handle(call: Call) -> DeleteShareGroupOffsetsResponse:
     return DeleteShareGroupOffsetsResponse(responses=rows)
 
 
-async def _forget(call: Call, group: str, name: str) -> DeleteShareGroupOffsetsResponseTopic:
+async def _forget(
+    call: Call[DeleteShareGroupOffsetsRequest], group: str, name: str
+) -> DeleteShareGroupOffsetsResponseTopic:
     topic = call.broker.image.topic(name)
     if topic is None:
         kind = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
