@@ -184,6 +184,22 @@ def test_f17_what_makes_no_sense_is_not_taken() -> None:
     on_a_machine(scenario)
 
 
+def test_f23_trouble_is_told_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: Bench) -> None:
+        following = follows(bench)
+        torn = bytearray(sent(0))
+        torn[-1] ^= 1
+        for _ in range(3):
+            following.fetched(plan_of(following), memoryview(torn), 0, 0)
+            await rested(LONGEST_PAUSE_MS)
+        following.fetched(plan_of(following), sent(0), 0, 0)
+
+    with caplog.at_level("WARNING", "headrace.broker.following"):
+        on_a_machine(scenario)
+    said = [record.getMessage() for record in caplog.records]
+    assert ["not taken" in line for line in said] == [True, False] and "taken again" in said[1]
+
+
 def test_s7_a_write_that_failed_takes_it_offline() -> None:
     async def scenario(bench: Bench) -> None:
         following = follows(bench)

@@ -248,6 +248,8 @@ def test_kip_392_a_near_replica_is_read_while_it_follows_somebody() -> None:
         bench.partition.follow(2, EPOCH)
         assert refusal() is refusal(EPOCH) is ErrorKind.NONE
         assert refusal(EPOCH + 1) is refusal(near=False) is ErrorKind.NOT_LEADER_OR_FOLLOWER
+        bench.partition.follow(0, EPOCH)
+        assert refusal() is ErrorKind.NONE, "a broker may be called 0"
         bench.partition.mark_failed()
         assert refusal() is ErrorKind.KAFKA_STORAGE_ERROR
 

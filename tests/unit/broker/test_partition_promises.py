@@ -169,3 +169,28 @@ def test_r19_a_leader_is_ready_when_the_start_of_its_epoch_is_committed() -> Non
         assert partition.high_watermark == 1
 
     on_a_machine(scenario)
+
+
+def test_what_was_read_is_counted_and_a_refusal_is_not() -> None:
+    async def scenario(bench: Bench) -> None:
+        partition = bench.lead().partition
+        bench.append()
+        await asyncio.sleep(1.0)
+        data = partition.read(0, 1 << 20, partition.high_watermark)
+        assert not isinstance(data, Rejected) and partition.bytes_out == len(data) > 0
+        refused = partition.read(7, 1 << 20, partition.high_watermark)
+        assert isinstance(refused, Rejected) and refused.kind is ErrorKind.OFFSET_OUT_OF_RANGE
+        assert partition.bytes_out == len(data)
+
+    on_a_machine(scenario)
+
+
+def test_each_sync_is_measured() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.lead()
+        assert sum(bench.flusher.seconds.counts) == 0
+        bench.append()
+        await asyncio.sleep(1.0)
+        assert sum(bench.flusher.seconds.counts) == 1
+
+    on_a_machine(scenario)
