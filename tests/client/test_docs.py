@@ -2,129 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from manual_reader import Reader, follow
 from shell_blocks import blocks
 
-pytestmark = pytest.mark.client
+from headrace.testing.etcd_server import EtcdServer, etcd_binary
 
-DOCS = Path(__file__).parents[2] / "docs"
-NOT_HERE = {
-    r"git clone|python3 -m venv|pip install": "the package under test is installed already",
-    r"make demo": "a test of its own (examples/demo.py)",
-    r"headrace serve --webhook-allow-http": "the broker of the page is running",
-}
-ENDLESS = r"topic tail|--follow|kcat -C|curl -N|client\.subscribe"
-"""They go on until somebody ends them; here when they have shown something, or have had the time to."""
+pytestmark = [pytest.mark.client, pytest.mark.timeout(1800)]
 
-PLACEHOLDERS = r"RECEIPT|MESSAGE_ID|\"R1\"|standardwebhooks"
-"""What nobody can type as it stands. These are tried for their shape: a refusal, not an error of ours."""
-
-
-class Reader:
-    """Somebody with two terminals: the broker runs in one, everything else happens in the other."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.ports = {9092: free_port(), 9324: free_port()}
-        kafka, http = self.ports.values()
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "XDG_"))
-        }
-        self._environment = {
-            **kept,
-            "HOME": str(home),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            # Where the page says 9092 and 9324, others may be at work on this machine.
-            "HEADRACE_KAFKA_PORT": str(kafka),
-            "HEADRACE_HTTP_PORT": str(http),
-            "HEADRACE_BOOTSTRAP": f"localhost:{kafka}",
-            "HEADRACE_URL": f"http://localhost:{http}",
-        }
-        self._running: list[subprocess.Popen[str]] = []
-
-    def serve(self, command: str = "headrace serve") -> None:
-        process = self._start(["bash", "-c", f"exec {self._here(command)}"])
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[9324]}/readyz", timeout=5):
-                    return
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-                time.sleep(0.05)
-
-    def type(self, command: str) -> None:
-        if re.match(r"headrace serve\b", command):
-            self.serve(command)
-        elif command.partition("#")[0].rstrip().endswith("&"):
-            self._start(["bash", "-c", self._here(command.partition("#")[0].rstrip().removesuffix("&"))])
-        else:
-            self._run(["bash", "-c", self._here(command)], command)
-
-    def execute(self, program: str) -> None:
-        self._run([sys.executable, "-uc", self._here(program)], program)
-
-    def _here(self, text: str) -> str:
-        for written, port in self.ports.items():
-            text = text.replace(f"localhost:{written}", f"localhost:{port}")
-        # Quiet where it would talk of its progress; unbuffered, because nobody's terminal is at the other end.
-        return text.replace("curl ", "curl -sS ").replace("kcat -C ", "kcat -u -C ")
-
-    def _run(self, command: list[str], shown: str) -> None:
-        process = self._start(command)
-        if re.search(ENDLESS, shown):
-            assert process.stdout is not None
-            if "curl" not in shown and "--follow" not in shown:
-                assert process.stdout.readline(), process.communicate()
-            os.killpg(process.pid, signal.SIGTERM)
-            _, complaints = process.communicate(timeout=60)
-            assert "Traceback" not in complaints, complaints
-            return
-        out, complaints = process.communicate(timeout=120)
-        assert process.returncode == 0, f"$ {shown}\n{out}{complaints}"
-        if shown.startswith("curl"):
-            failed = re.search(r'"status": ?([45]\d\d)', out)
-            assert failed is None or (re.search(PLACEHOLDERS, shown) and failed[1][0] == "4"), (
-                f"$ {shown}\n{out}"
-            )
-
-    def _start(self, command: list[str]) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            command,
-            cwd=self.home,
-            env=self._environment,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self._running.append(process)
-        return process
-
-    def leave(self) -> None:
-        for process in self._running:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+WITH_A_BROKER = ["queues", "rest", "transactions", "views", "webhooks"]
+"""Their commands are typed beside a broker that runs."""
+FROM_NOTHING = ["quickstart", "../README"]
+"""They start one themselves."""
+ELSEWHERE = {"cluster": "below", "spark": "tests/spark/test_docs.py", "pipelines": "tests/spark/test_docs.py", "sqs": "test_awscli.py"}  # fmt: skip
 
 
 @pytest.fixture
@@ -134,18 +30,47 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     somebody.leave()
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", ["quickstart", "queues", "rest", "views", "webhooks"])
+@pytest.mark.parametrize("page", WITH_A_BROKER + FROM_NOTHING)
 def test_f46_the_commands_of_the_manual_work(reader: Reader, page: str) -> None:
-    shown = list(blocks(DOCS / f"{page}.md"))
-    assert any(block.steps for block in shown)
-    if page != "quickstart":
+    if page in WITH_A_BROKER:
         reader.serve()
-    for block in shown:
-        for step in block.steps:
-            if not step.strip() or any(re.match(pattern, step) for pattern in NOT_HERE):
-                continue
-            if not block.is_python:
-                reader.type(step)
-            elif not re.search(PLACEHOLDERS, step):
-                reader.execute(step)
+    follow(reader, DOCS / f"{page}.md")
+
+
+@pytest.mark.skipif(etcd_binary() is None, reason="etcd is missing")
+def test_f46_the_commands_of_the_cluster_page_work(tmp_path: Path) -> None:
+    """On this host: its three addresses of etcd are one, and the broker's is our own."""
+    etcd = EtcdServer(tmp_path / "etcd")
+    etcd.start()
+    elsewhere = {"10.0.0.11:2379,10.0.0.12:2379,10.0.0.13:2379": etcd.address, "10.0.0.1": "127.0.0.1"}
+    reader = Reader(tmp_path / "home", elsewhere)
+    try:
+        (try_one, run_one) = blocks(DOCS / "cluster.md")
+        for step in try_one.steps:
+            reader.type(step)
+        reader.leave()
+        # Another host, so another home.
+        reader = Reader(tmp_path / "other", elsewhere)
+        for step in run_one.steps:
+            reader.type(step)
+        reader.type("headrace cluster status")
+    finally:
+        reader.leave()
+        etcd.stop()
+
+
+def test_f46_every_page_with_commands_has_a_reader() -> None:
+    """A new page with commands must be followed by somebody, too."""
+    pages = {page.stem for page in DOCS.glob("*.md") if any(block.steps for block in blocks(page))}
+    assert pages <= {*WITH_A_BROKER, "quickstart", *ELSEWHERE}
+
+
+def test_f46_commands_are_in_blocks_that_are_run() -> None:
+    """Not in indented text, which nobody runs."""
+    indented = [
+        f"{page.name}: {line.strip()}"
+        for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+        for line in page.read_text().splitlines()
+        if re.match(r"(    |\t)\$?\s*(headrace|aws|pip|kcat|curl) ", line)
+    ]
+    assert not indented

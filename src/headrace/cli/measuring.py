@@ -17,6 +17,7 @@ import msgspec
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from headrace.cli.broker_link import BrokerLink, split_address
+from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import Row, grouped
 from headrace.cli.processes import Usage, listener, usage
@@ -176,7 +177,9 @@ def common_options(function: Any) -> Any:
         click.option("--pid", type=int, help="The broker's process, if it can't be found."),
         click.option("--keep", is_flag=True, help="Keep the topic that was made for this."),
         click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True),
-        click.option("-t", "--topic", default=DEFAULT_TOPIC, show_default=True),
+        click.option(
+            "-t", "--topic", default=DEFAULT_TOPIC, show_default=True, shell_complete=complete_topics
+        ),
     ):
         function = option(function)
     return function

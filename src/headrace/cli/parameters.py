@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from headrace.core.units import parse_duration_ms, parse_size
 
@@ -137,12 +138,28 @@ class TopicConfig(_Parsed):
     def __init__(self) -> None:
         super().__init__(lambda text: topic_config(parse_config(text)))
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(f"{name}=") for name in _settable_topic_configs(incomplete)]
+
 
 class TopicConfigName(_Parsed):
     name = "key"
 
     def __init__(self) -> None:
         super().__init__(lambda text: topic_config_key(text).name)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in _settable_topic_configs(incomplete)]
+
+
+def _settable_topic_configs(incomplete: str) -> list[str]:
+    from headrace.cluster.topic_configs import TOPIC_CONFIGS
+
+    return [name for name, key in TOPIC_CONFIGS.items() if name.startswith(incomplete) and not key.fixed]
 
 
 def _position(text: str) -> Position:

@@ -17,6 +17,7 @@ from headrace.cli.output import Row
 from headrace.core.errors import HeadraceError
 
 if TYPE_CHECKING:
+    from headrace.cli.profile import Profile
     from headrace.spark.pipelines.board import Board
     from headrace.spark.pipelines.definition import Kinds
 
@@ -85,6 +86,15 @@ def board_of(run: Invocation) -> Iterator[Board]:
             yield Board(client)
     except HeadraceError as problem:
         raise failure_of(problem) from None
+
+
+def names_on_the_board(profile: Profile) -> list[str]:
+    from headrace.spark.connection import Access
+    from headrace.spark.pipelines.board import Board
+    from headrace.spark.sync_client import SyncClient
+
+    with SyncClient(Access(profile.bootstrap, "headrace-cli", profile.timeout_ms / 1000)) as client:
+        return sorted(Board(client).pipelines(int(time.time() * 1000)))
 
 
 def rows_of(board: Board) -> list[PipelineRow]:

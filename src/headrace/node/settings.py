@@ -28,7 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one broker. Every field is a flag of `headrace serve`, an environment variable and a TOML key."""
 
     host: str = "127.0.0.1"
-    """Address to bind. Anything but loopback needs authentication or --insecure (X1)."""
+    """Address to bind. Anything but loopback needs authentication or --insecure."""
     kafka_port: Port = 9092
     """Kafka port; 0 picks a free one."""
     http_port: Port = 9324
@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 1000
     """With flush=interval: how often data is synced."""
     disk_reserve_bytes: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    """Refuse clients' writes when the disk has less than this left (S15); -1: 5 % of it, 1 GiB at most."""
+    """Refuse clients' writes when the disk has less than this left; -1: 5 % of it, 1 GiB at most."""
     auto_create_topics: bool = True
     """Create topics on first use."""
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
@@ -87,7 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     group_consumer_heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 5_000
     """With the consumer protocol (KIP-848): how often members report, and so how quickly a rebalance gets around."""
     transaction_connection_fencing: bool = True
-    """Old clients' transactions: once a newer connection speaks for a producer, older ones are not heard (R47). Off: as Kafka."""
+    """Old clients' transactions: once a newer connection speaks for a producer, older ones are not heard. Off: as Kafka."""
     sqs_strict: bool = False
     """Refuse what AWS would refuse: delays over 15 minutes, batches over ten."""
     sqs_account: str = "000000000000"
@@ -99,13 +99,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_allow_http: bool = False
     """Webhooks may use http, not only https."""
     webhook_networks: str = ""
-    """Private networks that webhooks may reach all the same, as in 127.0.0.0/8,::1 for development (X22)."""
+    """Private networks that webhooks may reach all the same, as in 127.0.0.0/8,::1 for development."""
     webhook_ports: str = "443,8443"
     """Ports that webhooks may use, or any."""
     webhook_ca_file: str = ""
     """Certificates that webhooks trust, instead of the system's."""
     repair: bool = False
-    """Open a log with corruption in the middle: quarantine what is damaged (S4). Never automatic."""
+    """Open a log with corruption in the middle: quarantine what is damaged. Never automatic."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """How much is logged to stderr."""
 

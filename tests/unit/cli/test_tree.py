@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from headrace.cli.main import main
 from headrace.cli.output import Shape
 
 GOLDEN = Path(__file__).parent / "golden"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def leaves(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Leaf]]:
@@ -104,3 +106,15 @@ def test_serve_does_not_import_what_only_other_commands_need() -> None:
     code = "import sys, headrace.cli.serve; print(sorted({'rich', 'confluent_kafka'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+RULE = re.compile(r"\b(?:[RSXAKTWCPF][0-9]{1,3}|KIP-[0-9]+ [0-9])\b")
+"""Numbers of our own lists of rules and findings; KIPs are the trade's."""
+
+
+def test_f55_help_does_not_speak_in_numbers_of_rules() -> None:
+    """F55: what a person reads says what it means. Every command, every option, every setting and config."""
+    texts = {f"headrace {name}": command.get_help(click.Context(command)) for name, command in LEAVES.items()}
+    texts |= {page.name: page.read_text() for page in (DOCS / "cli.md", DOCS / "config.md")}
+    found = [f"{where}: {match[0]}" for where, text in texts.items() for match in RULE.finditer(text)]
+    assert not found

@@ -7,6 +7,7 @@ from typing import ClassVar
 import click
 
 from headrace.cli.cluster_view import ClusterLink, image_of
+from headrace.cli.completing import complete_brokers
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -36,7 +37,7 @@ def move_row(move: Reassignment) -> MoveRow:
 
 
 @leaf(MoveRow, Shape.ITEMS, broker=True, dry_run=True)
-@click.argument("broker", type=int)
+@click.argument("broker", type=int, shell_complete=complete_brokers)
 @click.option(
     "--wait", "wait_ms", type=Duration(), default=600_000, help="How long to wait for the moves.  [10m]"
 )

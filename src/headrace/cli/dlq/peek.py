@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.completing import complete_queues
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -12,7 +13,7 @@ from headrace.cli.queue_view import MessageRow, message_row, short
 
 
 @leaf(MessageRow, Shape.ITEMS, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues)
 @click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=10, show_default=True)
 def command(run: Invocation, name: str, count: int) -> None:
     """Look at dead letters and why they are there. Nothing changes."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import click
 import msgspec
 
+from headrace.cli.completing import complete_queues
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
@@ -49,8 +50,14 @@ def redrive_row(item: dict[str, Any]) -> RedriveRow:
 
 
 @leaf(RedriveRow, Shape.ONE, http=True, dry_run=True)
-@click.argument("name")
-@click.option("--to", "destination", default="", help="Another queue than the one each message came from.")
+@click.argument("name", shell_complete=complete_queues)
+@click.option(
+    "--to",
+    "destination",
+    default="",
+    help="Another queue than the one each message came from.",
+    shell_complete=complete_queues,
+)
 @click.option("--rate", type=Rate(), help="At most so fast, as in 50/s.")
 @click.option("--filter", "filter_text", default="", help="Only messages that match.")
 @click.option("--max", "limit", type=click.IntRange(1), help="At most so many.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.completing import complete_pipelines
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape, grouped, printable
@@ -11,7 +12,7 @@ from headrace.cli.pipelines import PipelineRow, board_of, need_pipeline
 
 
 @leaf(PipelineRow, Shape.ONE, broker=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_pipelines)
 def command(run: Invocation, name: str) -> None:
     """Show one pipeline."""
     with board_of(run) as board:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_pipelines
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -22,7 +23,7 @@ class StopRow(Row):
 
 
 @leaf(StopRow, Shape.ONE, broker=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_pipelines)
 @click.option("--wait", is_flag=True, help="Until it has stopped.")
 def command(run: Invocation, name: str, wait: bool) -> None:
     """Ask a running pipeline to stop when its round is done."""

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.failure import Exit, Failure, exit_of_many
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
@@ -23,7 +24,7 @@ class AckedRow(Row):
 
 
 @leaf(AckedRow, Shape.ITEMS, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
 @click.argument("receipts", nargs=-1, required=True)
 def command(run: Invocation, name: str, receipts: tuple[str, ...]) -> Exit:
     """Say that messages are done, by the receipts that `queue receive` gave."""

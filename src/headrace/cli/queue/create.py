@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.completing import complete_queues
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
@@ -16,7 +17,13 @@ from headrace.cli.queue_view import QueueRow, queue_row
 @leaf(QueueRow, Shape.ONE, http=True)
 @click.argument("name")
 @click.option("--fifo", is_flag=True, help="Keep the order within each message group.")
-@click.option("--dlq", "dead_letter", metavar="QUEUE", help="Where messages go that failed too often.")
+@click.option(
+    "--dlq",
+    "dead_letter",
+    metavar="QUEUE",
+    help="Where messages go that failed too often.",
+    shell_complete=complete_queues,
+)
 @click.option("--max-receives", type=click.IntRange(1), help="So many deliveries, then to the dead letters.")
 @click.option("--delay", "delay_ms", type=Duration(), help="Every message rests this long first, as in 5s.")
 @click.option(

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues
 from headrace.cli.failure import Exit, Failure, exit_of_many
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
@@ -22,7 +23,7 @@ class DeletedQueueRow(Row):
 
 
 @leaf(DeletedQueueRow, Shape.ITEMS, http=True, confirms=True, dry_run=True)
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_queues)
 @click.option("--keep-topic", is_flag=True, help="Leave the topic and its records alone.")
 def command(run: Invocation, names: tuple[str, ...], keep_topic: bool, dry_run: bool) -> Exit:
     """Delete queues and what is in them."""

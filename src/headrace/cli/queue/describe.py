@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import click
 import msgspec
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -28,7 +29,7 @@ class DescribedQueue(QueueRow):
 
 
 @leaf(DescribedQueue, Shape.ONE, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
 def command(run: Invocation, name: str) -> None:
     """Show a queue with its settings."""
     row = msgspec.convert(run.http.ask("GET", f"/api/v1/queues/{part(name)}"), DescribedQueue)

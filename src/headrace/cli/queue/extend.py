@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -21,7 +22,7 @@ class ExtendedRow(Row):
 
 
 @leaf(ExtendedRow, Shape.ONE, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
 @click.argument("receipt")
 @click.argument("visibility_ms", metavar="DURATION", type=Duration())
 def command(run: Invocation, name: str, receipt: str, visibility_ms: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -12,7 +13,7 @@ from headrace.cli.queue_view import MESSAGE_COLUMNS, MessageRow, message_row
 
 
 @leaf(MessageRow, Shape.ITEMS, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
 @click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=10, show_default=True)
 def command(run: Invocation, name: str, count: int) -> None:
     """Look at messages without taking them. Nothing changes, and nothing is counted."""

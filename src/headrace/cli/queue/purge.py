@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -20,7 +21,7 @@ class PurgedRow(Row):
 
 
 @leaf(PurgedRow, Shape.ONE, http=True, confirms=True, dry_run=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
 def command(run: Invocation, name: str, dry_run: bool) -> None:
     """Throw away every message of a queue, also those in flight and those that wait for their time."""
     path = f"/api/v1/queues/{part(name)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -13,7 +14,7 @@ from headrace.cli.queue_view import MESSAGE_COLUMNS, RECEIVED_COLUMNS, MessageRo
 
 
 @leaf(MessageRow, Shape.ITEMS, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
 @click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=1, show_default=True)
 @click.option("--wait", "wait_ms", type=Duration(), default=0, help="How long to wait for the first one.")
 @click.option("--visibility", "visibility_ms", type=Duration(), help="How long they are ours.")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -36,7 +37,7 @@ COLUMNS = [
 
 
 @leaf(SentRow, Shape.ITEMS, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
 @click.argument("values", nargs=-1)
 @click.option("-k", "--key", help="The key of every message.")
 @click.option("-H", "--header", "headers", type=Header(), multiple=True, help="A header of every message.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.completing import complete_queues, complete_queues_and_subscriptions
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
@@ -16,8 +17,14 @@ from headrace.cli.queue_view import QueueRow, queue_row
 
 
 @leaf(QueueRow, Shape.ONE, http=True)
-@click.argument("name")
-@click.option("--dlq", "dead_letter", metavar="QUEUE", help="Where messages go that failed too often.")
+@click.argument("name", shell_complete=complete_queues_and_subscriptions)
+@click.option(
+    "--dlq",
+    "dead_letter",
+    metavar="QUEUE",
+    help="Where messages go that failed too often.",
+    shell_complete=complete_queues,
+)
 @click.option("--max-receives", type=click.IntRange(0), help="So many deliveries; 0 is no limit.")
 @click.option("--delay", "delay_ms", type=Duration(), help="Every new message rests this long first.")
 @click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
@@ -14,7 +15,7 @@ from headrace.cli.schedule.list import ScheduleRow, rfc3339
 @leaf(ScheduleRow, Shape.ONE, http=True)
 @click.argument("name")
 @click.argument("cron")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("value")
 @click.option("-k", "--key", help="The key of each message.")
 @click.option("-H", "--header", "headers", type=Header(), multiple=True, help="A header of each message.")

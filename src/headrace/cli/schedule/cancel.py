@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues, complete_schedules
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -19,8 +20,12 @@ class CancelledRow(Row):
 
 
 @leaf(CancelledRow, Shape.ONE, http=True)
-@click.argument("name")
-@click.option("--queue", help="The queue that the message waits in; without it NAME is a cron schedule.")
+@click.argument("name", shell_complete=complete_schedules)
+@click.option(
+    "--queue",
+    help="The queue that the message waits in; without it NAME is a cron schedule.",
+    shell_complete=complete_queues,
+)
 def command(run: Invocation, name: str, queue: str | None) -> None:
     """Cancel a message that waits, or end a cron schedule. With --queue NAME is the message's id."""
     if queue is None:

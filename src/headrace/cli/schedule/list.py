@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -30,7 +31,7 @@ def rfc3339(at_ms: int) -> str:
 
 
 @leaf(ScheduleRow, Shape.ITEMS, http=True)
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=complete_queues)
 @click.option("-n", "--max", "count", type=click.IntRange(1), default=100, show_default=True)
 def command(run: Invocation, queue: str | None, count: int) -> None:
     """List the messages of a queue that wait, or the cron schedules when no QUEUE is given."""

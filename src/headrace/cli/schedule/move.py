@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_queues
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -20,7 +21,7 @@ class MovedRow(Row):
 
 
 @leaf(MovedRow, Shape.ONE, http=True)
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.argument("message_id")
 @click.argument("at", metavar="TIME")
 def command(run: Invocation, queue: str, message_id: str, at: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.completing import complete_topics
+from headrace.cli.completing import complete_queues, complete_topics
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -24,7 +24,13 @@ from headrace.cli.queue_view import QueueRow, queue_row
 @click.option(
     "--from", "start", type=click.Choice(["earliest", "latest"]), default="latest", show_default=True
 )
-@click.option("--dlq", "dead_letter", metavar="QUEUE", help="Where messages go that failed too often.")
+@click.option(
+    "--dlq",
+    "dead_letter",
+    metavar="QUEUE",
+    help="Where messages go that failed too often.",
+    shell_complete=complete_queues,
+)
 @click.option("--max-receives", type=click.IntRange(1), help="So many deliveries, then to the dead letters.")
 @click.option(
     "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import click
 
-from headrace.cli.completing import complete_topics
+from headrace.cli.completing import complete_views
 from headrace.cli.failure import Exit, exit_of_many
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -24,7 +24,7 @@ class DeletedRow(Row):
 
 
 @leaf(DeletedRow, Shape.ITEMS, broker=True, confirms=True, dry_run=True)
-@click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_views)
 def command(run: Invocation, names: tuple[str, ...], dry_run: bool) -> Exit:
     """Delete views; their source stays. Offsets that groups have committed for them go too."""
     link = run.link

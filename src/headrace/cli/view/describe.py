@@ -7,7 +7,7 @@ from typing import ClassVar
 import click
 import msgspec
 
-from headrace.cli.completing import complete_topics
+from headrace.cli.completing import complete_views
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column, counted, printable
@@ -31,7 +31,7 @@ class ViewDetail(Row):
 
 
 @leaf(ViewDetail, Shape.ITEMS, broker=True)
-@click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_views)
 def command(run: Invocation, names: tuple[str, ...]) -> None:
     """Show where views come from, their filters and offsets."""
     link = run.link

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.cli.completing import complete_topics
+from headrace.cli.completing import complete_queues, complete_queues_and_subscriptions, complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
@@ -19,7 +19,7 @@ FORMS = ["json", "raw", "cloudevents", "cloudevents-structured"]
 
 
 @leaf(NewWebhookRow, Shape.ONE, http=True)
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues_and_subscriptions)
 @click.argument("endpoint", metavar="URL")
 @click.option("--name", help="The webhook's name; the queue's when it is free.")
 @click.option(
@@ -36,7 +36,11 @@ FORMS = ["json", "raw", "cloudevents", "cloudevents-structured"]
 )  # fmt: skip
 @click.option("--fifo", is_flag=True, help="With --topic: keep the order of each key.")
 @click.option(
-    "--dlq", "dead_letter", metavar="QUEUE", help="With --topic: where messages go that failed too often."
+    "--dlq",
+    "dead_letter",
+    metavar="QUEUE",
+    shell_complete=complete_queues,
+    help="With --topic: where messages go that failed too often.",
 )
 @click.option("--max-receives", type=click.IntRange(1), help="With --dlq: so many attempts.")
 @click.option("--form", type=click.Choice(FORMS), help="What the endpoint gets.")

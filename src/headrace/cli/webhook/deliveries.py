@@ -7,6 +7,7 @@ from typing import ClassVar
 import click
 import msgspec
 
+from headrace.cli.completing import complete_webhooks
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
@@ -51,7 +52,7 @@ COLUMNS = [
 
 
 @leaf(DeliveryRow, Shape.ITEMS, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_webhooks)
 @click.option("-n", "--max", "count", type=click.IntRange(1, 200), default=20, show_default=True)
 @click.option("--failed", is_flag=True, help="Only those that were not taken.")
 def command(run: Invocation, name: str, count: int, failed: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.completing import complete_queues_and_subscriptions
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
@@ -11,7 +12,7 @@ from headrace.cli.webhook_view import WEBHOOK_COLUMNS, WebhookRow, webhook_row
 
 
 @leaf(WebhookRow, Shape.ITEMS, http=True)
-@click.option("--queue", help="Only those of this queue.")
+@click.option("--queue", help="Only those of this queue.", shell_complete=complete_queues_and_subscriptions)
 def command(run: Invocation, queue: str | None) -> None:
     """List the webhooks and how they fare."""
     items = run.http.all_items("/api/v1/webhooks")

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_webhooks
 from headrace.cli.failure import Exit, Failure, exit_of_many
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -22,7 +23,7 @@ class RemovedWebhookRow(Row):
 
 
 @leaf(RemovedWebhookRow, Shape.ITEMS, http=True, confirms=True, dry_run=True)
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_webhooks)
 @click.option("--keep-queue", is_flag=True, help="Leave the subscription that was made for the webhook.")
 def command(run: Invocation, names: tuple[str, ...], keep_queue: bool, dry_run: bool) -> Exit:
     """Remove webhooks. A queue that was there before stays, with everything in it."""

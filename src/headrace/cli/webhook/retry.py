@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_webhooks
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
@@ -19,7 +20,7 @@ class RetriedRow(Row):
 
 
 @leaf(RetriedRow, Shape.ONE, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_webhooks)
 @click.option("--delivery", metavar="ID", help="Only what this delivery was about.")
 def command(run: Invocation, name: str, delivery: str | None) -> None:
     """Try what waits for its next attempt now. What is among the dead letters comes back with `headrace dlq redrive`."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import click
 
+from headrace.cli.completing import complete_webhooks
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
@@ -22,7 +23,7 @@ class RotatedRow(Row):
 
 
 @leaf(RotatedRow, Shape.ONE, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_webhooks)
 @click.option(
     "--overlap", "overlap_ms", type=Duration(), default="24h", show_default=True,
     help="For so long requests carry a signature under the old secret, too.",

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.completing import complete_webhooks
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -16,7 +17,7 @@ from headrace.cli.webhook_view import WebhookRow, path_of, webhook_row
 
 
 @leaf(WebhookRow, Shape.ONE, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_webhooks)
 @click.option("--to", "endpoint", metavar="URL", help="Another endpoint, which has to confirm.")
 @click.option("--form", type=click.Choice(FORMS), help="What the endpoint gets.")
 @click.option(

@@ -7,6 +7,7 @@ from typing import ClassVar
 import click
 import msgspec
 
+from headrace.cli.completing import complete_webhooks
 from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -28,7 +29,7 @@ class TestedRow(Row):
 
 
 @leaf(TestedRow, Shape.ONE, http=True)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_webhooks)
 def command(run: Invocation, name: str) -> Exit:
     """Send a signed test to the endpoint. One that has not confirmed yet is asked to confirm."""
     row = msgspec.convert(run.http.ask("POST", path_of(name, "test"), {}, wait_ms=LONGEST_MS), TestedRow)
