@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import AUTO_CREATED_PER_SECOND, AUTO_CREATED_TOPICS
 
 _MAX_ADDRESSES = 1_000
@@ -23,6 +24,15 @@ class AutoCreation:
         self._per_second = per_second
         self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()
         """By address: what was left, and when."""
+
+    def demand(self, address: str, now_ms: int) -> None:
+        """As `take`, for doors that have an error for it."""
+        if not self.take(address, now_ms):
+            raise HeadraceError(
+                ErrorKind.THROTTLING_QUOTA_EXCEEDED,
+                "too many topics and queues have just been made by naming them",
+                "Wait a second and send it again, or make what you need with POST /api/v1/topics or /api/v1/queues.",
+            )
 
     def take(self, address: str, now_ms: int) -> bool:
         """Whether one more may be made now."""

@@ -22,6 +22,10 @@ class ConnectionGate:
         self._by_host: dict[str, int] = {}
         self.total = 0
 
+    def has_room_for_one_more_of(self, host: str) -> bool:
+        """False: it has as many as one address may have, so it is one of its own that has to go."""
+        return self._by_host.get(host, 0) < self._max_per_host
+
     def admit(self, host: str) -> bool:
         limit = self._max_total
         if not _is_loopback(host):

@@ -501,6 +501,15 @@ class HttpConnection(asyncio.Protocol):
         elif not self._waiting and not (self._reader is not None and self._reader.is_partial):
             self._close(linger=False)
 
+    @property
+    def idle_since_ms(self) -> int | None:
+        """None while a request is arriving or to be answered, or the last answer leaves."""
+        if self._running is not None or self._waiting or self._partial_since_ms is not None:
+            return None
+        if self._is_closing or self._transport is None or self._transport.get_write_buffer_size():
+            return None
+        return self._idle_since_ms
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()

@@ -153,13 +153,35 @@ class HttpServer:
     # --- called by connections ---
 
     def opened(self, connection: HttpConnection) -> bool:
-        admitted = not self.is_draining and self._gate.admit(connection.peer.host)
+        host = connection.peer.host
+        admitted = not self.is_draining and (self._gate.admit(host) or self._make_room_for(host))
         if admitted:
             self._connections[connection] = None
             self._accepted_connections += 1
         else:
             self._refused_connections += 1
         return admitted
+
+    def _make_room_for(self, host: str) -> bool:
+        """A4: connections that nobody uses do not keep out one that somebody wants. The longest idle one goes, of the same
+        address when that has too many; what has a request to be answered, or sends one, stays."""
+        own_only = not self._gate.has_room_for_one_more_of(host)
+        longest: tuple[int, HttpConnection] | None = None
+        for other in self._connections:
+            since_ms = other.idle_since_ms
+            if since_ms is None or (own_only and other.peer.host != host):
+                continue
+            if longest is None or since_ms < longest[0]:
+                longest = since_ms, other
+        if longest is None:
+            return False
+        idle = longest[1]
+        self.note_timeout("evicted", idle.peer)
+        # Not counted from now on: its end comes later.
+        del self._connections[idle]
+        self._gate.release(idle.peer.host)
+        idle.abort()
+        return self._gate.admit(host)
 
     def closed(self, connection: HttpConnection) -> None:
         if connection in self._connections:

@@ -390,20 +390,47 @@ async def test_a_client_that_leaves_ends_its_stream(make_world) -> None:
 
 
 async def test_x14_connection_cap(make_world) -> None:
+    """Those that have something to be answered stay; one of those that are idle makes room (A4)."""
     world = await make_world(max_connections=2, connections_reserved_for_loopback=0)
     clients = [await world.connect() for _ in range(2)]
     for client in clients:
-        client.get("/now")
-        await client.response()
+        world.door.entered.clear()
+        client.get("/later")
+        await world.door.entered.wait()
     third = await world.connect()
     assert (await third.response())[0] == 503
     assert await third.rest() == b""
-    clients[0].get("/now", "Connection: close")
-    await clients[0].response()
-    await clients[0].rest()
+    world.door.gate.set()
+    for client in clients:
+        assert (await client.response())[0] == 200
     fourth = await world.connect()
     fourth.get("/now")
     assert (await fourth.response())[0] == 200
+    ends = [asyncio.ensure_future(client.reader.read(1)) for client in clients]
+    done, waiting = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+    assert [end.result() for end in done] == [b""] and len(waiting) == 1, "one of the two, and not both"
+    waiting.pop().cancel()
+
+
+async def test_a4_one_address_makes_room_among_its_own(make_world) -> None:
+    world = await make_world(max_connections=100, max_connections_per_host=1)
+    first = await world.connect()
+    first.get("/now")
+    await first.response()
+    second = await world.connect()
+    second.get("/now")
+    assert (await second.response())[0] == 200
+    assert await first.rest() == b""
+    assert world.server.connection_count == 1
+    second.get("/now", "Connection: close")
+    await second.response()
+    assert await second.rest() == b""
+    async with asyncio.timeout(5):
+        while world.server.connection_count:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    third = await world.connect()
+    third.get("/now")
+    assert (await third.response())[0] == 200, "who was thrown out is not counted twice"
 
 
 async def test_x9_bodies_wait_for_their_turn(make_world) -> None:

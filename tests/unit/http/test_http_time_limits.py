@@ -224,3 +224,29 @@ def test_hundreds_of_slow_clients_do_not_stop_a_quick_one() -> None:
             writer.close()
 
     play(1, body)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a4_the_longest_idle_connection_makes_room(seed: int) -> None:
+    async def body(simulation: Simulation, server: HttpServer) -> None:
+        async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+            writer.write(b"GET /now HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            return await reader.readexactly(3)
+
+        clients = []
+        for _ in range(3):
+            clients.append(await asyncio.open_connection("s", 80))
+            assert await ask(*clients[-1]) == b"now"
+            await asyncio.sleep(1)
+        assert await ask(*clients[0]) == b"now"
+        await asyncio.sleep(1)
+        clients.append(await asyncio.open_connection("s", 80))
+        assert await ask(*clients[3]) == b"now"
+        _, rest = await closed_after(clients[1][0])
+        assert rest in (b"", b"reset")
+        for client in (clients[0], clients[2], clients[3]):
+            assert await ask(*client) == b"now"
+        assert server.connection_count == 3
+
+    play(seed, body, max_connections=3, connections_reserved_for_loopback=0)

@@ -141,7 +141,7 @@ class QueueDoor:
         return answer({"items": sent}, 201)
 
     async def _spec_for(self, request: Request, records: Sequence[Record]) -> QueueSpec:
-        spec = await self._spec(request.params["queue"], create=True, records=records)
+        spec = await self._spec(request.params["queue"], creator=request.peer.host, records=records)
         for record in records:
             need_kept(spec, record)
         return spec
@@ -167,15 +167,21 @@ class QueueDoor:
             "duplicate": sent.duplicate,
         }
 
-    async def _spec(self, name: str, *, create: bool = False, records: Sequence[Record] = ()) -> QueueSpec:
-        """In a server that creates topics on first use, queues come the same way, with what the first messages ask for."""
+    async def _spec(
+        self, name: str, *, creator: str | None = None, records: Sequence[Record] = ()
+    ) -> QueueSpec:
+        """In a server that creates topics on first use, queues come the same way, with what the first messages ask for.
+
+        `creator`: the address for whose sake it may be made.
+        """
         spec = self._queues.find_spec(name)
         if spec is not None:
             return spec
-        if not create or not self._auto_creation.is_allowed:
+        if creator is None or not self._auto_creation.is_allowed:
             raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "POST /api/v1/queues makes one."
             )
+        self._auto_creation.demand(creator, self._clock.now_ms())
         now_ms = self._clock.wall_ms()
         fresh = QueueSpec(
             name=name, id=self._new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms

@@ -109,7 +109,7 @@ class TopicDoor:
             records = [record_from_json(entry, wall_ms) for entry in entries]
         else:
             records = [record_from_request(request, wall_ms)]
-        await self._ensure(topic)
+        await self._ensure(topic, request.peer.host)
         key = request.header(b"idempotency-key")
         sent = await asyncio.gather(
             *(
@@ -149,7 +149,7 @@ class TopicDoor:
         row: dict[str, Any] = msgspec.json.decode(response.body)["records"][0]
         return row
 
-    async def _ensure(self, topic: str) -> None:
+    async def _ensure(self, topic: str, address: str) -> None:
         problem = topic_name_problem(topic)
         if problem is not None:
             raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, problem)
@@ -165,6 +165,7 @@ class TopicDoor:
                     f'there is no topic called "{topic}"',
                     "POST /api/v1/topics makes one.",
                 )
+            self._auto_creation.demand(address, self._clock.now_ms())
             await self._topics.auto_create(topic)
         await self._served(topic)
 
