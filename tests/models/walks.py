@@ -32,7 +32,8 @@ SETTLE_S = 0.02
 """What a request leaves to be done after its answer is part of it."""
 ROUNDS = 7
 BACKGROUND = (
-    "HttpServer._sweep", "Controller.", "CronSchedules.", "Couriers.", "Housekeeping.", "Membership.keep_alive", "QueueKeeper.",
+    "Controller.", "Couriers.", "CronSchedules.", "Housekeeping.", "HttpServer._sweep", "KafkaServer._sweep",
+    "Membership.keep_alive", "Metadata.", "QueueKeeper.", "Signal.", "SqliteCoordinator.", "SqliteStore.",
 )  # fmt: skip
 """What a broker does by itself now and then; whoever asks has no part in it."""
 PRODUCE, FETCH = 0, 1

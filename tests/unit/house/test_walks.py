@@ -14,12 +14,12 @@ LIMITS = {
     "SQS SendMessageBatch of 10": 910,
     "SQS ReceiveMessage of 10": 520,
     "SQS DeleteMessageBatch of 10": 280,
-    "REST send": 325,
-    "REST receive": 330,
-    "REST ack": 290,
-    "produce acks=1": 105,
-    "produce acks=all": 115,
-    "fetch": 95,
+    "REST send": 360,
+    "REST receive": 370,
+    "REST ack": 340,
+    "produce acks=1": 150,
+    "produce acks=all": 160,
+    "fetch": 150,
 }
 
 
