@@ -49,6 +49,7 @@ from headrace.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     share_group_describe,
+    streams_group_describe,
     sync_group,
     txn_offset_commit,
 )
@@ -181,5 +182,6 @@ def cases(partitions: int, producer_id: int) -> dict[str, Case]:
         "ConsumerGroupDescribe": Case(69, 0, lambda: consumer_group_describe.ConsumerGroupDescribeRequest(names[:NAMES]), NAMES),
         "DescribeTopicPartitions": Case(75, 0, lambda: describe_topic_partitions.DescribeTopicPartitionsRequest(
             [describe_topic_partitions.TopicRequest(name) for name in names]), ENTRIES),
+        "StreamsGroupDescribe": Case(89, 0, lambda: streams_group_describe.StreamsGroupDescribeRequest(names[:NAMES]), NAMES),
         "ShareGroupDescribe": Case(77, 1, lambda: share_group_describe.ShareGroupDescribeRequest(names[:NAMES]), NAMES),
     }  # fmt: skip

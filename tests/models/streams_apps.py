@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from headrace.groups.commands import ConfigsChanged
 from headrace.groups.config import StreamsSettings
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.streams.commands import StreamsGroupHeartbeat, TasksByRole
@@ -50,8 +52,20 @@ def use_topics(world: Any, **counts: int) -> None:
     world.ask(lambda w: TopicsChanged(w, topic_infos(**counts)))
 
 
-def beat(world: Any, member_id: str, epoch: int, group_id: str = "app", **fields: Any) -> Any:
-    fields.setdefault("settings", AT_ONCE)
+def set_streams(world: Any, settings: StreamsSettings) -> None:
+    config = replace(world.shard.table.config, streams=settings)
+    world.ask(lambda w: ConfigsChanged(w, config, {}))
+
+
+def beat(
+    world: Any,
+    member_id: str,
+    epoch: int,
+    group_id: str = "app",
+    settings: StreamsSettings = AT_ONCE,
+    **fields: Any,
+) -> Any:
+    set_streams(world, settings)
     return world.ask(lambda w: StreamsGroupHeartbeat(w, group_id, member_id, epoch, **fields))
 
 

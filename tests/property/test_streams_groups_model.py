@@ -16,6 +16,7 @@ from streams_apps import COUNT, INTERNAL, topic_infos
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import JournalRecord, Plan
+from headrace.groups.commands import ConfigsChanged
 from headrace.groups.config import GroupConfig, StreamsSettings
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
@@ -96,15 +97,16 @@ class StreamsGroups(RuleBasedStateMachine):
             # It reports when it has done as it was told, or when it can't know what it was told.
             fields = {"owned": TasksByRole(*(of_role(thread.owned, role) for role in Role))}
             thread.told = thread.owned
+        wanted = StreamsSettings(
+            standby_replicas=self.standbys, initial_rebalance_delay_ms=0, assignment_interval_ms=0
+        )
+        self.submit(lambda w: ConfigsChanged(w, GroupConfig(streams=wanted), {}))
         answer = self.submit(
             lambda w: StreamsGroupHeartbeat(
                 w,
                 "app",
                 thread.member_id,
                 thread.epoch or 0,
-                settings=StreamsSettings(
-                    standby_replicas=self.standbys, initial_rebalance_delay_ms=0, assignment_interval_ms=0
-                ),
                 **fields,
             )
         )

@@ -36,7 +36,7 @@ from headrace.groups.commands import (
     TxnMarker,
     WallClock,
 )
-from headrace.groups.config import GroupConfig, Migration
+from headrace.groups.config import GroupConfig, Migration, StreamsSettings
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
 from headrace.groups.topics import TopicInfo
@@ -174,6 +174,14 @@ class Groups(ShardSet):
             share_session_timeout_ms=found.share_session_ms,
             share_heartbeat_interval_ms=found.share_heartbeat_ms,
             share_max_size=found.share_max_size,
+            streams=StreamsSettings(
+                session_timeout_ms=found.streams_session_ms,
+                heartbeat_interval_ms=found.streams_heartbeat_ms,
+                standby_replicas=found.streams_standbys,
+                initial_rebalance_delay_ms=found.streams_delay_ms,
+                assignment_interval_ms=found.streams_interval_ms,
+            ),
+            streams_max_size=found.streams_max_size,
         )
 
     def loaded(self, load: Load) -> None:

@@ -292,7 +292,7 @@ _GROUPS = (
     _setting("group.max.session.timeout.ms", _INT, "1800000", "Longest session timeout a classic consumer may ask for.", _NOT_NEGATIVE),
     _setting("group.initial.rebalance.delay.ms", _INT, "3000", "How long an empty group waits for more members before its first rebalance.", _NOT_NEGATIVE),
     _built_in("group.max.size", _INT, str(limits.MAX_GROUP_MEMBERS), "Members a classic group may have."),
-    _built_in("group.coordinator.rebalance.protocols", _LIST, "classic,consumer,share", "Group protocols that are served."),
+    _built_in("group.coordinator.rebalance.protocols", _LIST, "classic,consumer,share,streams", "Group protocols that are served."),
     _ignored("group.coordinator.threads", _INT, "1", "Groups share the event loop."),
     *GROUP_DEFAULTS,
     _built_in("group.consumer.assignors", _LIST, "uniform,range", "Server-side assignors, the default one first."),

@@ -373,11 +373,12 @@ def altered(
 def _group_defaults_problem(layers: BrokerLayers) -> str | None:
     """What groups are given must be what they may set, and a session longer than the time between two heartbeats."""
     for bounds in BOUNDS:
-        value, low, high = (broker_number(key, layers) for key in bounds)
+        value, low, high = (0 if key is None else broker_number(key, layers) for key in bounds)
         if not low <= value <= high:
+            least = f"{bounds.low.name} ({low})" if bounds.low is not None else "0"
             return (
                 f"{bounds.default.name} is {value}, and must lie between "
-                f"{bounds.low.name} ({low}) and {bounds.high.name} ({high})"
+                f"{least} and {bounds.high.name} ({high})"
             )
     for longer, shorter in LONGER_THAN:
         if broker_number(longer.default, layers) <= broker_number(shorter.default, layers):

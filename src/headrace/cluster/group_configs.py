@@ -34,6 +34,12 @@ from headrace.cluster.group_defaults import (
     SHARE_HEARTBEAT,
     SHARE_MAX_SIZE,
     SHARE_SESSION,
+    STREAMS_DELAY,
+    STREAMS_HEARTBEAT,
+    STREAMS_INTERVAL,
+    STREAMS_MAX_SIZE,
+    STREAMS_SESSION,
+    STREAMS_STANDBYS,
     Bounds,
 )
 from headrace.core.errors import ErrorKind
@@ -42,16 +48,13 @@ from headrace.core.plan import Rejected
 _AT_ONCE = "A new assignment is made at once, when a member of the group asks next."
 
 
-def _bounded(bounds: Bounds, words: str) -> ConfigKey:
-    name = bounds.default.name
-    return ConfigKey(
-        name.removeprefix("group."),
-        ConfigType.INT,
-        bounds.default.default,
-        words,
-        at_least(1),
-        (Synonym(name),),
-    )
+def _bounded(bounds: Bounds, words: str, least: int = 1) -> ConfigKey:
+    return _defaulted(bounds.default, words, least)
+
+
+def _defaulted(default: ConfigKey, words: str, least: int) -> ConfigKey:
+    own = default.name.removeprefix("group.")
+    return ConfigKey(own, ConfigType.INT, default.default, words, at_least(least), (Synonym(default.name),))
 
 
 def _fixed(name: str, broker_config: str) -> ConfigKey:
@@ -87,6 +90,22 @@ RENEW_ENABLE: Final = ConfigKey(
     "Whether a share consumer may prolong its hold on a record (KIP-1222).",
 )  # fmt: skip
 
+STREAMS_SESSION_TIMEOUT_MS: Final = _bounded(
+    STREAMS_SESSION, "How long a member of a streams group may be silent."
+)
+STREAMS_HEARTBEAT_INTERVAL_MS: Final = _bounded(
+    STREAMS_HEARTBEAT, "How often members of a streams group report."
+)
+STREAMS_ASSIGNMENT_INTERVAL_MS: Final = _bounded(
+    STREAMS_INTERVAL, "How soon after an assignment of tasks the next may follow.", 0
+)
+STREAMS_NUM_STANDBY_REPLICAS: Final = _bounded(
+    STREAMS_STANDBYS, "Standbys of each stateful task: other instances that keep a copy of its state.", 0
+)
+STREAMS_INITIAL_DELAY_MS: Final = _defaulted(
+    STREAMS_DELAY, "How long the first assignment of a streams group waits for more members.", 0
+)
+
 _BOUNDED: Final[dict[ConfigKey, Bounds]] = {
     CONSUMER_SESSION_TIMEOUT_MS: CONSUMER_SESSION,
     CONSUMER_HEARTBEAT_INTERVAL_MS: CONSUMER_HEARTBEAT,
@@ -95,6 +114,10 @@ _BOUNDED: Final[dict[ConfigKey, Bounds]] = {
     DELIVERY_COUNT_LIMIT: DELIVERY_COUNT,
     MAX_RECORD_LOCKS: RECORD_LOCKS,
     LOCK_DURATION_MS: LOCK_DURATION,
+    STREAMS_SESSION_TIMEOUT_MS: STREAMS_SESSION,
+    STREAMS_HEARTBEAT_INTERVAL_MS: STREAMS_HEARTBEAT,
+    STREAMS_ASSIGNMENT_INTERVAL_MS: STREAMS_INTERVAL,
+    STREAMS_NUM_STANDBY_REPLICAS: STREAMS_STANDBYS,
 }
 _OWN: Final[dict[Bounds, ConfigKey]] = {bounds: key for key, bounds in _BOUNDED.items()}
 
@@ -108,6 +131,7 @@ GROUP_CONFIGS: Final[dict[str, ConfigKey]] = {
             AUTO_OFFSET_RESET,
             ISOLATION_LEVEL,
             RENEW_ENABLE,
+            STREAMS_INITIAL_DELAY_MS,
         ),
         key=lambda key: key.name,
     )
@@ -126,14 +150,20 @@ class ShareConfig(NamedTuple):
 
 
 class MemberConfig(NamedTuple):
-    """What the coordinator of a group has to know of it; the last three are the same for all groups."""
+    """What the coordinator of a group has to know of it; sizes and migration are the same for all groups."""
 
     consumer_session_ms: int
     consumer_heartbeat_ms: int
     share_session_ms: int
     share_heartbeat_ms: int
+    streams_session_ms: int
+    streams_heartbeat_ms: int
+    streams_interval_ms: int
+    streams_standbys: int
+    streams_delay_ms: int
     consumer_max_size: int
     share_max_size: int
+    streams_max_size: int
     consumer_migration: str
 
 
@@ -154,8 +184,14 @@ def member_config(configs: Mapping[str, str], layers: BrokerLayers = NO_LAYERS) 
         _number(CONSUMER_HEARTBEAT_INTERVAL_MS, configs, layers),
         _number(SHARE_SESSION_TIMEOUT_MS, configs, layers),
         _number(SHARE_HEARTBEAT_INTERVAL_MS, configs, layers),
+        _number(STREAMS_SESSION_TIMEOUT_MS, configs, layers),
+        _number(STREAMS_HEARTBEAT_INTERVAL_MS, configs, layers),
+        _number(STREAMS_ASSIGNMENT_INTERVAL_MS, configs, layers),
+        _number(STREAMS_NUM_STANDBY_REPLICAS, configs, layers),
+        _number(STREAMS_INITIAL_DELAY_MS, configs, layers),
         int(broker_number(CONSUMER_MAX_SIZE, layers)),
         int(broker_number(SHARE_MAX_SIZE, layers)),
+        int(broker_number(STREAMS_MAX_SIZE, layers)),
         str(broker_value(CONSUMER_MIGRATION, layers)),
     )
 
@@ -191,10 +227,11 @@ def _problem(configs: Mapping[str, str], changed: set[str], layers: BrokerLayers
     for key, bounds in _BOUNDED.items():
         if key.name not in changed or key.name not in configs:
             continue
-        low, high = broker_number(bounds.low, layers), broker_number(bounds.high, layers)
+        low, high = _limits(bounds, layers)
         if not low <= int(configs[key.name]) <= high:
+            named = f" ({bounds.low.name})" if bounds.low is not None else ""
             return (
-                f"{key.name} must be from {low} ({bounds.low.name}) to {high} ({bounds.high.name}); "
+                f"{key.name} must be from {low}{named} to {high} ({bounds.high.name}); "
                 "an administrator can move these bounds"
             )
     for longer, shorter in LONGER_THAN:
@@ -212,6 +249,13 @@ def _value(key: ConfigKey, configs: Mapping[str, str], layers: BrokerLayers) -> 
 def _number(key: ConfigKey, configs: Mapping[str, str], layers: BrokerLayers) -> int:
     value = _value(key, configs, layers)
     assert isinstance(value, int)
-    bounds = _BOUNDED[key]
-    low, high = int(broker_number(bounds.low, layers)), int(broker_number(bounds.high, layers))
+    bounds = _BOUNDED.get(key)
+    if bounds is None:
+        return value
+    low, high = _limits(bounds, layers)
     return max(low, min(value, high))
+
+
+def _limits(bounds: Bounds, layers: BrokerLayers) -> tuple[int, int]:
+    low = 0 if bounds.low is None else int(broker_number(bounds.low, layers))
+    return low, int(broker_number(bounds.high, layers))

@@ -18,7 +18,8 @@ class Bounds(NamedTuple):
     """A number that a group may set for itself: its default, and the least and the most it may be."""
 
     default: ConfigKey
-    low: ConfigKey
+    low: ConfigKey | None
+    """None: 0."""
     high: ConfigKey
 
 
@@ -67,6 +68,35 @@ RECORD_LOCKS: Final = _bounds(
     "group.share.", "partition.max.record.locks", "Records of one partition that a share group may hold at once.",
     (2_000, 100, 4_000), (between(100, 10_000), between(100, 2_000), between(2_000, 10_000)),
 )  # fmt: skip
+STREAMS_SESSION: Final = _bounds(
+    "group.streams.", "session.timeout.ms", "How long a member of a streams group may be silent.", (45_000, 45_000, 60_000)
+)  # fmt: skip
+STREAMS_HEARTBEAT: Final = _bounds(
+    "group.streams.", "heartbeat.interval.ms", "How often members of streams groups report.", (5_000, 5_000, 15_000)
+)  # fmt: skip
+STREAMS_INTERVAL: Final = _bounds(
+    "group.streams.", "assignment.interval.ms", "How soon after an assignment of tasks the next may follow.",
+    (1_000, 0, 15_000), (at_least(0), at_least(0), at_least(0)),
+)  # fmt: skip
+STREAMS_STANDBYS: Final = Bounds(
+    _number(
+        "group.streams.num.standby.replicas", 0,
+        "Standbys of each stateful task. The default of the group config streams.num.standby.replicas.", at_least(0),
+    ),
+    None,
+    _number(
+        "group.streams.max.standby.replicas", 2,
+        "The most that a group may set for streams.num.standby.replicas.", at_least(0),
+    ),
+)  # fmt: skip
+STREAMS_DELAY: Final = _number(
+    "group.streams.initial.rebalance.delay.ms", 3_000,
+    "How long the first assignment of a streams group waits for more members. "
+    "The default of the group config streams.initial.rebalance.delay.ms.", at_least(0),
+)  # fmt: skip
+STREAMS_MAX_SIZE: Final = _number(
+    "group.streams.max.size", MAX_GROUP_MEMBERS, "Members a streams group may have.", between(1, MAX_GROUP_MEMBERS)
+)  # fmt: skip
 BOUNDS: Final = (
     CONSUMER_SESSION,
     CONSUMER_HEARTBEAT,
@@ -75,8 +105,16 @@ BOUNDS: Final = (
     LOCK_DURATION,
     DELIVERY_COUNT,
     RECORD_LOCKS,
+    STREAMS_SESSION,
+    STREAMS_HEARTBEAT,
+    STREAMS_INTERVAL,
+    STREAMS_STANDBYS,
 )
-LONGER_THAN: Final = ((CONSUMER_SESSION, CONSUMER_HEARTBEAT), (SHARE_SESSION, SHARE_HEARTBEAT))
+LONGER_THAN: Final = (
+    (CONSUMER_SESSION, CONSUMER_HEARTBEAT),
+    (SHARE_SESSION, SHARE_HEARTBEAT),
+    (STREAMS_SESSION, STREAMS_HEARTBEAT),
+)
 
 CONSUMER_MAX_SIZE: Final = _number(
     "group.consumer.max.size", MAX_GROUP_MEMBERS, "Members a KIP-848 group may have.", between(1, MAX_GROUP_MEMBERS)
@@ -91,7 +129,9 @@ CONSUMER_MIGRATION: Final = ConfigKey(
 )  # fmt: skip
 
 GROUP_DEFAULTS: Final = (
-    *(key for bounds in BOUNDS for key in bounds),
+    *(key for bounds in BOUNDS for key in bounds if key is not None),
+    STREAMS_DELAY,
+    STREAMS_MAX_SIZE,
     CONSUMER_MAX_SIZE,
     SHARE_MAX_SIZE,
     CONSUMER_MIGRATION,

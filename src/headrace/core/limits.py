@@ -61,8 +61,12 @@ MAX_FETCH_SESSION_PARTITIONS = 100_000
 MAX_SHARE_SESSION_PARTITIONS = 5_000
 """Partitions of one share session (A4)."""
 
+MAX_STREAMS_TASKS = 10_000
+"""Tasks of one streams group: what one run of its assignor has to hand out."""
+
 MAX_PROTOCOL_METADATA_BYTES = 64 * KIB
-"""What a member of a classic group may say with each protocol it offers; a KIP-848 member with its subscription (A4)."""
+"""What a member of a classic group may say with each protocol it offers; a KIP-848 member with its subscription;
+a streams application with its topology (A4)."""
 
 MAX_MEMBER_PROTOCOLS = 16
 MAX_GROUP_METADATA_BYTES = 8 * MIB

@@ -96,7 +96,7 @@ def _expire_share(table: GroupTable, group: ShareGroup, keys: Iterable[Deadline]
 
 def _expire_streams(table: GroupTable, group: StreamsGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
     index = table.topics or TopicIndex({})
-    draft = StreamsDraft(group, index, table.config, now_ms, table.wall_ms(now_ms))
+    draft = StreamsDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     gone = dict.fromkeys(key.member_id for key in keys if key.kind != CLEANUP)
     return streams_heartbeat.remove_members(draft, list(gone))
 
@@ -187,7 +187,7 @@ def _resume_consumer(table: GroupTable, group: ConsumerGroup, now_ms: int) -> li
 
 def _resume_streams(table: GroupTable, group: StreamsGroup, now_ms: int) -> list[Fact]:
     facts: list[Fact] = []
-    until_ms = now_ms + table.config.streams.session_timeout_ms
+    until_ms = now_ms + table.config_of(group.group_id).streams.session_timeout_ms
     for member in group.members.values():
         facts.append(SessionExtended(group.group_id, member.member_id, until_ms))
         if member.state is MemberState.UNREVOKED:

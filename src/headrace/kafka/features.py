@@ -5,5 +5,6 @@ from __future__ import annotations
 FEATURE_LEVELS: dict[str, int] = {
     "group.version": 1,
     "share.version": 1,
+    "streams.version": 1,
     "transaction.version": 2,
 }

@@ -547,7 +547,7 @@ def static_configs(settings: Settings) -> dict[str, str]:
 
 def _bounds_around(bounds: Bounds, setting: int) -> dict[str, str]:
     """A setting may lie where no group could set it: then groups may, too."""
-    assert bounds.low.default is not None and bounds.high.default is not None
+    assert bounds.low is not None and bounds.low.default is not None and bounds.high.default is not None
     return {
         bounds.low.name: str(min(setting, int(bounds.low.default))),
         bounds.high.name: str(max(setting, int(bounds.high.default))),

@@ -24,7 +24,10 @@ def sets(configs: dict[str, str]) -> list[Alteration]:
 
 def test_defaults_are_kafkas() -> None:
     assert share_config({}) == (30_000, 5, 2_000, False, True, True)
-    assert member_config({}) == (45_000, 5_000, 45_000, 5_000, 10_000, 200, "bidirectional")
+    times = (45_000, 5_000)
+    assert member_config({})[:4] == (*times, *times)
+    assert member_config({})[4:9] == (*times, 1_000, 0, 3_000)
+    assert member_config({})[9:] == (10_000, 200, 10_000, "bidirectional")
 
 
 def test_what_is_set_wins_and_says_so() -> None:
@@ -76,10 +79,11 @@ def test_every_default_and_bound_is_felt_by_groups(bounds: Bounds) -> None:
         layers = BrokerLayers(dynamic_default=layer)
         return {*share_config(held, layers), *member_config(held, layers)}
 
-    low, high = (int(key.default or 0) for key in (bounds.low, bounds.high))
+    low, high = (0 if key is None else int(key.default or 0) for key in (bounds.low, bounds.high))
     middle = int(bounds.default.default or 0) + 1
     assert middle in given({}, {bounds.default.name: str(middle)})
-    assert low + 1 in given({own: str(low)}, {bounds.low.name: str(low + 1)})
+    if bounds.low is not None:
+        assert low + 1 in given({own: str(low)}, {bounds.low.name: str(low + 1)})
     assert high - 1 in given({own: str(high)}, {bounds.high.name: str(high - 1)})
 
 

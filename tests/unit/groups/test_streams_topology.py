@@ -90,6 +90,28 @@ def test_repartition_topics_of_repartition_topics() -> None:
     assert with_topics(chain, s=6).tasks == {"0": 6, "1": 6, "2": 6}
 
 
+def test_a_group_has_so_many_tasks() -> None:
+    many = Topology(0, tuple(Subtopology(str(number), ("wide",)) for number in range(3)))
+    assert with_topics(many, wide=3_333).is_ready
+    found = with_topics(many, wide=3_334)
+    assert (
+        found.problem.status is Status.INCORRECTLY_PARTITIONED_TOPICS
+        and "10002 tasks" in found.problem.detail
+    )
+
+
+def test_a_long_chain_is_gone_along_once() -> None:
+    """A3: in whatever order the subtopologies come."""
+    links = 4_000
+    chain = [
+        Subtopology(str(n), repartition_sources=(InternalTopic(str(n)),), repartition_sinks=(str(n + 1),))
+        for n in range(links, 0, -1)
+    ]
+    topology = Topology(0, (*chain, Subtopology("first", ("s",), repartition_sinks=("1",))))
+    assert complaint(topology) is None
+    assert len(with_topics(topology, s=2).missing) == links
+
+
 @pytest.mark.parametrize(
     ("subtopologies", "word"),
     [

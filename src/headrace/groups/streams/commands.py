@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
-from headrace.groups.config import StreamsSettings
 from headrace.groups.streams.state import Endpoints, Profile, TaskLists
 from headrace.groups.streams.topology import InternalTopic, Notice, Subtopology, Topology
 
@@ -40,8 +39,6 @@ class StreamsGroupHeartbeat:
     client_host: str = ""
     unsupported: str | None = None
     """What the request asks for that nobody does yet, in words."""
-    settings: StreamsSettings = field(default_factory=StreamsSettings)
-    """The group's own, as they are now."""
 
 
 class StreamsHeartbeatResult(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.groups.assigned import MemberState
-from headrace.groups.config import GroupConfig, StreamsSettings
+from headrace.groups.config import GroupConfig
 from headrace.groups.draft import Draft
 from headrace.groups.facts import ProgressAwaited
 from headrace.groups.reconcile import Place, reconcile
@@ -55,9 +55,9 @@ class StreamsDraft(Draft[StreamsGroup]):
         seen = group.standby_replicas, group.validated_epoch, group.fingerprint
         return seen != (standby_replicas, *group.outlook(self.index))
 
-    def assign(self, settings: StreamsSettings) -> Notice | None:
+    def assign(self) -> Notice | None:
         """Run the assignor when something changed since it last ran, or say why that has to wait."""
-        group = self.group
+        group, settings = self.group, self.config.streams
         if group.delayed_until_ms is not None and self.now_ms < group.delayed_until_ms:
             return Notice(Status.ASSIGNMENT_DELAYED, "The first assignment waits for more members to join.")
         if group.target_epoch >= group.epoch:

@@ -54,7 +54,8 @@ def heartbeat(table: GroupTable, command: StreamsGroupHeartbeat, now_ms: int) ->
     refusal = _member_problem(entry.group, command, table)
     if refusal is not None:
         return _refuse(command, refusal)
-    draft = StreamsDraft(entry.group, table.topics, table.config, now_ms, table.wall_ms(now_ms))
+    config = table.config_of(command.group_id)
+    draft = StreamsDraft(entry.group, table.topics, config, now_ms, table.wall_ms(now_ms))
     if command.member_epoch == LEAVE_EPOCH:
         return _leave(draft, command)
     return joined_plans(Plan(entry.prelude), _advance(draft, command))
@@ -145,7 +146,7 @@ def _member_problem(
 
 
 def _advance(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> Plan:
-    settings, member_id = command.settings, command.member_id
+    settings, member_id = draft.config.streams, command.member_id
     known = draft.group.members.get(member_id)
     before = known or StreamsMember(member_id)
     refusal = _bring_topology(draft, command)
@@ -162,7 +163,7 @@ def _advance(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> Plan:
         draft.do(StreamsMemberSet(command.group_id, member_id, profile))
     if is_changed or draft.is_out_of_date(settings.standby_replicas):
         draft.bump(settings.standby_replicas)
-    delayed = draft.assign(settings)
+    delayed = draft.assign()
     after = draft.step(member_id, _as_set(command.owned))
     if command.shutdown:
         draft.do(ShutdownRequested(command.group_id, member_id))
@@ -230,7 +231,7 @@ def _answer(
         None,
         after.member_id,
         after.epoch,
-        command.settings.heartbeat_interval_ms,
+        draft.config.streams.heartbeat_interval_ms,
         by_role(after.assigned) if news else None,
         endpoints.epoch,
         endpoints if endpoints.epoch != command.endpoint_epoch else None,

@@ -37,14 +37,10 @@ def _had_them(
     group: StreamsGroup, member: StreamsMember, epoch: int, offsets: Iterable[OffsetToCommit]
 ) -> bool:
     """The commit was under way when the epoch rose, and is only about tasks that the member has had all along."""
-    if group.topology is None:
-        return False
+    readers = {} if group.topology is None else group.topology.readers()
     for offset in offsets:
-        subtopology = group.topology.reader_of(offset.topic)
-        if subtopology is None:
-            return False
-        since = member.since.get(Task(Role.ACTIVE, subtopology, offset.partition))
-        if since is None or epoch < since:
+        task = Task(Role.ACTIVE, readers.get(offset.topic, ""), offset.partition)
+        if epoch < member.since.get(task, epoch + 1):
             return False
     return True
 

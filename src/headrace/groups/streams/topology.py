@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from headrace.core.limits import MAX_PARTITIONS_PER_TOPIC
+from headrace.core.limits import MAX_STREAMS_TASKS as MAX_TASKS
 from headrace.groups.topics import TopicIndex
 
 NAMED_AT_MOST = 3
@@ -74,12 +75,9 @@ class Topology(NamedTuple):
         changelogs = (topic.name for sub in self.subtopologies for topic in sub.changelogs)
         return self.read().union(changelogs)
 
-    def reader_of(self, topic: str) -> str | None:
-        """The subtopology that reads a topic."""
-        for sub in self.subtopologies:
-            if topic in sub.read():
-                return sub.subtopology_id
-        return None
+    def readers(self) -> dict[str, str]:
+        """By topic, the subtopology that reads it."""
+        return {name: sub.subtopology_id for sub in self.subtopologies for name in sub.read()}
 
 
 class Configured(NamedTuple):
@@ -167,6 +165,9 @@ def configure(topology: Topology, index: TopicIndex) -> Configured:
         for sub in sorted(decided)
     }
     problem = None
+    if sum(tasks.values()) > MAX_TASKS:
+        detail = f"The topology has {sum(tasks.values())} tasks with these topics; a group has at most {MAX_TASKS}."
+        return Configured({}, (), problem=Notice(Status.INCORRECTLY_PARTITIONED_TOPICS, detail))
     if missing:
         detail = f"Internal topics are missing: {_some([topic.name for topic in missing])}"
         problem = Notice(Status.MISSING_INTERNAL_TOPICS, detail)
@@ -199,26 +200,31 @@ def _decide(topology: Topology, index: TopicIndex) -> tuple[Subtopology, ...]:
 
 def _partitions_of_repartitions(topology: Topology, existing: Callable[[str], int | None]) -> dict[str, int]:
     """What is written to a repartition topic comes from sources, so it gets as many partitions as the widest of them; in
-    rounds, because those may be repartition topics themselves. Raises _Unsound when that never ends."""
+    rounds, because those may be repartition topics themselves. Raises _Unsound when some are never reached."""
     subs = topology.subtopologies
     counts = {
         topic.name: topic.partitions for sub in subs for topic in sub.repartition_sources if topic.partitions
     }
     waiting = {name for sub in subs for name in sub.repartition_sinks if name not in counts}
-    while waiting:
+    readers: dict[str, list[Subtopology]] = {}
+    for sub in subs:
+        for topic in sub.repartition_sources:
+            readers.setdefault(topic.name, []).append(sub)
+    frontier: Iterable[Subtopology] = subs
+    while waiting and frontier:
         found: dict[str, int] = {}
-        for sub in subs:
-            sinks = waiting.intersection(sub.repartition_sinks)
-            if not sinks:
-                continue
+        for sub in frontier:
             widths = [counts.get(topic.name, 0) for topic in sub.repartition_sources]
             widest = max(widths + [existing(name) or 0 for name in sub.sources])
             if widest:
-                found.update((name, max(widest, found.get(name, 0))) for name in sinks)
-        if not found:
-            raise _Unsound(f"no partition count can be found for {_some(sorted(waiting))}")
+                for name in waiting.intersection(sub.repartition_sinks):
+                    found[name] = max(widest, found.get(name, 0))
         counts.update(found)
-        waiting -= found.keys()
+        waiting.difference_update(found)
+        # Only who reads what was found can find more: every line between subtopologies is gone along once.
+        frontier = [sub for name in found for sub in readers.get(name, ())]
+    if waiting:
+        raise _Unsound(f"no partition count can be found for {_some(sorted(waiting))}")
     return counts
 
 

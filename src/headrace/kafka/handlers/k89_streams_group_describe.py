@@ -1,0 +1,101 @@
+"""Door: StreamsGroupDescribe (89)."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.limits import MAX_NAMES_DESCRIBED
+from headrace.groups.streams import commands
+from headrace.groups.streams import topology as topologies
+from headrace.kafka.call import Call
+from headrace.kafka.handlers.k88_streams_group_heartbeat import task_ids
+from headrace.kafka.operations import GROUP, operations
+from headrace.wire.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    Topology,
+)
+from headrace.wire.messages.streams_group_heartbeat import Endpoint, KeyValue, TopicInfo
+
+KEY = 89
+VERSIONS = (0, 0)
+
+
+async def handle(call: Call) -> StreamsGroupDescribeResponse:
+    request: StreamsGroupDescribeRequest = call.request
+    wanted = dict.fromkeys(request.group_ids)
+    if len(wanted) > MAX_NAMES_DESCRIBED:
+        message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
+        code = ErrorKind.INVALID_REQUEST.kafka_code
+        refused = [DescribedGroup(error_code=code, error_message=message, group_id=group) for group in wanted]
+        return StreamsGroupDescribeResponse(groups=refused)
+    return StreamsGroupDescribeResponse(
+        groups=[await _describe(call, group) async for group in call.pace().over(wanted)]
+    )
+
+
+async def _describe(call: Call, group_id: str) -> DescribedGroup:
+    try:
+        (group,) = await call.services.groups.ask(
+            group_id, lambda waiter: commands.StreamsGroupDescribe(waiter, (group_id,))
+        )
+    except HeadraceError as problem:
+        return DescribedGroup(
+            error_code=problem.kind.kafka_code, error_message=problem.detail, group_id=group_id
+        )
+    if group.error is not ErrorKind.NONE:
+        return DescribedGroup(
+            error_code=group.error.kafka_code,
+            error_message=group.message,
+            group_id=group_id,
+            group_state=group.state,
+        )
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.target_epoch,
+        topology=Topology(group.topology_epoch, [_subtopology(sub) for sub in group.subtopologies]),
+        authorized_operations=operations(call.request.include_authorized_operations, GROUP),
+        members=[_member(member) for member in group.members],
+    )
+
+
+def _subtopology(sub: topologies.Subtopology) -> Subtopology:
+    return Subtopology(
+        sub.subtopology_id,
+        sorted(sub.sources),
+        sorted(sub.repartition_sinks),
+        [_topic(topic) for topic in sorted(sub.changelogs)],
+        [_topic(topic) for topic in sorted(sub.repartition_sources)],
+    )
+
+
+def _topic(topic: topologies.InternalTopic) -> TopicInfo:
+    configs = [KeyValue(key, value) for key, value in topic.configs]
+    return TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
+
+
+def _member(member: commands.DescribedStreamsMember) -> Member:
+    profile = member.profile
+    return Member(
+        member.member_id,
+        member.member_epoch,
+        None,
+        profile.rack_id,
+        profile.client_id,
+        profile.client_host,
+        profile.topology_epoch,
+        profile.process_id,
+        None if profile.endpoint is None else Endpoint(*profile.endpoint),
+        [KeyValue(key, value) for key, value in profile.tags],
+        assignment=_assignment(member.assigned),
+        target_assignment=_assignment(member.target),
+    )
+
+
+def _assignment(tasks: commands.TasksByRole) -> Assignment:
+    return Assignment(task_ids(tasks.active), task_ids(tasks.standby), task_ids(tasks.warmup))
