@@ -13,22 +13,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka_jars import HERE, java
 
 from headrace.testing.broker_process import BrokerProcess
 
-HERE = Path(__file__).parent
-KEPT = HERE.parent.parent / ".interop"
-VERSION = "4.3.1"
 WORDS = [f"word{number}" for number in range(40)]
 ROUND = 2_000
-
-
-def class_path() -> str:
-    jars = KEPT / f"kafka-{VERSION}"
-    if not jars.exists():
-        copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run([*copy, f"-DoutputDirectory={jars}"], cwd=HERE / "streams", check=True)
-    return f"{jars}/*"
 
 
 class Application:
@@ -40,13 +30,10 @@ class Application:
 
     def start(self, number: int) -> None:
         log = (self._directory / f"app-{number}.log").open("ab")
-        java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        program = ["-cp", class_path(), str(HERE / "streams" / "CountWords.java")]
+        program = java(str(HERE / "streams" / "CountWords.java"), log_level="warn")
         state = str(self._directory / f"state-{number}")
         arguments = [self._broker.bootstrap, "count", self._protocol, state, str(9_000 + number)]
-        self._running[number] = subprocess.Popen(
-            [*java, *program, *arguments], stdout=log, stderr=subprocess.STDOUT
-        )
+        self._running[number] = subprocess.Popen([*program, *arguments], stdout=log, stderr=subprocess.STDOUT)
 
     def kill(self, number: int) -> None:
         """-9."""
