@@ -13,6 +13,7 @@ from headrace.groups.streams import topology
 from headrace.groups.streams.commands import StreamsGroupHeartbeat, StreamsHeartbeatResult, TasksByRole
 from headrace.groups.streams.state import Endpoints, TaskLists
 from headrace.kafka.call import Call
+from headrace.security.rights import CLUSTER, GROUP, TOPIC, create, describe, needs, read
 from headrace.wire.messages.streams_group_heartbeat import (
     Endpoint,
     EndpointToPartitions,
@@ -28,10 +29,18 @@ from headrace.wire.messages.streams_group_heartbeat import (
 
 KEY = 88
 VERSIONS = (0, 0)
+_INTERNAL = (
+    "topology.subtopologies[].repartition_source_topics[].name",
+    "topology.subtopologies[].state_changelog_topics[].name",
+)
+RIGHTS = needs(
+    read(GROUP, "group_id"),
+    describe(TOPIC, "topology.subtopologies[].source_topics[]", *_INTERNAL),
+).making(create(CLUSTER), create(TOPIC, *_INTERNAL))
 
 
-async def handle(call: Call) -> StreamsGroupHeartbeatResponse:
-    request: StreamsGroupHeartbeatRequest = call.request
+async def handle(call: Call[StreamsGroupHeartbeatRequest]) -> StreamsGroupHeartbeatResponse:
+    request = call.request
     unsupported = _unsupported(request)
     given = None if request.topology is None else _topology(request)
     try:
@@ -145,7 +154,7 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> TasksByRole | None:
 # --- internal topics -----------------------------------------------------------------------------------------
 
 
-async def _make(call: Call, missing: Sequence[topology.InternalTopic]) -> str:
+async def _make(call: Call[StreamsGroupHeartbeatRequest], missing: Sequence[topology.InternalTopic]) -> str:
     """What could not be made, in words."""
     if sum(topic.partitions for topic in missing) > MAX_NEW_PARTITIONS_PER_REQUEST:
         return (

@@ -8,7 +8,8 @@ from headrace.groups.streams import commands
 from headrace.groups.streams import topology as topologies
 from headrace.kafka.call import Call
 from headrace.kafka.handlers.k88_streams_group_heartbeat import task_ids
-from headrace.kafka.operations import GROUP, operations
+from headrace.kafka.operations import GROUP_BITS, operations
+from headrace.security.rights import GROUP, TOPIC, describe, needs
 from headrace.wire.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -22,10 +23,11 @@ from headrace.wire.messages.streams_group_heartbeat import Endpoint, KeyValue, T
 
 KEY = 89
 VERSIONS = (0, 0)
+RIGHTS = needs(describe(GROUP, "group_ids[]")).showing(describe(TOPIC))
 
 
-async def handle(call: Call) -> StreamsGroupDescribeResponse:
-    request: StreamsGroupDescribeRequest = call.request
+async def handle(call: Call[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
+    request = call.request
     wanted = dict.fromkeys(request.group_ids)
     if len(wanted) > MAX_NAMES_DESCRIBED:
         message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
@@ -37,7 +39,7 @@ async def handle(call: Call) -> StreamsGroupDescribeResponse:
     )
 
 
-async def _describe(call: Call, group_id: str) -> DescribedGroup:
+async def _describe(call: Call[StreamsGroupDescribeRequest], group_id: str) -> DescribedGroup:
     try:
         (group,) = await call.services.groups.ask(
             group_id, lambda waiter: commands.StreamsGroupDescribe(waiter, (group_id,))
@@ -59,7 +61,7 @@ async def _describe(call: Call, group_id: str) -> DescribedGroup:
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
         topology=Topology(group.topology_epoch, [_subtopology(sub) for sub in group.subtopologies]),
-        authorized_operations=operations(call.request.include_authorized_operations, GROUP),
+        authorized_operations=operations(call.request.include_authorized_operations, GROUP_BITS),
         members=[_member(member) for member in group.members],
     )
 
