@@ -9,6 +9,7 @@ import urllib.request
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -60,3 +61,19 @@ def test_f80_a_queue_made_by_its_first_message_keeps_what_that_asks_for(
     assert cli(broker, "queue", "send", topic, "high", "--priority", "9").returncode == 0
     received = cli(broker, "queue", "receive", topic, "--ack", "--json")
     assert '"value":"high"' in received.stdout, received.stdout
+
+
+def test_f80_sqs_refuses_headers_that_would_mean_nothing_there(broker: BrokerProcess, topic: str) -> None:
+    """A priority is no attribute of SQS: whoever writes one hears of it, in a batch too."""
+    sqs = boto3.client(
+        "sqs", endpoint_url=broker.url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
+    )  # fmt: skip
+    url = sqs.create_queue(QueueName=topic)["QueueUrl"]
+    for name in ("headrace-priority", "headrace-ttl-ms", "Headrace-Delay-Ms"):
+        wanted = {name: {"DataType": "String", "StringValue": "9"}}
+        with pytest.raises(ClientError, match=f"'{name}' is invalid"):
+            sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes=wanted)
+        entry = {"Id": "a", "MessageBody": "x", "MessageAttributes": wanted}
+        (failed,) = sqs.send_message_batch(QueueUrl=url, Entries=[entry])["Failed"]
+        assert name in failed["Message"]
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)

@@ -51,16 +51,19 @@ class SparkMissing(RuntimeError):
 
 def require_spark(master: str | None = None) -> None:
     """Fails with what to install. PySpark itself would print a shell script's error about JAVA_HOME."""
+    is_remote = master is not None and master.startswith(CONNECT)
     try:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as problem:
+        extra = "spark-connect" if is_remote else "spark"
+        beside = "" if is_remote else f", and Java {JAVA_AT_LEAST} beside it"
         raise SparkMissing(
-            f"{problem.name} is not installed; get it with:  pip install 'headrace[spark]'"
+            f"this needs Spark, which is not installed here (no {problem.name}); get it with:  "
+            f"pip install 'headrace[{extra}]'   (some 0.9 GB, a few minutes{beside})"
         ) from None
-    if master is not None and master.startswith(CONNECT):
-        # The JVM is at the other end.
-        return
+    if is_remote:
+        return  # the JVM is at the other end
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None or not os.path.exists(java):
