@@ -225,6 +225,9 @@ def _target(
             if lens is not None:
                 return FetchTarget(wanted, lens.partition, None, lens)
         return FetchTarget(wanted, None, Got(missing))
+    if by_id and partition.topic_id != wanted.topic_id:
+        # R34: the topic was made again, and what lies here under its name is not carried away yet.
+        return FetchTarget(wanted, None, Got(ErrorKind.UNKNOWN_TOPIC_ID))
     if reader.is_replica:
         verdict = _heard_from_follower(partition, wanted, reader.replica_id, replica_epoch)
         named = partition.config.leader_replication_throttled_replicas
