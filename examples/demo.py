@@ -7,6 +7,7 @@ It needs nothing but the package: the broker is a child process on free ports, w
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ from rich.text import Text
 from headrace import Client, HeadraceError
 from headrace.testing.broker_process import BrokerProcess
 
-MESSAGES = 100_000
+MESSAGES = int(os.environ.get("HEADRACE_DEMO_MESSAGES", "100000"))
 PARTITIONS = 6
 CUSTOMERS = 1_000
 KILL_AT = MESSAGES // 2
