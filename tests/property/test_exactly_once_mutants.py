@@ -26,8 +26,8 @@ from headrace.broker.load import Load
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Plan
 from headrace.groups import offsets as group_offsets
-from headrace.groups import txn_offsets
-from headrace.groups.consumer import draft, reconcile
+from headrace.groups import reconcile, txn_offsets
+from headrace.groups.consumer import draft
 from headrace.groups.facts import Assigned, GenerationStarted, OffsetsCommitted, OffsetsDropped
 from headrace.groups.offset_table import OffsetTable
 from headrace.groups.state import ClassicGroup
@@ -225,16 +225,12 @@ class AnyGeneration:
         self._real.__set__(group, int(number))
 
 
-def without_waiting_for_the_owner(group: Any, member: Any, owned: Any) -> Any:
-    owners, group.owners = group.owners, {}
-    try:
-        return _reconcile(group, member, owned)
-    finally:
-        group.owners = owners
+def without_waiting_for_the_owner(now: Any, target: Any, epoch: int, owned: Any, is_free: Any) -> Any:
+    return _reconcile(now, target, epoch, owned, lambda part: True)
 
 
-def without_waiting_for_the_revocation(group: Any, member: Any, owned: Any) -> Any:
-    return _reconcile(group, member, frozenset())
+def without_waiting_for_the_revocation(now: Any, target: Any, epoch: int, owned: Any, is_free: Any) -> Any:
+    return _reconcile(now, target, epoch, frozenset(), is_free)
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------

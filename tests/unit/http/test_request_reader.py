@@ -10,6 +10,7 @@ from headrace.http.browsers import BrowserPolicy
 from headrace.http.messages import Handler, Peer, Request, Response
 from headrace.http.reader import ReadLimits, RequestReader
 from headrace.http.router import Router
+from headrace.security.rights import OWN
 
 LIMITS = ReadLimits(max_header_bytes=4096, max_header_count=20, max_target_bytes=512, max_body_bytes=1000)
 POLICY = BrowserPolicy()
@@ -36,8 +37,8 @@ class Sink:
 def router() -> Router:
     routes = Router()
     for method in ("GET", "POST", "PUT", "DELETE"):
-        routes.add(method, "/", lambda _request: Response(), any_body=True)
-    routes.add("POST", "/small", lambda _request: Response(), max_body_bytes=4, any_body=True)
+        routes.add(method, "/", lambda _request: Response(), OWN, any_body=True)
+    routes.add("POST", "/small", lambda _request: Response(), OWN, max_body_bytes=4, any_body=True)
     return routes
 
 
