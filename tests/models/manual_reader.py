@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -57,15 +58,24 @@ class Reader:
 
     def serve(self, command: str = "headrace serve") -> None:
         process = self._start(["bash", "-c", f"exec {self.here(command)}"])
+        several = re.search(r"--brokers (\d+)", command)
+        wanted = int(several[1]) if several else 1
         deadline = time.monotonic() + 240
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[9324]}/readyz", timeout=5):
-                    return
-            except OSError:
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() < deadline, f"not ready: {command}"
-                time.sleep(0.05)
+        while not self._are_ready(wanted):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, f"not ready: {command}"
+            time.sleep(0.05)
+
+    def _are_ready(self, wanted: int) -> bool:
+        """As one who reads the banner, which comes when all of them are there."""
+        address = f"http://127.0.0.1:{self.ports[9324]}"
+        try:
+            with urllib.request.urlopen(f"{address}/readyz", timeout=5):
+                pass
+            with urllib.request.urlopen(f"{address}/api/v1/cluster", timeout=5) as answer:
+                return len(json.load(answer)["brokers"]) >= wanted
+        except OSError:
+            return False
 
     def type(self, command: str) -> None:
         if command.startswith("export "):

@@ -288,3 +288,13 @@ class ClassicGroups(RuleBasedStateMachine):
 
 TestClassicGroups = ClassicGroups.TestCase
 TestClassicGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_offsets_that_are_only_pending_are_not_cleaned_up() -> None:
+    """They bring their own deadline when they are committed (found by the machine above)."""
+    state = ClassicGroups()
+    state.configure(delay_ms=0, max_size=2)
+    state.commit(client="a", offset=0, topic="u")
+    state.txn_commit(offset=100, pid=5, topic="t")
+    state.pass_time(ms=691_200_000)
+    state.state_is_sound()

@@ -125,7 +125,8 @@ def _clean_up(table: GroupTable, group_id: str, now_ms: int, changed: bool) -> l
     left = len(table.offsets.keys_of_group(group_id)) - len(result.due)
     if left == 0 and group is not None and group.can_be_forgotten:
         facts.append(_forgotten(group))
-    elif left or group is not None:
+    elif group is not None or sum(1 for _ in table.offsets.of_group(group_id)) > len(result.due):
+        # Offsets that are only pending bring their own deadline when they are committed.
         wait_ms = 0 if result.next_wall_ms is None else result.next_wall_ms - wall_ms
         facts.append(CleanupScheduled(group_id, max(now_ms + wait_ms, soon_ms)))
     return facts
