@@ -139,6 +139,8 @@ class EtcdServer:
     def pause(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # On a busy machine its threads answer for a while yet: this returns when the last of them has stopped.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         assert self._process is not None
