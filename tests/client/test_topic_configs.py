@@ -195,8 +195,7 @@ def test_retention_by_size(busy_janitor: BrokerProcess) -> None:
         wait_for(lambda: raw.fetch("t", 29).log_start_offset > 20)
         row = raw.fetch("t", 0)
         assert row.error_code == ErrorKind.OFFSET_OUT_OF_RANGE and row.high_watermark == 30
-        (directory,) = busy_janitor.data_dir.glob("topics/t@*/0")
-        wait_for(lambda: sum(file.stat().st_size for file in directory.glob("*.log*")) < 90_000)
+        wait_for(lambda: 0 < busy_janitor.stored_bytes("t", pattern="*.log*") < 90_000)
     consumer = ck.Consumer(
         {"bootstrap.servers": busy_janitor.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
     )
@@ -221,8 +220,7 @@ def test_a_compacted_topic_keeps_the_latest_of_each_key(busy_janitor: BrokerProc
         for number in range(60):
             records = [Record(b"key-%d" % key, b"%d" % number * 200) for key in range(10)]
             assert raw.produce("t", build_batch(records, wall_ms=int(time.time() * 1000))).error_code == 0
-        (directory,) = busy_janitor.data_dir.glob("topics/t@*/0")
-        wait_for(lambda: sum(file.stat().st_size for file in directory.glob("*.log")) < 60_000)
+        wait_for(lambda: 0 < busy_janitor.stored_bytes("t") < 60_000)
     consumer = ck.Consumer(
         {"bootstrap.servers": busy_janitor.bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
          "enable.partition.eof": True}

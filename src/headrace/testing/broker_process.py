@@ -8,6 +8,7 @@ with BrokerProcess(data_dir=tmp) as broker:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -54,6 +55,15 @@ class BrokerProcess:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http_port}"
+
+    def stored_bytes(self, topic: str, partition: int = 0, pattern: str = "*.log") -> int:
+        """What the partition's segments take on disk now. The broker goes on meanwhile: a file that it deletes between the listing and
+        the look takes nothing."""
+        total = 0
+        for file in self.data_dir.glob(f"topics/{topic}@*/{partition}/{pattern}"):
+            with contextlib.suppress(FileNotFoundError):
+                total += file.stat().st_size
+        return total
 
     @property
     def pid(self) -> int:
