@@ -27,6 +27,9 @@ LIMBO = 0
 PATIENT = {"message.timeout.ms": 0, "topic.metadata.propagation.max.ms": 3_600_000}
 """Nothing that was sent is given up, however long the topic is away."""
 
+READ_S = 300.0
+"""So long the reading of one life may take: faults go on meanwhile, and each of them may take all its leaders away for a while."""
+
 
 @dataclass
 class Rebirths:
@@ -102,7 +105,7 @@ class Reborn:
     def renumbers(self, why: str) -> None:
         self.result.renumberings[f"{why}, between two lives" if self._alive == LIMBO else why] += 1
 
-    def settle(self, seconds: float = 240.0) -> None:
+    def settle(self, seconds: float = READ_S + 150) -> None:
         """No more deletions; the load goes on."""
         self._settle.set()
         self._threads[0].join(seconds)
@@ -162,7 +165,7 @@ class Reborn:
         life = self._alive
         due = {number for number in tuple(self._acked) if self._sent_in[number] == life}
         try:
-            rows = read_all(self._bootstrap, self._topic, self._partitions, 90)
+            rows = read_all(self._bootstrap, self._topic, self._partitions, READ_S)
         except (AssertionError, ck.KafkaException) as problem:
             if is_doubtful:
                 self.result.undecided += 1
