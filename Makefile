@@ -15,8 +15,9 @@ MINUTES ?= 10
 EXAMPLES ?= 200
 SAMPLE ?= 200
 SEED ?= 1
+KEEP ?=
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz eos eos-sim compaction torture torture-single interop bench limits lock audit docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test eos eos-sim compaction torture torture-single interop bench limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,10 +25,10 @@ help:  ## list the targets
 env:
 	@scripts/setup dev spark
 
-demo:  ## start a broker, publish and consume through it, show the result, ask it with Spark, stop
+demo:  ## start a broker, publish and consume through it, show the result, ask it with Spark, stop: make demo KEEP=1 leaves it open
 	@scripts/setup spark
 	-@scripts/system-packages openjdk-17-jre-headless=java
-	@$(BIN)/python examples/demo.py
+	@HEADRACE_DEMO_KEEP=$(KEEP) $(BIN)/python examples/demo.py
 
 demo-delivery:  ## kill workers under each delivery guarantee and count what is lost and repeated
 	@scripts/setup
@@ -61,6 +62,15 @@ torture: env  ## real brokers and etcd: kills, pauses, cut links, outages: make 
 
 fuzz: env  ## mutated frames and batches: make fuzz FRAMES=1000000
 	@HEADRACE_FUZZ_FRAMES=$(FRAMES) $(BIN)/python -m pytest -q -s tests/fuzz
+
+console: env  ## build the web console anew into the package (needs Node and npm; users need neither)
+	@$(BIN)/python scripts/generate-docs
+	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent types && npm run --silent build
+
+console-test: env  ## the web console: types, a build that must give the committed bytes, and every page in a real browser
+	@scripts/system-packages nodejs=node npm=npm chromium=chromium
+	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent types
+	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit/http/test_console.py tests/client/test_console.py
 
 rest-fuzz: env  ## schemathesis over the OpenAPI document: make rest-fuzz EXAMPLES=200
 	@$(BIN)/python tests/rest/rest_fuzz.py --examples $(EXAMPLES)

@@ -259,6 +259,18 @@ def report(ledger: Ledger, workers: list[Worker], seconds: float) -> bool:
     return all(promise.kept for promise in checked)
 
 
+def look_around(url: str) -> None:
+    """A person who asked for it (KEEP=1) looks at the console for as long as they like."""
+    if not os.environ.get("HEADRACE_DEMO_KEEP"):
+        say(f"  The console was at {url}/; [bold]make demo KEEP=1[/] leaves it open.")
+        return
+    say(f"  Open until Ctrl+C: the console is at [bold]{url}/[/]")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        say("")
+
+
 def main() -> int:
     began = time.perf_counter()
     # The group waits half a second for its second member, instead of being rebalanced when that one comes.
@@ -284,6 +296,7 @@ def main() -> int:
         say("[bold]4  A Spark pipeline over the orders[/]")
         shown = demo_spark.run(broker.bootstrap)
         good = good and shown is not False
+        look_around(broker.url)
         stopping = time.perf_counter()
         code = broker.stop()
         say(f"[bold]5  Stop[/]\n  SIGTERM, exit code {code}, {time.perf_counter() - stopping:.2f} s")

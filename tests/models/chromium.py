@@ -55,6 +55,45 @@ class Chromium:
             assert time.monotonic() < deadline, f"{url} did not load"
             time.sleep(0.05)
 
+    def before_each_page(self, script: str) -> None:
+        """Runs before anything of a page does, from the next page on."""
+        self._page("Page.addScriptToEvaluateOnNewDocument", source=script)
+
+    def until(self, script: str) -> Any:
+        """The value of an expression once it is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := self.run(script)):
+            assert time.monotonic() < deadline, f"never: {script}\n{self.run('document.body.innerText')}"
+            time.sleep(0.05)
+        return found
+
+    def until_text(self, *texts: str) -> None:
+        """Until the page shows all of them."""
+        wanted = json.dumps(texts)
+        self.until(f"{wanted}.every((text) => document.body.innerText.includes(text))")
+
+    def resize(self, width: int, height: int = 900) -> None:
+        self._page(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def press(self, key: str) -> None:
+        """One key, as from a keyboard; a letter also types itself."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"Enter": 13, "Escape": 27, "Tab": 9}.get(key, ord(key.upper()) if len(key) == 1 else 0)
+        fields: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code}
+        self._page(
+            "Input.dispatchKeyEvent",
+            type="keyDown" if text else "rawKeyDown",
+            **fields,
+            **({"text": text} if text else {}),
+        )
+        self._page("Input.dispatchKeyEvent", type="keyUp", **fields)
+
     def run(self, script: str) -> Any:
         """The value of an expression on the page; of a promise, what it comes to."""
         got = self._page("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)

@@ -47,6 +47,8 @@ class ServeRow(Row):
     durable: bool
     pid: int
     ready_ms: int
+    console: str | None = None
+    """Where a browser finds the console; null with --no-console."""
     sqs_signed: bool = False
     """SQS requests need a key of --sqs-credentials."""
 
@@ -191,6 +193,7 @@ def _announce(run: Invocation, settings: Settings, node: Node) -> None:
         durable=not settings.ephemeral,
         pid=os.getpid(),
         ready_ms=age_ms() or int((time.perf_counter() - _LOADED) * 1000),
+        console=f"http://{host}:{node.http_port}/" if settings.console else None,
         sqs_signed=bool(settings.sqs_credentials),
     )
     run.output.one(row, lambda: banner(row))
@@ -220,6 +223,7 @@ def banner(row: ServeRow) -> str:
             f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s",
             f"  Kafka     {row.kafka}",
             f"  HTTP      {row.http}   ({_doors(row)}, /metrics)",
+            *([f"  Console   {row.console}"] if row.console else []),
             f"  Data      {data}",
             f"Try:  headrace topic produce hello{elsewhere}     Stop: Ctrl+C",
         ]

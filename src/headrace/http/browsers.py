@@ -74,11 +74,12 @@ class BrowserPolicy:
         self._peers = peers
         self._known: set[bytes | None] = {None}  # HTTP/1.0 may leave Host out; no browser does
 
-    def refusal(self, headers: Headers) -> Refusal | None:
+    def refusal(self, headers: Headers, *, is_link: bool = False) -> Refusal | None:
+        """`is_link`: a person follows a link to a page of ours (`is_link_to_page`); the host must be ours all the same."""
         host = headers.get(b"host")
         if host not in self._known and not self._is_ours(host or b""):
             return _FOREIGN_HOST
-        if b"origin" in headers or b"sec-fetch-site" in headers:
+        if not is_link and (b"origin" in headers or b"sec-fetch-site" in headers):
             return self._judge_page(headers, host or b"")
         return None
 
@@ -126,6 +127,18 @@ class BrowserPolicy:
             if b"access-control-request-private-network" in headers:
                 given.append(("access-control-allow-private-network", "true"))
         return tuple(given)
+
+
+def is_link_to_page(method: str, target: str, headers: Headers) -> bool:
+    """Whether a browser leaves a page, of whomever, for the console's. That page says the same to everybody, can't be framed (W20) and
+    has nothing in it that a stranger could read; what it then asks for, it asks as a page of ours."""
+    return (
+        method == "GET"
+        and (target in ("/", "/console") or target.startswith("/console/"))
+        and b"origin" not in headers
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and headers.get(b"sec-fetch-dest") == b"document"
+    )
 
 
 def body_refusal(headers: Headers, has_body: bool) -> Refusal | None:

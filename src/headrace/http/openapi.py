@@ -82,6 +82,8 @@ class Operation:
     content_type: str = "application/json"
     """Of the answer."""
     problems: Sequence[int] = (400, 404)
+    name: str = ""
+    """Its operationId, where the path alone would give the one of another."""
 
 
 Operations = Mapping[tuple[str, str], Operation]
@@ -125,7 +127,7 @@ def document(routes: Iterable[Route], operations: Operations, version: str) -> d
 
 def _item(route: Route, operation: Operation, by_type: Mapping[str, Schema]) -> dict[str, Any]:
     item: dict[str, Any] = {
-        "operationId": _operation_id(route),
+        "operationId": operation.name or _operation_id(route),
         "summary": operation.summary,
         "tags": [operation.tag],
         "responses": _responses(operation, by_type),

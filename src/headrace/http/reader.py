@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import httptools
 
 from headrace.core.ports import Buffer
-from headrace.http.browsers import BrowserPolicy, Refusal, body_refusal
+from headrace.http.browsers import BrowserPolicy, Refusal, body_refusal, is_link_to_page
 from headrace.http.messages import Handler, Peer, Request, Response
 from headrace.http.plain_requests import read_plain
 from headrace.http.problem import problem
@@ -196,7 +196,8 @@ class RequestReader:
             return self.refuse(501, "METHOD_NOT_IMPLEMENTED", f"{raw_method.decode('latin-1')} is not served")
         if self._version == "1.1" and b"host" not in headers:
             return self.refuse(400, "MISSING_HOST", "an HTTP/1.1 request names its host")
-        refusal = self._browsers.refusal(headers)
+        is_link = is_link_to_page(method, self._target.decode("ascii"), headers)
+        refusal = self._browsers.refusal(headers, is_link=is_link)
         if refusal is not None:
             return self.refuse(*refusal)
         self._method = method

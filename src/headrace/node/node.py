@@ -29,6 +29,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.limits import KIB
 from headrace.core.units import format_size
 from headrace.groups.config import GroupConfig
+from headrace.http.console.page import ConsoleDoor
 from headrace.http.forwarding import Forwarder
 from headrace.http.guarding import guarding
 from headrace.http.known import KnowingRouter
@@ -37,6 +38,7 @@ from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.peer_desks import PeerDeskDoor
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.problem import problem
+from headrace.http.rest.about import AboutDoor
 from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
@@ -233,6 +235,8 @@ class Node:
         self._registry = registry = Registry()
         self.health.door.mount(router)
         MetricsDoor(registry).mount(router)
+        self._console = ConsoleDoor(__version__, is_on=self.settings.console)
+        self._console.mount(router)
         self.http = HttpServer(
             router,
             self.runtime.clock,
@@ -270,8 +274,15 @@ class Node:
         peer_desks.mount(router)
         services.queues.anywhere.peers = peer_desks
         sqs_host = SqsHost(self.runtime, broker.node_id, broker.new_uuid, services.latest, services.queues)
-        SqsDoor(sqs_host, sqs, forwarder, self._guard).mount(router)
+        SqsDoor(sqs_host, sqs, forwarder, self._console.front, self._guard).mount(router)
         mount_rest(router, services, forwarder, sqs.receipt_key, __version__)
+        AboutDoor(
+            self.runtime.clock,
+            broker.image,
+            self.health.door.look,
+            __version__,
+            console=self.settings.console,
+        ).mount(router)
         self.webhooks = Couriers(
             self.runtime,
             self.metadata,

@@ -40,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     always are; any other is a page's name rebound to us. * is any."""
     allowed_origins: str = ""
     """Origins whose web pages may use HTTP here, as in https://shop.example (CORS). Other pages are refused."""
+    console: bool = True
+    """Serve the web console on the HTTP port."""
     data_dir: str = ""
     """Where data lives; the platform's data directory when empty."""
     ephemeral: bool = False

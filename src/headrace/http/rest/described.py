@@ -7,6 +7,7 @@ from typing import Any
 from headrace.http.health import HealthDoor
 from headrace.http.metrics import MetricsDoor, Registry
 from headrace.http.openapi import document
+from headrace.http.rest.about import AboutDoor
 from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.operations import OPERATIONS
 from headrace.http.rest.webhooks import WebhookDoor
@@ -26,6 +27,7 @@ def public_router(version: str) -> Router:
     HealthDoor().mount(router)
     MetricsDoor(Registry()).mount(router)
     mount_rest(router, nobody, nobody, b"", version)
+    AboutDoor(nobody, nobody, nobody, version, console=False).mount(router)
     WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
     return router
 

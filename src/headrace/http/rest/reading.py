@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -85,6 +86,12 @@ def time_ms(text: str, name: str) -> int:
     if found is None:
         raise invalid(f"{name} is a time such as 2026-11-01T12:00:00Z, not {text!r}")
     return found
+
+
+def shown_time(wall_ms: int) -> str:
+    """RFC 3339, in UTC and to the millisecond."""
+    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # -- records -------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.principals import ANONYMOUS
 from headrace.http.browsers import need_program
 from headrace.http.forwarding import Forwarder
-from headrace.http.messages import Request, Response
+from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.problem import problem
 from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
@@ -26,7 +26,7 @@ from headrace.http.sqs.host import SqsHost
 from headrace.http.sqs.rights import RIGHTS, named
 from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
 from headrace.security.guard import Guard
-from headrace.security.rights import OWN, Rights
+from headrace.security.rights import BEFORE_LOGIN, OWN, Rights
 from headrace.security.sigv4 import SCHEME, BadSignature, SignatureVerifier
 
 log = logging.getLogger(__name__)
@@ -79,9 +79,15 @@ _PASSED_ON = (400, 403, 404, 413, 500, 503, 504)
 
 class SqsDoor:
     def __init__(
-        self, broker: SqsHost, settings: SqsSettings, forwarder: Forwarder, guard: Guard | None = None
+        self,
+        broker: SqsHost,
+        settings: SqsSettings,
+        forwarder: Forwarder,
+        front: Handler,
+        guard: Guard | None = None,
     ) -> None:
-        """Without a guard everything is allowed (mode open)."""
+        """`front` answers who GETs `/` and does not mean SQS. Without a guard everything is allowed (mode open)."""
+        self._front = front
         self._guard = guard
         self._broker = broker
         self._forwarder = forwarder
@@ -100,7 +106,15 @@ class SqsDoor:
                 any_body=True,
                 too_large=too_large,
             )
-            router.add("GET", path, self._handle_get, OWN)
+        router.add("GET", "/", self._handle_root, BEFORE_LOGIN)
+        router.add("GET", "/{account}/{queue}", self._handle_get, OWN)
+
+    async def _handle_root(self, request: Request) -> Answer:
+        """Whoever means SQS names an action, and each action is checked for its own rights."""
+        if "Action=" in request.query_string or b"x-amz-target" in request.headers:
+            return await self._handle(request)
+        answer = self._front(request)
+        return answer if isinstance(answer, Answer) else await answer
 
     async def _handle_get(self, request: Request) -> Response:
         if "Action=" not in request.query_string:

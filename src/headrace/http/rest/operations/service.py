@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from headrace.http.openapi import FLAG, Operation, Operations, Param
 
@@ -20,7 +22,53 @@ def _text(summary: str, *query: Param) -> Operation:
     )
 
 
+class Finding(msgspec.Struct, kw_only=True):
+    check: str
+    severity: Literal["warning", "error"]
+    """error: requests should be sent elsewhere."""
+    detail: str
+    since_ms: int
+    since: str
+    hint: str
+
+
+class ShownHealth(msgspec.Struct, kw_only=True):
+    status: Literal["ok", "degraded", "not_ready"]
+    sentence: str
+    findings: list[Finding]
+    answered_by: int
+    checked_ms: int
+
+
+class ShownVersion(msgspec.Struct, kw_only=True):
+    version: str
+    api: str
+    broker_id: int
+    console: str | None
+    """Changes when the console was built anew; null when it is off."""
+
+
+class ShownSession(msgspec.Struct, kw_only=True):
+    principal: str
+    mode: str
+    authenticated: bool
+    address: str
+    may: list[str]
+    """Operations that the principal may use; `*` is all of them."""
+
+
 OPERATIONS: Operations = {
+    ("GET", "/api/v1/health"): Operation(
+        "What is not well, since when, and what to do",
+        "service",
+        {200: ShownHealth},
+        problems=(),
+        name="get_findings",
+    ),
+    ("GET", "/api/v1/version"): Operation("What this broker is", "service", {200: ShownVersion}, problems=()),
+    ("GET", "/api/v1/session"): Operation(
+        "Who asks, and what they may do", "service", {200: ShownSession}, problems=()
+    ),
     ("GET", "/livez"): _text("Does the event loop answer?", VERBOSE),
     ("GET", "/readyz"): _text("Will requests be served?", VERBOSE),
     ("GET", "/healthz"): _text("As /readyz", VERBOSE),

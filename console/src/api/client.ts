@@ -1,0 +1,72 @@
+// The public API, typed by its own document. Whatever the console can do, curl can do.
+import type { Delete, Get, Patch, Post, Problem } from './types.ts';
+
+export class ApiProblem extends Error {
+  constructor(readonly problem: Problem) {
+    super(problem.detail);
+  }
+}
+
+const AWAY: Problem = {
+  type: 'about:blank', title: 'No answer', status: 0, code: 'NO_ANSWER', detail: 'The broker does not answer.',
+  hint: 'It is asked again by itself; see that the process runs.', instance: '', request_id: '', kafka_error: null,
+};
+
+export type Values = Record<string, string | number | boolean | null | undefined>;
+
+function address(template: string, names: Values, query: Values): string {
+  const path = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(names[name])));
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined || value === null || value === '' || value === false) continue;
+    words.set(name, value === true ? '' : String(value));
+  }
+  const text = words.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+// Numbers beyond 2^53 are kept as they were written (W21), not as the nearest double.
+export function parse(text: string): unknown {
+  return JSON.parse(text);
+}
+
+async function ask(method: string, url: string, body?: unknown, signal?: AbortSignal, headers: Record<string, string> = {}): Promise<unknown> {
+  const init: RequestInit = { method, headers: { accept: 'application/json', ...headers }, cache: 'no-store' };
+  if (signal) init.signal = signal;
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers = { ...init.headers, 'content-type': 'application/json' };
+  }
+  let answer: Response;
+  try {
+    answer = await fetch(url, init);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiProblem(AWAY);
+  }
+  const text = await answer.text();
+  if (answer.ok) return text ? parse(text) : undefined;
+  let found: Problem;
+  try {
+    found = JSON.parse(text) as Problem;
+  } catch {
+    found = { ...AWAY, status: answer.status, title: answer.statusText, code: 'UNREADABLE', detail: `The answer was ${answer.status} and not readable.` };
+  }
+  throw new ApiProblem(found);
+}
+
+type Options = { query?: Values; signal?: AbortSignal; headers?: Record<string, string> };
+
+export const get = <P extends keyof Get>(path: P, names: Values = {}, options: Options = {}): Promise<Get[P]> =>
+  ask('GET', address(path, names, options.query ?? {}), undefined, options.signal, options.headers) as Promise<Get[P]>;
+export const post = <P extends keyof Post>(path: P, names: Values, body: unknown, options: Options = {}): Promise<Post[P]> =>
+  ask('POST', address(path, names, options.query ?? {}), body, options.signal, options.headers) as Promise<Post[P]>;
+export const patch = <P extends keyof Patch>(path: P, names: Values, body: unknown, options: Options = {}): Promise<Patch[P]> =>
+  ask('PATCH', address(path, names, options.query ?? {}), body, options.signal, options.headers) as Promise<Patch[P]>;
+export const remove = <P extends keyof Delete>(path: P, names: Values, options: Options = {}): Promise<Delete[P]> =>
+  ask('DELETE', address(path, names, options.query ?? {}), undefined, options.signal, options.headers) as Promise<Delete[P]>;
+
+export function asProblem(error: unknown): Problem {
+  if (error instanceof ApiProblem) return error.problem;
+  return { ...AWAY, code: 'CONSOLE', title: 'The console failed', detail: String(error), hint: 'This is a bug of the console; reload the page.' };
+}

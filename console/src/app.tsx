@@ -1,0 +1,141 @@
+// The frame around every page: where one is, how the broker is, and the keys.
+import type { ComponentType } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Keys } from './parts/keys.tsx';
+import { A, Empty, Toasts, Waiting } from './parts/ui.tsx';
+import { ago, span, visible, zone } from './parts/words.ts';
+import { Home } from './pages/home.tsx';
+import { path } from './state/place.ts';
+import { away, cluster, health, isOld, now, session, theme, utc, version } from './state/session.ts';
+
+type Page = { Page: ComponentType<{ name: string }> };
+type Place = { at: RegExp; load: () => Promise<Page> };
+
+const PLACES: Place[] = [];
+export const RAIL: { words: string; href: string; key: string; at: string }[] = [{ words: 'Home', href: '/', key: 'h', at: '/' }];
+
+function Mark() {
+  return (
+    <svg viewBox="0 0 32 32" aria-hidden="true">
+      <rect width="32" height="32" rx="7" fill="#0b7285" />
+      <path d="M6 11c3.300-3 6.700-3 10 0s6.700 3 10 0M6 17c3.300-3 6.700-3 10 0s6.700 3 10 0M6 23c3.300-3 6.700-3 10 0s6.700 3 10 0" fill="none" stroke="#e6fcff" stroke-width="2.400" stroke-linecap="round" />
+    </svg>
+  );
+}
+
+function Rail({ open, close }: { open: boolean; close: () => void }) {
+  const here = path.value;
+  const known = cluster.value;
+  return (
+    <nav class={open ? 'rail open' : 'rail'} aria-label="Pages" onClick={(event) => { if ((event.target as Element).closest('a')) close(); }}>
+      <A class="brand" href="/"><Mark />Headrace</A>
+      <ul>
+        {RAIL.map((item) => (
+          <li key={item.href}>
+            <A href={item.href} aria-current={(item.at === '/' ? here === '/' : here === item.at || here.startsWith(`${item.at}/`)) ? 'page' : undefined}>{item.words}</A>
+          </li>
+        ))}
+      </ul>
+      <div class="foot">
+        {known && <p>Broker {known.answered_by} of {known.brokers.length} answers</p>}
+        {version.value && <p>Version {version.value.version}</p>}
+        {session.value && <p title="Who you are to this broker">{visible(session.value.principal)}</p>}
+      </div>
+    </nav>
+  );
+}
+
+function How() {
+  const how = health.value;
+  if (away.value) return <div class="how"><span class="dot bad" /><span>No answer</span></div>;
+  if (!how) return <div class="how"><span class="dot" /><span>Asking …</span></div>;
+  const kind = how.status === 'ok' ? 'good' : how.status === 'degraded' ? 'warn' : 'bad';
+  const words = how.status === 'ok' ? 'Well' : how.status === 'degraded' ? 'In trouble, and serving' : 'Not ready';
+  return <div class="how" role="status"><span class={`dot ${kind}`} /><span title={how.sentence}>{words}</span></div>;
+}
+
+function Banners() {
+  const gone = away.value;
+  const how = health.value;
+  return (
+    <>
+      {gone && (
+        <div class="banner bad" role="alert">
+          <strong>The broker does not answer</strong>
+          <span>since {ago(gone.since, now.value).replace(' ago', '')}: what is shown is from before. It is asked again by itself.</span>
+        </div>
+      )}
+      {!gone && how?.findings.map((finding) => (
+        <div key={finding.check} class={finding.severity === 'error' ? 'banner bad' : 'banner'}>
+          <strong>{visible(finding.check)}:</strong>
+          <span>{visible(finding.detail)} <span class="soft">for {span(now.value - finding.since_ms)}. {visible(finding.hint)}</span></span>
+        </div>
+      ))}
+      {isOld.value && (
+        <div class="banner">
+          <span>The broker was upgraded, and this page is of the version before.</span>
+          <button class="small" onClick={() => location.reload()}>Reload</button>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Top({ open }: { open: () => void }) {
+  const next = { system: 'dark', dark: 'light', light: 'system' } as const;
+  const words = { system: 'System', dark: 'Dark', light: 'Light' } as const;
+  return (
+    <header class="top">
+      <button class="menu small" aria-label="Pages" onClick={open}>☰</button>
+      <How />
+      <div class="right">
+        <button class="quiet wide" title="Local time or UTC" aria-pressed={utc.value} onClick={() => { utc.value = !utc.value; }}>{utc.value ? 'UTC' : zone(false)}</button>
+        <button class="quiet wide" title="Dark, light, or as the system" onClick={() => { theme.value = next[theme.value]; }}>{words[theme.value]}</button>
+      </div>
+    </header>
+  );
+}
+
+// A page's own code is loaded when it is first opened.
+function Content() {
+  const here = path.value;
+  const [found, setFound] = useState<{ place: Place; Page: Page['Page'] } | undefined>();
+  const [failed, setFailed] = useState(false);
+  const place = PLACES.find((one) => one.at.test(here));
+  useEffect(() => {
+    if (!place) return;
+    let ended = false;
+    setFailed(false);
+    place.load().then(({ Page }) => { if (!ended) setFound({ place, Page }); }, () => { if (!ended) setFailed(true); });
+    return () => { ended = true; };
+  }, [place]);
+  useEffect(() => {
+    document.title = here === '/' ? 'Headrace' : `${decodeURIComponent(here.slice(1))} · Headrace`;
+  }, [here]);
+  if (here === '/') return <Home />;
+  if (!place) return <Empty title="There is no such page"><A href="/">Home</A></Empty>;
+  if (failed) return <Empty title="This page could not be loaded"><button onClick={() => location.reload()}>Reload</button></Empty>;
+  if (!found || found.place !== place) return <Waiting />;
+  const name = place.at.exec(here)?.[1] ?? '';
+  return <found.Page key={name} name={decodeURIComponent(name)} />;
+}
+
+export function App() {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <a class="skip" href="#title">To the content</a>
+      <div class="frame">
+        <Rail open={open} close={() => setOpen(false)} />
+        <div class="main">
+          <Top open={() => setOpen(!open)} />
+          <Banners />
+          <main class={away.value ? 'content stale' : 'content'}><Content /></main>
+        </div>
+      </div>
+      <Keys rail={RAIL} />
+      <Toasts />
+    </>
+  );
+}
+
