@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -342,3 +344,33 @@ def test_memory_fills_up_and_gives_back() -> None:
     fs.remove("/d/a")
     file.append([b"still here"])  # nameless: not counted
     assert fs.free_bytes("/d") == 100
+
+
+def test_f27_directories_of_one_topic_are_made_by_several_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody trips over another, and nobody goes on before the directory that another makes is synced (S5)."""
+    fs = OsFileSystem(str(tmp_path))
+    begun, synced = threading.Event(), threading.Event()
+    real = OsFileSystem._sync_dir
+
+    def slow(self: OsFileSystem, path: str) -> None:
+        if path == str(tmp_path):
+            begun.set()
+            # Long enough for the others to have come as far as they may.
+            synced.wait(0.3)
+        real(self, path)
+        if path == str(tmp_path):
+            synced.set()
+
+    monkeypatch.setattr(OsFileSystem, "_sync_dir", slow)
+
+    def make(number: int) -> bool:
+        if number:
+            begun.wait(60)
+        fs.make_dirs(f"{tmp_path}/topic/{number}")
+        return synced.is_set()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(make, range(6)))
+    assert sorted(fs.list_dir(f"{tmp_path}/topic")) == [str(number) for number in range(6)]

@@ -49,9 +49,7 @@ class Tormentor:
         self._cluster = cluster
         self._topic = topic
         self._dice = random.Random(seed)
-        self._admin = AdminClient(
-            {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "error_cb": lambda error: None}
-        )
+        self._admin = self._new_admin()
         self._changing = changing or {}
         self._lazy: set[str] = set()
         """Topics that are not synced before they are acknowledged, as they were set last."""
@@ -70,6 +68,22 @@ class Tormentor:
                 "every disk full",
                 "start on a full disk",
             ]
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient(
+            {"bootstrap.servers": self._cluster.bootstrap, "log_level": 0, "error_cb": lambda error: None}
+        )
+
+    def _controllers(self) -> dict[int, object]:
+        """What each broker says who the controller is."""
+        found: dict[int, object] = {}
+        for broker in self._cluster.brokers.values():
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+            try:
+                found[broker.number] = admin.list_topics(timeout=5).controller_id
+            except ck.KafkaException as problem:
+                found[broker.number] = problem.args[0].name()
+        return found
 
     def create_topic(self, partitions: int, min_isr: int = 2, **config: str) -> None:
         configs = {"min.insync.replicas": str(min_isr), **config}
@@ -101,7 +115,11 @@ class Tormentor:
                 for future in self._admin.incremental_alter_configs([wanted], request_timeout=10).values():
                     future.result(15)
                 return
-            except ck.KafkaException:
+            except ck.KafkaException as problem:
+                # librdkafka may wait for a controller for ever once brokers have come and gone (its issue 5511). If it is the
+                # brokers who know of none, a new client does not get on either.
+                self._admin = self._new_admin()
+                print(f"{topic} {name}={value}: {problem}; controllers {self._controllers()}", flush=True)
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)

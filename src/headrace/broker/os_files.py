@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import sys
+import threading
 from collections.abc import Sequence
 
 from headrace.core.ports import Buffer
@@ -114,11 +115,12 @@ class OsFile:
 class OsFileSystem:
     """Everything below `root`, which may itself be reached through symlinks; nothing below it may be one."""
 
-    __slots__ = ("_checked", "root")
+    __slots__ = ("_checked", "_locks", "root")
 
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
         self._checked: set[str] = set()
+        self._locks = [threading.Lock() for _ in range(32)]
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
         self._check_parent(path)
@@ -179,9 +181,18 @@ class OsFileSystem:
             path = os.path.dirname(path)
         if len(path) >= len(self.root):
             self._check_parent(f"{path}/x")
+        # Several threads make partitions of one topic. Who finds a directory that another is making waits until it is synced:
+        # what is written into it would else be promised before it can be found again.
+        with self._making(path):
+            pass
         for directory in reversed(missing):
-            os.mkdir(directory, _DIRECTORY_MODE)
-            self._sync_dir(os.path.dirname(directory))
+            with self._making(directory):
+                if not os.path.lexists(directory):
+                    os.mkdir(directory, _DIRECTORY_MODE)
+                    self._sync_dir(os.path.dirname(directory))
+
+    def _making(self, directory: str) -> threading.Lock:
+        return self._locks[hash(directory) % len(self._locks)]
 
     def rename(self, source: str, target: str) -> None:
         self._check_parent(source)

@@ -1,4 +1,4 @@
-"""Driver: the replicas on this broker. Opens, closes and deletes logs as the image says; one task, in order.
+"""Driver: the replicas on this broker. Opens, closes and deletes logs as the image says: several partitions at a time, each in order.
 
 S12: a directory that no topic claims is never deleted. It is moved aside and reported, because missing metadata is
 no proof that the data is not wanted.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from headrace.broker.disk_room import AUTOMATIC, DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.isr_writer import IsrWriter
+from headrace.broker.lanes import Lanes
 from headrace.broker.metadata import Metadata
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
@@ -60,8 +61,13 @@ from headrace.replication.leader import Leader, Leadership
 
 log = logging.getLogger(__name__)
 
+_Change = PartitionChanged | TopicDeleted | TopicConfigChanged
+"""What there is to do for us in a change of the image."""
 QUARANTINE = "quarantine"
 DOOMED = ".deleted"
+AT_ONCE = 6
+"""Partitions that are opened, closed or deleted at a time: most of it is waiting for the disk (F27). Fewer than there are threads for
+blocking work, since commits need one too."""
 READ_AGAIN_S = 0.5
 RETRY_S = 5.0
 
@@ -86,6 +92,13 @@ def log_config(config: TopicConfig) -> LogConfig:
         delete_retention_ms=config.delete_retention_ms,
         log_append_time=config.is_log_append_time,
     )
+
+
+def _touches(change: _Change) -> tuple[str, int | None]:
+    """The topic, and the partition if it is only one."""
+    if isinstance(change, PartitionChanged):
+        return change.topic.name, change.partition
+    return change.topic.name if isinstance(change, TopicConfigChanged) else change.name, None
 
 
 def directory_name(topic: str, topic_id: bytes) -> str:
@@ -130,17 +143,14 @@ class Replicas:
         """One for each file system, shared by its logs, so that open files stay bounded (S17)."""
         self._ephemeral = ephemeral
         self._repair = repair
-        self._todo: asyncio.Queue[Delta] = asyncio.Queue()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._work = Lanes(self._carry_out, _touches, AT_ONCE)
 
     # -- following the image -----------------------------------------------------------------------------------
 
     def heard(self, deltas: list[Delta]) -> None:
         for delta in deltas:
             if isinstance(delta, (PartitionChanged, TopicDeleted, TopicConfigChanged)):
-                self._idle.clear()
-                self._todo.put_nowait(delta)
+                self._work.put(delta)
             elif isinstance(delta, (BrokerUp, BrokerRegistered)):
                 self.broker_changed(delta.broker.id)
             elif isinstance(delta, BrokerDown):
@@ -158,16 +168,15 @@ class Replicas:
             self.heard([PartitionChanged(topic, number, None, state, revision)])
 
     async def run(self) -> None:
-        while True:
-            delta = await self._todo.get()
-            try:
-                await self._follow(delta)
-            except Exception as problem:
-                self._follow_later(delta, problem)
-            if self._todo.empty():
-                self._idle.set()
+        await self._work.run()
 
-    def _follow_later(self, delta: Delta, problem: Exception) -> None:
+    async def _carry_out(self, delta: _Change) -> None:
+        try:
+            await self._follow(delta)
+        except Exception as problem:
+            self._follow_later(delta, problem)
+
+    def _follow_later(self, delta: _Change, problem: Exception) -> None:
         """What can't be done now (a full disk, a bug) holds up nothing else, and is tried again."""
         if isinstance(problem, OSError):
             # That the disk is full is said once for all of them (DiskRoom).
@@ -175,19 +184,19 @@ class Replicas:
             log.log(level, "%s: %s; trying again in %d s", type(delta).__name__, problem, RETRY_S)
         else:
             self._runtime.unexpected("follow the image", problem, type(delta).__name__)
-        asyncio.get_running_loop().call_later(RETRY_S, self._todo.put_nowait, delta)
+        asyncio.get_running_loop().call_later(RETRY_S, self._work.put, delta)
 
     async def caught_up(self) -> None:
         """Until every change of the image so far has been carried out here."""
-        await self._idle.wait()
+        await self._work.done()
 
-    async def _follow(self, delta: Delta) -> None:
+    async def _follow(self, delta: _Change) -> None:
         if isinstance(delta, PartitionChanged):
             await self._partition_changed(delta.topic, delta.partition)
         elif isinstance(delta, TopicConfigChanged):
             for number in range(len(delta.topic.partitions)):
                 self._configure(delta.topic, number)
-        elif isinstance(delta, TopicDeleted):
+        else:
             await self._delete_topic(delta)
 
     async def _partition_changed(self, topic: Topic, number: int) -> None:

@@ -83,7 +83,7 @@ class SystemStopwatch:
 class SystemRuntime:
     """The real world. Blocking work goes to a small bounded pool so that the loop never waits for a disk (S10)."""
 
-    def __init__(self, fs: FileSystem, threads: int = 4) -> None:
+    def __init__(self, fs: FileSystem, threads: int = 8) -> None:
         self.clock: Clock = SystemClock()
         self.fs = fs
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="headrace-io")

@@ -279,7 +279,7 @@ _NETWORK = (
     MAX_CONNECTION_CREATION_RATE,
     _ignored("num.network.threads", _INT, "1", _ONE_LOOP),
     _ignored("num.io.threads", _INT, "1", _ONE_LOOP),
-    _built_in("background.threads", _INT, "4", "Threads that sync files and open compressed batches."),
+    _built_in("background.threads", _INT, "8", "Threads that sync files and open compressed batches."),
     _built_in("max.incremental.fetch.session.cache.slots", _INT, str(limits.MAX_FETCH_SESSIONS), "Fetch sessions that are remembered."),
     _built_in("fetch.max.bytes", _INT, str(limits.MAX_FETCH_BYTES), "The most a fetch answers with."),
     _built_in("max.request.partition.size.limit", _INT, "2000", "Partitions in one DescribeTopicPartitions answer."),

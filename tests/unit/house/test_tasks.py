@@ -16,6 +16,7 @@ BROKER_SIDE = ("broker", "coordinator", "http", "kafka", "net", "node", "push", 
 BOUNDED = {
     ("broker/liveness.py", "_fence"): "one transaction",
     ("broker/liveness.py", "_probe"): "one connection",
+    ("broker/lanes.py", "_carry_out"): "one partition; its failure ends the lanes, which are supervised",
     ("broker/latest.py", "_catch_up"): "one read, which has a deadline",
     ("broker/marker_mail.py", "_carry"): "until the letters to one broker are sent",
     ("broker/markers.py", "_deliver"): "until a transaction's markers are written or its shard is gone",
