@@ -104,6 +104,36 @@ def test_f19_a_broker_that_is_really_gone_is_not_named_for_ever() -> None:
     cluster.simulation.run(scenario, limit_s=600.0)
 
 
+def test_a_broker_that_comes_back_soon_was_never_gone_for_clients() -> None:
+    """librdkafka takes a broker apart that an answer does not name, and calls that waited for it never return."""
+    cluster = SimCluster(24, CALM)
+    told: list[set[int]] = []
+
+    async def scenario(simulation: Simulation) -> None:
+        await started(cluster, 1)
+        node, image = cluster.nodes[1], cluster.nodes[1].service.broker.image
+        connection = await PeerConnection.open(node.address, PORT, "test")
+
+        async def ask() -> None:
+            answer = await connection.call(ApiKey.METADATA, 9, MetadataRequest(None, False), 5.0)
+            told.append({broker.node_id for broker in answer.brokers})
+
+        def lives(number: int) -> bool:
+            return number in {broker.id for broker in image.live_brokers()}
+
+        await ask()
+        cluster.nodes[3].kill()
+        await until(lambda: not lives(3))
+        await ask()
+        cluster.nodes[3].start()
+        while not lives(3):
+            await asyncio.sleep(0.05)
+            await ask()
+        assert len(told) > 2 and all(brokers == {1, 2, 3} for brokers in told)
+
+    cluster.simulation.run(scenario, limit_s=600.0)
+
+
 def test_f47_readyz_and_the_quorum_say_when_the_coordinator_is_away() -> None:
     cluster = SimCluster(23, CALM)
 

@@ -3,6 +3,10 @@
 When the coordinator was away for longer than the leases, it comes back without a single registration, and for some moments
 nobody is in the cluster. The brokers are all there, though. So a broker that has lost its place goes on naming itself and those
 it knew then, until a while after it has it back: the others may need a moment longer.
+
+A broker that went is named for as long as Kafka would (its session takes 9 s to end), although its partitions have new leaders after
+a tenth of a second. librdkafka 2.10 and later takes apart everything it has of a broker that is not named, and a transaction's
+call that was waiting for it then never returns (its issues 5456 and 5511); most brokers that go are back before that.
 """
 
 from __future__ import annotations
@@ -46,13 +50,15 @@ class ClientBrokers:
             self._forget_ms = now_ms + LINGER_MS
 
     def now(self) -> list[Broker]:
-        """Every live broker, and never nobody. Sorted, so that nothing moves without a reason."""
+        """Every broker that lives or went just now, and never nobody. Sorted, so that nothing moves without a reason."""
         live = {node.id: node for node in self._image.live_brokers()}
         if self._liveness.is_stopping and live:
             return [live[number] for number in sorted(live)]
-        if self._forget_ms is not None and self._clock.now_ms() >= self._forget_ms:
+        now_ms = self._clock.now_ms()
+        if self._forget_ms is not None and now_ms >= self._forget_ms:
             self._remembered, self._forget_ms = {}, None
-        named = self._remembered | live
+        lately = {number: node for number, (node, at) in self._left.items() if now_ms - at < LINGER_MS}
+        named = self._remembered | lately | live
         me = self._image.broker(self._image.broker_id)
         if not named and me is not None:
             named = {me.id: me}
