@@ -23,9 +23,19 @@ from test_queue_homes import receive_all
 from headrace.broker.groups import Groups
 from headrace.broker.load import Load
 from headrace.broker.peer import PeerConnection
+from headrace.core.errors import ErrorKind
+from headrace.core.ids import ZERO_UUID
 from headrace.testing.sim_node import SimNode
 from headrace.testing.simulation import Simulation
 from headrace.wire.api import ApiKey
+from headrace.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+)
+from headrace.wire.fetch_response import decode_fetch_response
+from headrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 TOPICS = "/data/topics"
@@ -72,6 +82,44 @@ def test_f24_what_a_removal_left_is_not_in_the_way_of_the_next() -> None:
         assert found.find(f"{TOPICS}/gone@{'0' * 31}1.deleted") is None
 
     cluster.simulation.run(scenario)
+
+
+def test_r34_a_fetch_by_id_is_not_answered_from_the_log_of_the_topic_before() -> None:
+    """The image knows the new topic already, and its disk is too slow to have carried the old one away."""
+    cluster = SimCluster(2, CALM)
+
+    async def scenario(simulation: Simulation) -> None:
+        client = await started(cluster)
+        await client.produce(0, _batch(["old"], -1, -1, -1, transactional=False), soon())
+        node = cluster.nodes[cluster._partition_states()[0].leader]
+        broker = node.service.broker
+        old = broker.image.topic(TOPIC).id
+        connection = await PeerConnection.open(node.address, PORT, "test")
+
+        async def fetch(topic_id: bytes) -> Any:
+            wanted = FetchTopic("", topic_id, [FetchPartition(0, -1, 0, -1, -1, 1 << 20)])
+            body = encode_fetch_request(FetchRequest(-1, -1, 0, 0, 1 << 20, 0, 0, -1, [wanted]), 13)
+            frame, at = await connection.exchange(ApiKey.FETCH, 13, [body], 60.0)
+            return decode_fetch_response(frame, at, 13).topics[0].partitions[0]
+
+        assert (await fetch(old)).error_code == 0
+        node.hang_disk(60.0)
+        others = [CreatableTopic(f"other-{number}", 1, BROKERS, [], []) for number in range(12)]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                client.ask_anyone(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(others, 1_000, False), 600)
+            )
+            await until(lambda: broker.image.topic("other-11") is not None)
+            doomed = DeleteTopicsRequest([DeleteTopicState(TOPIC, ZERO_UUID)], [], 1_000)
+            tasks.create_task(client.ask_anyone(ApiKey.DELETE_TOPICS, 6, doomed, 600))
+            await until(lambda: broker.image.topic(TOPIC) is None)
+            tasks.create_task(client.create_topic(1, BROKERS, {"min.insync.replicas": "2"}))
+            await until(lambda: broker.image.topic(TOPIC) is not None)
+            assert broker.replicas.partitions[(TOPIC, 0)].topic_id == old, "the stage is not set"
+            row = await fetch(broker.image.topic(TOPIC).id)
+            assert row.error_code == ErrorKind.UNKNOWN_TOPIC_ID and not row.records
+
+    cluster.simulation.run(scenario, limit_s=900.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
