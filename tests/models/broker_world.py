@@ -14,7 +14,6 @@ from headrace.log.memory_fs import MemoryFileSystem
 from headrace.node.node import Node
 from headrace.node.settings import Settings
 from headrace.records.build import Record, build_batch
-from headrace.security.authorizer import OPEN, Authorizer
 from headrace.wire.api import ApiKey
 from headrace.wire.codec import encode
 from headrace.wire.framing import RequestHeader
@@ -72,12 +71,12 @@ class Sink(asyncio.Transport):
 
 
 class World:
-    async def start(self, authorizer: Authorizer = OPEN) -> World:
+    async def start(self) -> World:
         self._runtime = SystemRuntime(MemoryFileSystem())
         # Group session timers and the like fire on their own; a short delay keeps rebalances short.
         settings = Settings(kafka_port=0, http_port=0, ephemeral=True, data_dir="/fuzz", offsets_partitions=2)
         self._waiting: list[Connection] = []
-        self.node = Node(settings, self._runtime, authorizer=authorizer)
+        self.node = Node(settings, self._runtime)
         await self.node.start()
         self.connection, self.sink = self.connect()
         await self._create_topics()

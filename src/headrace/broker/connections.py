@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headrace.core.principals import USER, Principal
 from headrace.transactions.connections import Leaderships, MarkerSenders, NewestConnections
 
 
@@ -16,6 +17,9 @@ class ClientConnection(Protocol):
 
     @property
     def is_open(self) -> bool: ...
+
+    @property
+    def principal(self) -> Principal: ...
 
     def close(self) -> None: ...
 
@@ -46,6 +50,13 @@ class Connections:
         connection = self._open.get(connection_id)
         if connection is not None:
             connection.close()
+
+    def close_user(self, name: str) -> None:
+        """Every connection of a user that is no longer one (A9)."""
+        gone = Principal(USER, name)
+        for connection in list(self._open.values()):
+            if connection.principal == gone:
+                connection.close()
 
     def is_open(self, connection_id: int) -> bool:
         connection = self._open.get(connection_id)

@@ -80,7 +80,19 @@ class BrokerLink:
             "client.id": "headrace-cli",
             "broker.address.family": self._family,
             "logger": log,
+            **self._login(),
             **(extra or {}),
+        }
+
+    def _login(self) -> dict[str, str]:
+        profile = self.profile
+        if not profile.user:
+            return {}
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": profile.user,
+            "sasl.password": profile.password,
         }
 
     @cached_property

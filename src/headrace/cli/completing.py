@@ -83,6 +83,7 @@ complete_queues = _over_http("queues", "/api/v1/queues", query={"kind": "queue"}
 complete_queues_and_subscriptions = _over_http("all-queues", "/api/v1/queues")
 complete_subscriptions = _over_http("subscriptions", "/api/v1/queues", query={"kind": "subscription"})
 complete_webhooks = _over_http("webhooks", "/api/v1/webhooks")
+complete_users = _over_http("users", "/api/v1/security/users")
 complete_schedules = _over_http("schedules", "/api/v1/schedules")
 
 

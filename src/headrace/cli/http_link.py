@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import re
@@ -33,6 +34,7 @@ class HttpLink:
     def __init__(self, profile: Profile) -> None:
         self._url = profile.url.rstrip("/")
         self._timeout_s = profile.timeout_ms / 1000
+        self._profile = profile
 
     def ask(
         self,
@@ -53,6 +55,9 @@ class HttpLink:
         try:
             data = None if body is None else json.dumps(body).encode()
             headers = {"X-Headrace-Client": f"cli/{__version__}"}
+            if self._profile.user:
+                login = f"{self._profile.user}:{self._profile.password}".encode()
+                headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
             if data is not None:
                 headers["Content-Type"] = "application/json"
             connection.request(method, target, data, headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -19,10 +20,31 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Kafka address of the broker, or several with commas."""
     url: str = "http://localhost:9324"
     """HTTP address of the broker."""
+    user: str = ""
+    """Who the commands are, where a broker asks for it; the password is in password_file or HEADRACE_PASSWORD."""
+    password_file: str = ""
+    """A file with the user's password, readable by nobody else."""
     timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """How long to wait for an answer."""
     output: Literal["table", "wide", "json", "jsonl", "csv", "name"] = "table"
     """How results are printed."""
+
+    @property
+    def password(self) -> str:
+        """A29: never from the command line."""
+        if not self.password_file:
+            return os.environ.get("HEADRACE_PASSWORD", "")
+        path = Path(self.password_file).expanduser()
+        try:
+            if path.stat().st_mode & 0o077:
+                raise Failure(
+                    Exit.DENIED, f"{path} holds a password and can be read by others", f"chmod 600 {path}"
+                )
+            return path.read_text().rstrip("\n")
+        except OSError as problem:
+            raise Failure(
+                Exit.USAGE, f"{path}: {(problem.strerror or '').lower()}", "check password_file"
+            ) from None
 
 
 def load_profile(flags: Mapping[str, Any]) -> Profile:

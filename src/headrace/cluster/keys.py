@@ -11,7 +11,7 @@
     partitions/<topic id>/<n>     replicas, leader, epochs, ISR, ELR
     configs/broker/<id|default>   dynamic broker configs
     producer_ids                  the next free block of producer ids (R37)
-    queues/ subscriptions/ views/ quotas/ users/ acls/ schedules/ webhooks/   kept as opaque values, owned by higher packages
+    queues/ subscriptions/ views/ quotas/ schedules/ webhooks/ security/   kept as opaque values, owned by higher packages
 
 A key that does not parse is ignored, never an error: a newer version may have written it (X27).
 """
@@ -42,13 +42,12 @@ OPAQUE_SPACES = (
     "subscriptions",
     "views",
     "quotas",
-    "users",
-    "acls",
     "schedules",
     "moves",
     "secrets",
     "groups",
     "webhooks",
+    "security",
     "deleted",
 )
 

@@ -12,6 +12,7 @@ from hashlib import sha256
 PEER_CONNECTIONS = "peer connections"
 PEER_REQUESTS = "peer requests"
 RECEIPTS = "receipts"
+MADE_UP_USERS = "made up users"
 
 _SALT = bytes(sha256().digest_size)
 

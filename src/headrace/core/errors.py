@@ -157,6 +157,9 @@ class ErrorKind(IntEnum):
     NOT_FOUND = 1023
     CONFLICT = 1024
     PAYLOAD_TOO_LARGE = 1025
+    MISSING_AUTHENTICATION = 1026
+    INVALID_ACCESS_KEY = 1027
+    SIGNATURE_MISMATCH = 1028
 
     @property
     def kafka_code(self) -> int:
@@ -259,4 +262,7 @@ _INFO: dict[ErrorKind, ErrorInfo] = {
     ErrorKind.NOT_FOUND: ErrorInfo(404),
     ErrorKind.CONFLICT: ErrorInfo(409),
     ErrorKind.PAYLOAD_TOO_LARGE: ErrorInfo(413),
+    ErrorKind.MISSING_AUTHENTICATION: ErrorInfo(403, False, "MissingAuthenticationToken", "MissingAuthenticationToken"),
+    ErrorKind.INVALID_ACCESS_KEY: ErrorInfo(403, False, "InvalidClientTokenId", "InvalidClientTokenId"),
+    ErrorKind.SIGNATURE_MISMATCH: ErrorInfo(403, False, "SignatureDoesNotMatch", "SignatureDoesNotMatch"),
 }  # fmt: skip

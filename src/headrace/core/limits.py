@@ -12,6 +12,11 @@ MAX_FRAME_BYTES = 100 * MIB
 MAX_REQUEST_BYTES = 4 * MIB
 """Largest frame of any API but Produce (A3)."""
 
+MAX_FIRST_FRAME_BYTES = 64 * KIB
+"""Largest frame of a connection that has yet to say who it is, where that is needed (X8)."""
+LOGIN_MS = 10_000
+"""How long it may take to say so (X7)."""
+
 MAX_REQUEST_ENTRIES = 10_000
 """Array elements and tagged fields of one request, nested ones included, unless its handler says MOST_ENTRIES (A3)."""
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headrace.core.errors import HeadraceError
+from headrace.core.principals import USER, Principal
 from headrace.http.admission import BudgetTicket
 from headrace.http.messages import (
     CONTINUE,
@@ -270,6 +271,11 @@ class HttpConnection(asyncio.Protocol):
             self._start(_Waiting(request, handler, keep_alive, held))
         else:
             self._waiting.append(_Waiting(request, handler, keep_alive, held))
+
+    def is_of_user(self, name: str) -> bool:
+        """Whether this user's request is being answered."""
+        access = None if self._running is None else self._running.request.access
+        return access is not None and not access.is_nameless and access.principal == Principal(USER, name)
 
     def _release(self, byte_count: int) -> None:
         byte_count = min(byte_count, self._held_bytes)  # a lost connection has released everything already

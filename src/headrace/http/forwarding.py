@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.http.browsers import CLIENT
+from headrace.http.guarding import CLIENT_HOST, PRINCIPAL, named_sender
 from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.peer_seals import SEAL
@@ -30,6 +31,8 @@ _HOP_BY_HOP = (
     b"origin",
     b"sec-fetch-site",
 )
+_OURS = (SEAL, HOST, PRINCIPAL, CLIENT_HOST)
+"""What only brokers say."""
 _KEPT_BACK = (
     "content-length", "connection", "date", "content-type", "transfer-encoding", "keep-alive", "server",
     "x-content-type-options", "cross-origin-resource-policy",
@@ -48,8 +51,12 @@ class Forwarder:
         headers = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in request.headers.items()
-            if name not in _HOP_BY_HOP and name not in (SEAL, HOST)
+            if name not in _HOP_BY_HOP and name not in _OURS
         }
+        # A27: who asks was found out here; a proof goes no further than the broker it was given to.
+        headers |= named_sender(request.access)
+        if request.access is not None:
+            headers.pop("authorization", None)
         headers.setdefault(CLIENT.decode(), "broker")
         headers[HOST.decode()] = request.header(b"host")
         target = request.path + (f"?{request.query_string}" if request.query_string else "")

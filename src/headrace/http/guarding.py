@@ -1,29 +1,147 @@
-"""Door: a guard before each HTTP handler, where there is one: who may not is told which right is missing (A45)."""
+"""Door: who sends a request, and whether they may: before each handler, except in mode open (A22, A45).
+
+Names and passwords come as `Authorization: Basic`. What another broker passes on is under its seal, and names whom it asks for (A27).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import binascii
+from collections.abc import Awaitable, Mapping
 
 import msgspec
 
-from headrace.core.principals import ANONYMOUS
-from headrace.http.messages import Answer, Handler, Request
-from headrace.http.router import Guarded
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.principals import ANONYMOUS, Principal
+from headrace.http.messages import Answer, Handler, Request, Response
+from headrace.http.problem import problem
+from headrace.security.access import TRUSTED, Access
 from headrace.security.guard import Guard
+from headrace.security.logins import LoginFailed, Logins
+from headrace.security.passwords import Busy
 from headrace.security.rights import Rights
 
+PRINCIPAL = b"x-headrace-principal"
+"""For whom a broker asks, under its seal. From anybody else it says nothing."""
+CLIENT_HOST = b"x-headrace-client-host"
+CHALLENGE = ("www-authenticate", 'Basic realm="headrace", charset="UTF-8"')
+_HINT = "Send Authorization: Basic with your user name and password (curl -u user)."
 
-def guarding(guard: Guard) -> Guarded:
-    def guarded(rights: Rights, handler: Handler) -> Handler:
-        async def judged(request: Request) -> Answer:
-            caller = ANONYMOUS if request.sender is None else request.sender
-            guard.check_http(rights, request.params, _body(request), caller, request.peer.host)
-            answer = handler(request)
-            return answer if isinstance(answer, Answer) else await answer
 
-        return judged
+class Unauthenticated(Exception):
+    """The text is for the caller."""
 
-    return guarded
+
+class HttpGuard:
+    def __init__(self, guard: Guard, logins: Logins) -> None:
+        self._guard = guard
+        self._logins = logins
+        self._authorizer = guard.authorizer
+
+    @property
+    def is_on(self) -> bool:
+        return self._authorizer.guards
+
+    def __call__(self, rights: Rights, handler: Handler) -> Handler:
+        """A route's handler behind the guard."""
+        if rights.before_login or rights.judged_inside:
+            return handler
+
+        def guarded(request: Request) -> Answer | Awaitable[Answer]:
+            if not self._authorizer.guards:
+                return handler(request)
+            return self._judged(rights, handler, request)
+
+        return guarded
+
+    async def _judged(self, rights: Rights, handler: Handler, request: Request) -> Answer:
+        try:
+            request.access = await self.identify(request)
+        except Unauthenticated as refusal:
+            return unauthenticated(request, str(refusal))
+        self.check(rights, request.params, _body(request), request.access)
+        answer = handler(request)
+        return answer if isinstance(answer, Answer) else await answer
+
+    def check(
+        self, rights: Rights, params: Mapping[str, str], body: Mapping[str, object], access: Access
+    ) -> None:
+        """Raises ACCESS_DENIED, or that there is no such thing."""
+        self._guard.check_http(rights, params, body, access)
+
+    async def identify(self, request: Request) -> Access:
+        """Raises Unauthenticated."""
+        host = request.peer.host
+        if request.sender is not None:
+            name = request.header(PRINCIPAL)
+            if not name:
+                return TRUSTED  # a broker that asks for itself
+            kind, _, rest = name.partition(":")
+            return self._admitted(Principal(kind, rest), request.header(CLIENT_HOST) or host, request)
+        return self._admitted(await self._named(request), host, request)
+
+    def admit(self, principal: Principal, request: Request) -> Access:
+        """Somebody who has proved who they are in another way. Raises Unauthenticated."""
+        return self._admitted(principal, request.peer.host, request)
+
+    def _admitted(self, principal: Principal, host: str, request: Request) -> Access:
+        access = self._guard.admit(principal, host, request.header(b"user-agent"))
+        if access is None:
+            raise Unauthenticated("this needs a user name and a password")
+        return access
+
+    async def _named(self, request: Request) -> Principal:
+        given = request.headers.get(b"authorization")
+        if given is None:
+            return ANONYMOUS
+        scheme, _, value = given.decode("latin-1").partition(" ")
+        if scheme.lower() != "basic":
+            if self._authorizer.enforces:
+                raise Unauthenticated(f"the scheme {scheme[:40]!r} is not served here")
+            return ANONYMOUS
+        host = request.peer.host
+        if self._logins.is_shut_out(host):
+            raise HeadraceError(
+                ErrorKind.THROTTLING_QUOTA_EXCEEDED, "too many wrong passwords from this address"
+            )
+        name, password = _basic(value)
+        try:
+            return await self._logins.by_password(name, password, host)
+        except LoginFailed:
+            raise Unauthenticated("the user name or the password is wrong") from None
+        except Busy:
+            raise HeadraceError(
+                ErrorKind.BROKER_NOT_AVAILABLE, "too many logins at once; try again in a moment"
+            ) from None
+
+
+def _basic(value: str) -> tuple[str, str]:
+    try:
+        name, colon, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise Unauthenticated("the Authorization header is not readable") from None
+    if not colon:
+        raise Unauthenticated("the Authorization header has no password")
+    return name, password
+
+
+def named_sender(access: Access | None) -> dict[str, str]:
+    """Headers of a request that is passed on: for whom."""
+    if access is None or access is TRUSTED:
+        return {}
+    return {PRINCIPAL.decode(): str(access.principal), CLIENT_HOST.decode(): access.host}
+
+
+def unauthenticated(request: Request, detail: str) -> Response:
+    return problem(
+        401,
+        "UNAUTHENTICATED",
+        detail,
+        hint=_HINT,
+        request_id=request.request_id,
+        instance=request.path,
+        headers=(CHALLENGE,),
+    )
 
 
 def _body(request: Request) -> Mapping[str, object]:

@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import Principal
+from headrace.security.access import Access
+from headrace.security.rights import Resource
 
 MAX_QUERY_FIELDS = 256
 MAX_REQUEST_ID_CHARS = 128
@@ -36,6 +38,7 @@ class Request:
 
     __slots__ = (
         "_query_pairs",
+        "access",
         "body",
         "deadline_ms",
         "headers",
@@ -90,6 +93,12 @@ class Request:
         self._query_pairs: list[tuple[str, str]] | None = None
         self.sender: Principal | None = None
         """The broker that passes it on; None for everybody else (peer_requests.py)."""
+        self.access: Access | None = None
+        """Who asks, and what they may; None in mode open (guarding.py)."""
+
+    def sees(self, resource: Resource, name: str) -> bool:
+        """Whether a list shows it (A44)."""
+        return self.access is None or self.access.sees(resource, name)
 
     def header(self, name: bytes, default: str = "") -> str:
         value = self.headers.get(name)

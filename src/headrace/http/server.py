@@ -146,6 +146,12 @@ class HttpServer:
         for listener in self._listeners:
             await listener.wait_closed()
 
+    def close_user(self, name: str) -> None:
+        """Whatever is being answered to a user that is no longer one, streams above all (A9)."""
+        for connection in list(self._connections):
+            if connection.is_of_user(name):
+                connection.abort()
+
     @property
     def connection_count(self) -> int:
         return len(self._connections)

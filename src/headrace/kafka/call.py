@@ -8,7 +8,10 @@ from typing import Generic, NamedTuple, TypeVar
 from headrace.broker.broker import Broker
 from headrace.broker.pacing import Pace
 from headrace.broker.services import Services
+from headrace.kafka.operations import Legal, operations
 from headrace.kafka.session import Session
+from headrace.security.desk import Security
+from headrace.security.rights import Operation, Resource
 
 Request_co = TypeVar("Request_co", covariant=True)
 
@@ -30,6 +33,24 @@ class Call(NamedTuple, Generic[Request_co]):
     connection_id: int
     session: Session
     apis: Sequence[OfferedApi]
+    security: Security
+
+    def may(self, operation: Operation, resource: Resource, name: str = "") -> bool:
+        """Whether the caller may. Without a note that it may not: for what is left out of an answer."""
+        access = self.session.access
+        return access is None or access.may(operation, resource, name) or not self.security.image.enforces
+
+    def sees(self, resource: Resource, name: str) -> bool:
+        access = self.session.access
+        return access is None or access.sees(resource, name)
+
+    def refuses(self, operation: Operation, resource: Resource, name: str) -> bool:
+        access = self.session.access
+        return access is not None and access.refuses(operation, resource, name)
+
+    def bits(self, asked: bool, legal: Legal, resource: Resource, name: str = "") -> int:
+        """What the caller may do with it, where a request wants to know (A47)."""
+        return operations(asked, legal, self.session.access, resource, name)
 
     def pace(self) -> Pace:
         """For work on lists: `async for entry in pace.over(entries)`, one pace for all lists of a request (A3)."""

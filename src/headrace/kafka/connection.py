@@ -18,6 +18,7 @@ from typing import Protocol, cast
 
 from headrace.core import limits
 from headrace.core.ports import Buffer, Clock
+from headrace.core.principals import Principal
 from headrace.kafka.session import Session
 
 _INITIAL_BUFFER = 16 * limits.KIB
@@ -60,6 +61,8 @@ class ConnectionServer(Protocol):
 
     def warn(self, message: str) -> None: ...
 
+    def needs_login(self, connection: Connection) -> bool: ...
+
 
 class Slot:
     """The place of one response in its connection's queue; filled once, sent in order."""
@@ -84,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer", "_busy", "_closing", "_corked", "_draining", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_muted", "_parked",
         "_paused_writing", "_reading_paused", "_ready", "_received", "_stalled_since_ms", "_starved", "_unsent_bytes", "_view",
-        "_waiting", "client_id", "host", "id", "server", "session", "slots", "transport",
+        "_waiting", "client_id", "host", "id", "opened_ms", "server", "session", "slots", "transport",
     )  # fmt: skip
 
     def __init__(self, server: ConnectionServer, connection_id: int) -> None:
@@ -112,7 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         self._reading_paused = False
         self._paused_writing = False
-        self._last_read_ms = self._frame_started_ms = self._stalled_since_ms = server.clock.now_ms()
+        self.opened_ms = server.clock.now_ms()
+        self._last_read_ms = self._frame_started_ms = self._stalled_since_ms = self.opened_ms
 
     # -- asyncio ---------------------------------------------------------------------------------------------
 
@@ -120,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
+        self.session.is_tls = transport.get_extra_info("sslcontext") is not None
         self.transport.set_write_buffer_limits(high=4 * limits.MIB, low=limits.MIB)
         self.server.hold(len(self._buffer))
         if not self.server.admit(self):
@@ -178,6 +183,9 @@ class Connection(asyncio.BufferedProtocol):
             (size,) = _frame_size(view, position)
             if size <= 0 or size > limit:
                 self.fail(f"frame of {size} bytes; the limit is {limit}")
+                break
+            if size > limits.MAX_FIRST_FRAME_BYTES and self.server.needs_login(self):
+                self.fail(f"frame of {size} bytes before authentication")
                 break
             if size > limits.MAX_REQUEST_BYTES:
                 if received - position < 6:
@@ -384,8 +392,16 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def end(self) -> None:
+        """Close once what was said has left."""
+        self._closing = True
+        if self.transport is not None:
+            self.transport.close()
+
     def stale(self, now_ms: int) -> str | None:
         """Why this connection should be closed (X13), or None. Parked requests keep it alive."""
+        if now_ms - self.opened_ms > limits.LOGIN_MS and self.server.needs_login(self):
+            return "it has not said who it is"
         if self._paused_writing and now_ms - self._stalled_since_ms > limits.WRITE_STALL_MS:
             return "it does not read its responses"
         if self._starved and now_ms - self._frame_started_ms > limits.PARTIAL_FRAME_MS:
@@ -398,6 +414,10 @@ class Connection(asyncio.BufferedProtocol):
         if 0 <= idle_ms < now_ms - self._last_read_ms:
             return "idle"
         return None
+
+    @property
+    def principal(self) -> Principal:
+        return self.session.principal
 
     @property
     def is_broker(self) -> bool:

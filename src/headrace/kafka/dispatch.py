@@ -1,6 +1,7 @@
 """Door: from a frame to the handler that declared its API. The table is built from `handlers/`, nothing is listed here.
 
-A handler module has KEY, VERSIONS, RIGHTS (what its caller must be allowed, A39; without it nothing is loaded) and either `handle(call)` (may be a coroutine function) or, on the hot path,
+A handler module has KEY, VERSIONS, RIGHTS (what its caller must be allowed, A39; without it nothing is loaded), PARTS where a
+request is a list of things that are judged one by one, and either `handle(call)` (may be a coroutine function) or, on the hot path,
 `handle_frame(...)`, which decodes and answers by itself. It may say how many entries a request may have (MOST_ENTRIES).
 
 A3: what a request may cost is bounded before it is decoded, and the work on it is cut into slices. A request with too many
@@ -15,7 +16,7 @@ import importlib
 import inspect
 import logging
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from headrace.broker.services import Services
@@ -25,10 +26,12 @@ from headrace.core.ports import Buffer
 from headrace.kafka import handlers as handler_package
 from headrace.kafka.call import Call, OfferedApi
 from headrace.kafka.connection import Connection, Slot
-from headrace.kafka.handlers import k18_api_versions
+from headrace.kafka.handlers import k18_api_versions, k36_sasl_authenticate
 from headrace.kafka.named_topics import ALWAYS_LATEST, NAMED
+from headrace.kafka.refusals import add_refusals
 from headrace.kafka.throttle import TimedRequest
-from headrace.security.guard import Guard
+from headrace.security.desk import Security
+from headrace.security.guard import Parts, Refused
 from headrace.security.rights import Rights
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode, encode_sliced
@@ -37,6 +40,9 @@ from headrace.wire.primitives import ProtocolError, TooManyEntries
 from headrace.wire.schema import STRUCTS
 
 log = logging.getLogger(__name__)
+
+_OF_LOGIN = (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE)
+_SASL = "SCRAM-SHA-256, SCRAM-SHA-512, or PLAIN over TLS"
 
 FrameHandler = Callable[[Services, Connection, RequestHeader, memoryview, int], bool]
 
@@ -54,8 +60,8 @@ class Entry(NamedTuple):
     handle_frame: FrameHandler | None
     most_entries: int
     rights: Rights
-    decode_frame: Callable[[memoryview, int, int], object] | None
-    """Of a handler that decodes by itself, for a guard that has to know what is asked."""
+    parts: tuple[Parts, ...]
+    """Lists of the request whose entries are judged one by one (A44). A handler that decodes by itself also judges by itself."""
 
 
 def _load() -> dict[int, Entry]:
@@ -73,7 +79,7 @@ def _load() -> dict[int, Entry]:
             getattr(module, "handle_frame", None),
             getattr(module, "MOST_ENTRIES", MAX_REQUEST_ENTRIES),
             module.RIGHTS,
-            getattr(module, "decode_frame", None),
+            getattr(module, "PARTS", ()),
         )
     return dict(sorted(table.items()))
 
@@ -82,10 +88,11 @@ TABLE: dict[int, Entry] = _load()
 
 
 class Dispatcher:
-    def __init__(self, services: Services, guard: Guard | None = None) -> None:
-        """Without a guard everything is allowed (mode open)."""
+    def __init__(self, services: Services, security: Security) -> None:
         self._services = services
-        self._guard = guard
+        self._security = security
+        self._guard = security.guard
+        self._authorizer = security.guard.authorizer
         self._broker = services.broker
         self._quotas = services.quotas
         self.requests: dict[int, int] = dict.fromkeys(TABLE, 0)
@@ -97,6 +104,12 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> bool:
         """Execute one request; True when it is still deciding and the next request must wait for it."""
+        if connection.session.is_proving:
+            if connection.session.bare_tokens:
+                return self._bare_token(connection, frame)
+            if len(frame) < 2 or frame[0] or frame[1] not in _OF_LOGIN:
+                connection.fail("a request between SaslHandshake and the last SaslAuthenticate")
+                return False
         if self._quotas.active:
             with TimedRequest(self._quotas, connection) as timed:
                 return self._handle(connection, frame, timed)
@@ -115,11 +128,10 @@ class Dispatcher:
             if not entry.min_version <= header.api_version <= entry.max_version:
                 self._unsupported(connection, header)
                 return False
+            guarded = self._authorizer.guards and not entry.rights.before_login
+            if guarded and not self._is_heard(connection, header):
+                return False
             if entry.handle_frame is not None:
-                if self._guard is not None and entry.decode_frame is not None:
-                    asked = entry.decode_frame(frame, position, header.api_version)
-                    if self._denies(self._guard, entry, connection, header, asked):
-                        return False
                 return entry.handle_frame(self._services, connection, header, frame, position)
             request = decode(
                 API[header.api_key].request,
@@ -129,8 +141,8 @@ class Dispatcher:
                 exact=False,
                 most=entry.most_entries,
             )
-            if self._guard is not None and self._denies(self._guard, entry, connection, header, request):
-                return False
+            if guarded:
+                return self._judged(entry, connection, header, request)
             return self._call(entry, connection, header, request)
         except TooManyEntries:
             self._refuse(connection, header)
@@ -141,7 +153,15 @@ class Dispatcher:
             connection.close()
         return False
 
-    def _call(self, entry: Entry, connection: Connection, header: RequestHeader, request: object) -> bool:
+    def _call(
+        self,
+        entry: Entry,
+        connection: Connection,
+        header: RequestHeader,
+        request: object,
+        refused: Sequence[Refused] = (),
+    ) -> bool:
+        """`refused`: what of the request was denied; it is in the answer, with everything else."""
         assert entry.handle is not None
         call = Call(
             self._services,
@@ -153,6 +173,7 @@ class Dispatcher:
             connection.id,
             connection.session,
             self._apis,
+            self._security,
         )
         slot = connection.open_slot()
         result = (
@@ -160,9 +181,11 @@ class Dispatcher:
         )
         if inspect.isawaitable(result):
             self._broker.runtime.spawn(
-                self._finish(connection, slot, header, result), f"api {header.api_key}"
+                self._finish(connection, slot, header, result, refused), f"api {header.api_key}"
             )
             return True
+        if refused:
+            add_refusals(result, refused)
         self._answer(slot, header, result)
         return False
 
@@ -185,10 +208,17 @@ class Dispatcher:
         return await result if inspect.isawaitable(result) else result
 
     async def _finish(
-        self, connection: Connection, slot: Slot, header: RequestHeader, result: Awaitable[object]
+        self,
+        connection: Connection,
+        slot: Slot,
+        header: RequestHeader,
+        result: Awaitable[object],
+        refused: Sequence[Refused],
     ) -> None:
         try:
             response = await result
+            if refused:
+                add_refusals(response, refused)
             body: list[Buffer] = []
             for _ in encode_sliced(response, header.api_version, body):
                 await asyncio.sleep(0)
@@ -197,6 +227,8 @@ class Dispatcher:
             log.exception("a request handler failed; closing the connection")
             connection.close()
         else:
+            if connection.session.is_over:
+                connection.end()
             connection.request_done()
 
     def _answer(self, slot: Slot, header: RequestHeader, response: object) -> None:
@@ -206,14 +238,56 @@ class Dispatcher:
         key, version, correlation_id, _ = header
         slot.send((encode_response(key, version, correlation_id, body),))
 
-    def _denies(
-        self, guard: Guard, entry: Entry, connection: Connection, header: RequestHeader, request: object
-    ) -> bool:
-        """Nothing is carried out of a request of which a part is not allowed."""
-        missing = guard.kafka(entry.rights, request, connection.session.principal, connection.host)
-        if missing is not None:
-            self._refuse_all(connection, header, missing.kind, f"{API[header.api_key].name} {missing.words}")
-        return missing is not None
+    # -- who may (A14, A39, A44) ---------------------------------------------------------------------------------------
+
+    def _is_heard(self, connection: Connection, header: RequestHeader) -> bool:
+        """Whether it has said who it is, where that is needed: nothing else is answered before (X7)."""
+        session = connection.session
+        access = session.access
+        if access is not None and not (access.is_nameless and self._authorizer.enforces):
+            return True
+        session.access = self._guard.admit(session.principal, connection.host, header.client_id or "")
+        if session.access is None:
+            connection.fail(f"{API[header.api_key].name} before authentication; use SASL ({_SASL})")
+        return session.access is not None
+
+    def _judged(self, entry: Entry, connection: Connection, header: RequestHeader, request: object) -> bool:
+        access = connection.session.access
+        assert access is not None
+        denied = self._guard.judge(entry.rights, entry.parts, request, access)
+        if denied is None:
+            return self._call(entry, connection, header, request)
+        if not denied.is_empty:
+            return self._call(entry, connection, header, request, denied.refused)
+        api = API[header.api_key]
+        if denied.whole is not None and (
+            not denied.refused or _says_errors(api.response, header.api_version)
+        ):
+            self._refuse_all(connection, header, denied.whole.kind, f"{api.name} {denied.whole.words}")
+            return False
+        response = api.response()
+        add_refusals(response, denied.refused)
+        self._answer(connection.open_slot(), header, response)
+        return False
+
+    def _bare_token(self, connection: Connection, frame: memoryview) -> bool:
+        """A15: after a handshake of version 0 tokens come and go without headers, and a refusal is the end."""
+        slot, kept = connection.open_slot(), bytes(frame)
+
+        async def step() -> None:
+            try:
+                token = await k36_sasl_authenticate.bare_step(connection.session, kept)
+            except Exception:
+                log.exception("a login failed; closing the connection")
+                token = None
+            if token is None:
+                connection.close()
+                return
+            slot.send((len(token).to_bytes(4, "big") + token,))
+            connection.request_done()
+
+        self._broker.runtime.spawn(step(), "sasl token")
+        return True
 
     def _refuse(self, connection: Connection, header: RequestHeader) -> None:
         """A3: too many entries. Nothing of the request was carried out."""
@@ -226,12 +300,11 @@ class Dispatcher:
     ) -> None:
         """Where the API has no place for an error of the whole request, the connection ends."""
         api = API[header.api_key]
-        specs = {spec.name: spec for spec in STRUCTS.get(api.response, ())}
-        if "error_code" not in specs or not specs["error_code"].carried_by(header.api_version):
+        if not _says_errors(api.response, header.api_version):
             connection.fail(reason)
             return
         response = api.response(error_code=kind.kafka_code)
-        if "error_message" in specs:
+        if any(spec.name == "error_message" for spec in STRUCTS[api.response]):
             response.error_message = reason
         connection.server.warn(f"refusing {connection.host}: {reason}")
         self._answer(connection.open_slot(), header, response)
@@ -251,3 +324,8 @@ class Dispatcher:
         services.fetch_sessions.connection_closed(connection.id)
         services.share_groups.connection_closed(connection.id)
         services.broker.liveness.connection_closed(connection.id)
+
+
+def _says_errors(response: type[Any], version: int) -> bool:
+    """Whether the answer has a place for an error of the whole request."""
+    return any(spec.name == "error_code" and spec.carried_by(version) for spec in STRUCTS.get(response, ()))

@@ -13,6 +13,7 @@ from headrace.cluster.image import ClusterImage
 from headrace.core import limits
 from headrace.kafka.admission import Admission
 from headrace.kafka.connection import Connection
+from headrace.security.logins import Logins
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,12 @@ class Dispatcher(Protocol):
 
 class KafkaServer:
     def __init__(
-        self, runtime: Runtime, image: ClusterImage, known: Connections, dispatcher: Dispatcher
+        self,
+        runtime: Runtime,
+        image: ClusterImage,
+        known: Connections,
+        dispatcher: Dispatcher,
+        logins: Logins,
     ) -> None:
         self.clock = runtime.clock
         self._runtime = runtime
@@ -43,6 +49,7 @@ class KafkaServer:
         self.dispatcher = dispatcher
         self.handle = dispatcher.handle
         self.admission = Admission(image.layers)
+        self._logins = logins
         self._held_bytes = 0
         self._starved: dict[Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
@@ -65,6 +72,9 @@ class KafkaServer:
 
     def admit(self, connection: Connection) -> bool:
         now_ms = self.clock.now_ms()
+        if self._logins.is_shut_out(connection.host):
+            self.warn(f"refusing a connection from {connection.host}: too many wrong passwords")
+            return False
         evicted = self.admission.evicted
         if not self.admission.admit(connection, now_ms):
             self.warn(f"refusing a connection from {connection.host}: too many are open")
@@ -77,6 +87,10 @@ class KafkaServer:
         if delay_ms:
             connection.mute(delay_ms)
         return True
+
+    def needs_login(self, connection: Connection) -> bool:
+        """Whether nothing is heard from it until it has said who it is."""
+        return self._logins.image.enforces and not connection.session.is_named
 
     def forget(self, connection: Connection, held_bytes: int) -> None:
         self._starved.pop(connection, None)

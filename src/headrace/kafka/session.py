@@ -1,20 +1,58 @@
-"""Door: who is at the other end of a connection, and how far it has come in proving it."""
+"""Door: who is at the other end of a connection, and how far it has come in proving it (A14).
+
+    Begin -> Handshake (`mechanism`) -> tokens (`answerer` of a broker, `exchange` of a user) -> Ready (`principal`)
+
+A second handshake on a ready connection is legal at any time: it proves the same user again (KIP-368).
+"""
 
 from __future__ import annotations
 
 from headrace.core.peer_proof import Answerer
 from headrace.core.principals import ANONYMOUS, Principal
+from headrace.security.access import Access
+from headrace.security.logins import Exchange
 
 
 class Session:
-    __slots__ = ("answerer", "mechanism", "principal")
+    __slots__ = (
+        "access", "answerer", "bare_tokens", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
+        "proved_by",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.principal: Principal = ANONYMOUS
+        self.is_tls = False
+        self.access: Access | None = None
+        """What it may do; None while nothing was asked of it, and in mode open."""
         self.mechanism = ""
         """Agreed on by SaslHandshake; empty while nobody proves anything."""
+        self.proved_by = ""
+        """The mechanism by which `principal` was proven."""
         self.answerer: Answerer | None = None
         """A broker was challenged and has not answered yet."""
+        self.exchange: Exchange | None = None
+        """A user is about to prove itself."""
+        self.is_proving = False
+        """Between a handshake and the last token: nothing else is heard (A21)."""
+        self.bare_tokens = False
+        """Handshake version 0: what follows are tokens without a header (A15)."""
+        self.is_over = False
+        """The connection ends when what was said last has left."""
+
+    @property
+    def is_named(self) -> bool:
+        return self.principal is not ANONYMOUS
+
+    def begin_proof(self, mechanism: str, exchange: Exchange | None, *, bare_tokens: bool = False) -> None:
+        self.mechanism, self.exchange, self.bare_tokens = mechanism, exchange, bare_tokens
+        self.is_proving = True
 
     def end_proof(self) -> None:
-        self.mechanism, self.answerer = "", None
+        self.mechanism, self.answerer, self.exchange = "", None, None
+        self.is_proving = self.bare_tokens = False
+
+    def prove(self, principal: Principal) -> None:
+        self.proved_by = self.mechanism
+        self.principal = principal
+        self.access = None
+        self.end_proof()

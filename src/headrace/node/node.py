@@ -24,14 +24,14 @@ from headrace.cluster.membership import PreviousLife, announce_stop
 from headrace.cluster.state import ClusterState, Registration, encode
 from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import Coordinator, CoordinatorError
-from headrace.core.cluster_key import RECEIPTS, derive
+from headrace.core.cluster_key import MADE_UP_USERS, RECEIPTS, derive
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import KIB
 from headrace.core.units import format_size
 from headrace.groups.config import GroupConfig
 from headrace.http.console.page import ConsoleDoor
 from headrace.http.forwarding import Forwarder
-from headrace.http.guarding import guarding
+from headrace.http.guarding import HttpGuard
 from headrace.http.known import KnowingRouter
 from headrace.http.messages import Request, Response
 from headrace.http.metrics import MetricsDoor, Registry
@@ -40,6 +40,7 @@ from headrace.http.peer_requests import PeerRequests
 from headrace.http.problem import problem
 from headrace.http.rest.about import AboutDoor
 from headrace.http.rest.doors import mount_rest
+from headrace.http.rest.security import SecurityDoor
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
 from headrace.http.server import HttpServer
@@ -60,8 +61,12 @@ from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
 from headrace.security.access_keys import read_access_keys
-from headrace.security.authorizer import OPEN, Authorizer
+from headrace.security.admin import SecurityAdmin
+from headrace.security.denials import Denials
+from headrace.security.desk import Security
 from headrace.security.guard import Guard
+from headrace.security.image import SecurityImage
+from headrace.security.logins import Logins
 from headrace.security.places import Lookups
 
 log = logging.getLogger(__name__)
@@ -84,7 +89,6 @@ class Node:
         settings: Settings,
         runtime: Runtime,
         coordinator: Coordinator | None = None,
-        authorizer: Authorizer = OPEN,
     ) -> None:
         self.settings = settings
         self.runtime = runtime
@@ -93,7 +97,17 @@ class Node:
         self.health = Health(runtime)
         self.patience = Patience(self.health)
         self._given_coordinator = coordinator
-        self._guard = None if authorizer.allows_everything else Guard(authorizer, self._lookups())
+        self._cluster_key = b""
+        self._security_image = SecurityImage()
+        self._denials = Denials(runtime.clock)
+        self._guard = Guard(self._security_image, self._lookups(), self._denials)
+        self._logins = Logins(
+            runtime,
+            self._security_image,
+            lambda: derive(self._cluster_key, MADE_UP_USERS),
+            plain_without_tls=settings.allow_plain_without_tls,
+        )
+        self._http_guard = HttpGuard(self._guard, self._logins)
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
         self._used_epoch = 0
@@ -230,7 +244,7 @@ class Node:
 
     def _make_http(self, image: ClusterImage) -> None:
         """With the doors that are open from the first moment; the others follow when there is a broker behind them."""
-        self._router = router = Router(None if self._guard is None else guarding(self._guard))
+        self._router = router = Router(self._http_guard)
         router.otherwise = self._answer_not_yet
         self._registry = registry = Registry()
         self.health.door.mount(router)
@@ -254,8 +268,22 @@ class Node:
     def _make_doors(self) -> None:
         router, registry = self._router, self._registry
         services, broker = self.services, self.broker
+        self.security = Security(
+            self._security_image,
+            SecurityAdmin(self.runtime, self.metadata, self._security_image),
+            self._logins,
+            self._guard,
+            self._denials,
+        )
+        admin = self.security.admin
+        self.metadata.listeners.append(admin.heard)
+        admin.on_revoked += [services.connections.close_user, self.http.close_user]
         self.kafka = KafkaServer(
-            self.runtime, broker.image, services.connections, Dispatcher(services, self._guard)
+            self.runtime,
+            broker.image,
+            services.connections,
+            Dispatcher(services, self.security),
+            self._logins,
         )
         registry.add(BrokerMetrics(services, self.kafka))
         sqs = self._sqs_settings()
@@ -274,7 +302,7 @@ class Node:
         peer_desks.mount(router)
         services.queues.anywhere.peers = peer_desks
         sqs_host = SqsHost(self.runtime, broker.node_id, broker.new_uuid, services.latest, services.queues)
-        SqsDoor(sqs_host, sqs, forwarder, self._console.front, self._guard).mount(router)
+        SqsDoor(sqs_host, sqs, forwarder, self._console.front, self._http_guard).mount(router)
         mount_rest(router, services, forwarder, sqs.receipt_key, __version__)
         AboutDoor(
             self.runtime.clock,
@@ -282,7 +310,11 @@ class Node:
             self.health.door.look,
             __version__,
             console=self.settings.console,
+            mode=lambda: self._security_image.mode.mode,
         ).mount(router)
+        SecurityDoor(self.security, self.runtime.clock, broker.image.broker_id).mount(
+            KnowingRouter(router, services.latest)
+        )
         self.webhooks = Couriers(
             self.runtime,
             self.metadata,
@@ -316,7 +348,10 @@ class Node:
             found = self.services.queues.moves.find(task)
             return None if found is None else found.source
 
-        return Lookups(topic_by_id, topics_of, queue_of, source_of)
+        def is_topic(name: str) -> bool:
+            return self.metadata.image.topic(name) is not None
+
+        return Lookups(topic_by_id, topics_of, queue_of, source_of, is_topic)
 
     def _sqs_settings(self) -> SqsSettings:
         settings = self.settings

@@ -48,6 +48,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Keep everything in memory and forget it at stop."""
     insecure: bool = False
     """Allow a non-loopback bind without authentication."""
+    allow_plain_without_tls: bool = False
+    """Take passwords in the clear (SASL PLAIN) on connections without TLS."""
     node_id: Annotated[int, msgspec.Meta(ge=0)] = 1
     """Broker id, stable for the life of the data directory."""
     rack: str = ""

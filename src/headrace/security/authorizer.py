@@ -1,8 +1,4 @@
-"""Port: who may do what. One authorizer for all doors; with nothing configured everything is allowed and nothing is asked.
-
-`OPEN` is the adapter of mode open (section 8 of the rules of security). Where it is the authorizer, no door has a guard at all: what is
-not asked costs nothing.
-"""
+"""Port: who may do what, and what was said about it. One authorizer for all doors; the shipped one is `SecurityImage`."""
 
 from __future__ import annotations
 
@@ -20,22 +16,20 @@ class Verdict(NamedTuple):
 
 class Authorizer(Protocol):
     @property
-    def allows_everything(self) -> bool:
-        """Mode open: nobody is asked anything."""
+    def version(self) -> int:
+        """Grows with whatever could change a verdict."""
+        ...
+
+    @property
+    def guards(self) -> bool:
+        """False in mode open: nobody is asked anything."""
+        ...
+
+    @property
+    def enforces(self) -> bool:
+        """False in mode observe: what is not allowed is noted and done all the same."""
         ...
 
     def decide(
         self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
     ) -> Verdict: ...
-
-
-class _Open:
-    allows_everything = True
-
-    def decide(
-        self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
-    ) -> Verdict:
-        return Verdict(True, "mode open")
-
-
-OPEN: Authorizer = _Open()

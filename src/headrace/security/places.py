@@ -20,21 +20,57 @@ class Lookups(NamedTuple):
     """Of a webhook."""
     source_of: Callable[[str], str | None]
     """The queue that a move task takes messages from."""
+    is_topic: Callable[[str], bool] = lambda name: True
+    """Whether there is one of that name already."""
 
 
-def kafka_names(right: Right, request: object, lookups: Lookups) -> Iterator[str]:
+class Named(NamedTuple):
+    name: str
+    by_id: bool = False
+    """The request has its id: whoever may not see it hears that there is no such id (A44)."""
+
+
+def kafka_names(right: Right, request: object, lookups: Lookups) -> Iterator[Named]:
     """A topic id that nobody has names nothing: the handler answers that it is unknown."""
     for place in right.places:
-        *path, last = place.split(".")
-        holders = [request]
-        for part in path:
-            holders = [found for holder in holders for found in _values(holder, part)]
-        for holder in holders:
-            if right.only is None or getattr(holder, right.only.field) == right.only.value:
-                for value in _values(holder, last):
-                    name = lookups.topic_by_id(value) if isinstance(value, bytes) else str(value)
-                    if name:
-                        yield name.partition(right.until)[0] if right.until else name
+        yield from _names(right, place, request, lookups)
+
+
+def part_names(
+    right: Right, list_name: str, request: object, entry: object, lookups: Lookups
+) -> Iterator[Named]:
+    """Those in one entry of a list of the request."""
+    whole = list_name + MANY
+    for place in right.places:
+        if place == whole:
+            yield from _of_holder(right, request, (entry,), lookups)
+        elif place.startswith(whole + "."):
+            yield from _names(right, place[len(whole) + 1 :], entry, lookups)
+
+
+def is_of_part(right: Right, list_name: str) -> bool:
+    return any(
+        place == list_name + MANY or place.startswith(list_name + MANY + ".") for place in right.places
+    )
+
+
+def _names(right: Right, place: str, root: object, lookups: Lookups) -> Iterator[Named]:
+    *path, last = place.split(".")
+    holders = [root]
+    for part in path:
+        holders = [found for holder in holders for found in _values(holder, part)]
+    for holder in holders:
+        yield from _of_holder(right, holder, _values(holder, last), lookups)
+
+
+def _of_holder(right: Right, holder: object, values: Sequence[object], lookups: Lookups) -> Iterator[Named]:
+    if right.only is not None and getattr(holder, right.only.field) != right.only.value:
+        return
+    for value in values:
+        by_id = isinstance(value, bytes)
+        name = lookups.topic_by_id(value) if isinstance(value, bytes) else str(value)
+        if name:
+            yield Named(name.partition(right.until)[0] if right.until else name, by_id)
 
 
 def is_asked_for(right: Right, request: object) -> bool:

@@ -86,6 +86,8 @@ class Rights(NamedTuple):
     """Answered to whoever has not said yet who they are."""
     brokers_only: bool = False
     """Only brokers of the cluster, which prove themselves in every mode (A1), are heard at all."""
+    judged_inside: bool = False
+    """The handler finds out itself who asks, and what for: SQS names its actions in the request, and has its own words for no."""
 
     def showing(self, *rights: Right) -> Rights:
         return self._replace(shows=rights)
@@ -107,6 +109,7 @@ OWN = Rights()
 """Nothing beyond being somebody."""
 BEFORE_LOGIN = Rights(before_login=True)
 BROKERS = Rights(brokers_only=True)
+JUDGED_INSIDE = Rights(judged_inside=True)
 
 
 def read(resource: Resource, *places: str) -> Right:

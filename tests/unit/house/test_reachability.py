@@ -22,8 +22,8 @@ HANDLER_NAMES = (
     "HIGHEST_ADVERTISED",
     "handle",
     "handle_frame",
-    "decode_frame",
     "RIGHTS",
+    "PARTS",
 )
 
 ASKED_FOR = {

@@ -14,6 +14,8 @@ from headrace.cluster.image import ClusterImage
 from headrace.core import limits
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.server import KafkaServer
+from headrace.security.image import SecurityImage
+from headrace.security.logins import Logins
 
 
 class Clock:
@@ -81,6 +83,9 @@ class Desk:
         self.closed: list[int] = []
         self.requests: dict[int, int] = {}
 
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
     def at_once(self, connection: Connection, frame: bytes) -> bool:
         connection.open_slot().send((frame + b";",))
         return False
@@ -110,7 +115,8 @@ def desk() -> Desk:
 
 @pytest.fixture
 def server(desk: Desk) -> KafkaServer:
-    return KafkaServer(desk, ClusterImage(), Connections(fencing=True), desk)  # type: ignore[arg-type]
+    logins = Logins(desk, SecurityImage(), lambda: b"")  # type: ignore[arg-type]
+    return KafkaServer(desk, ClusterImage(), Connections(fencing=True), desk, logins)  # type: ignore[arg-type]
 
 
 def connect(server: KafkaServer) -> tuple[Connection, Transport]:

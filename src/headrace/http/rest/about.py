@@ -54,12 +54,22 @@ class Standing:
 
 
 class AboutDoor:
-    def __init__(self, clock: Clock, image: ClusterImage, look: Look, version: str, *, console: bool) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        image: ClusterImage,
+        look: Look,
+        version: str,
+        *,
+        console: bool,
+        mode: Callable[[], str] = lambda: "open",
+    ) -> None:
         self._clock = clock
         self._image = image
         self._look = look
         self._version = version
         self._console = console
+        self._mode = mode
         self._standing = Standing()
 
     def mount(self, router: Router) -> None:
@@ -140,10 +150,10 @@ class AboutDoor:
         return answer(
             {
                 "principal": str(caller),
-                "mode": "open",
+                "mode": self._mode(),
                 "authenticated": caller is not ANONYMOUS,
                 "address": request.peer.host,
-                "may": ["*"],
+                "may": ["*"] if self._mode() == "open" else [],
             },
             headers=NO_STORE,
         )

@@ -145,7 +145,11 @@ class AdminQueueDoor:
         return await self._listed(request, "subscription")
 
     async def _listed(self, request: Request, kind: str) -> Answer:
-        specs = {spec.name: spec for spec in self._desk.specs() if kind in ("", spec.kind)}
+        specs = {
+            spec.name: spec
+            for spec in self._desk.specs()
+            if kind in ("", spec.kind) and request.sees(GROUP, spec.name)
+        }
         shown, cursor = window(request, specs)
         return page(request, [await self._shown(specs[name]) for name in shown], cursor)
 

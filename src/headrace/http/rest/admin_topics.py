@@ -124,7 +124,12 @@ class AdminTopicDoor:
         image = self._image
         internal = "internal" in request.query
         names, cursor = window(
-            request, (name for name, topic in image.topics.items() if internal or not topic.internal)
+            request,
+            (
+                name
+                for name, topic in image.topics.items()
+                if (internal or not topic.internal) and request.sees(TOPIC, name)
+            ),
         )
         found = [topic for name in names if (topic := image.topic(name)) is not None]
         return page(request, [_summary(topic) for topic in found], cursor)

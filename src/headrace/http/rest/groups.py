@@ -84,7 +84,12 @@ class GroupDoor:
     # -- what there is -------------------------------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> Answer:
-        found = {group.group_id: group for group in await self._listed()}
+        everything = request.sees(CLUSTER, "")
+        found = {
+            group.group_id: group
+            for group in await self._listed()
+            if everything or request.sees(GROUP, group.group_id)
+        }
         names, cursor = window(request, found)
         return page(request, [_summary(found[name]) for name in names], cursor)
 

@@ -111,7 +111,7 @@ class ScheduleDoor:
     # -- cron ----------------------------------------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> Answer:
-        items = [_shown(schedule) for schedule in self._cron.all()]
+        items = [_shown(schedule) for schedule in self._cron.all() if request.sees(TOPIC, schedule.topic)]
         return answer({"items": items, "next_cursor": None})
 
     async def _add(self, request: Request) -> Answer:

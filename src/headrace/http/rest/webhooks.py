@@ -141,7 +141,9 @@ class WebhookDoor:
     # -- what there is -------------------------------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> Answer:
-        shown = {spec.name: self._shown(spec) for spec in self._registry.all()}
+        shown = {
+            spec.name: self._shown(spec) for spec in self._registry.all() if request.sees(GROUP, spec.queue)
+        }
         for other in await self._others(request):
             for item in other.get("items", ()):
                 if item["name"] in shown:

@@ -14,9 +14,10 @@ import msgspec
 
 from headrace.broker.queueing.elsewhere import Elsewhere
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
-from headrace.core.principals import ANONYMOUS
+from headrace.core.principals import USER, Principal
 from headrace.http.browsers import need_program
 from headrace.http.forwarding import Forwarder
+from headrace.http.guarding import HttpGuard, Unauthenticated
 from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.problem import problem
 from headrace.http.router import Router
@@ -25,9 +26,9 @@ from headrace.http.sqs.call import Call, SqsServices, SqsSettings
 from headrace.http.sqs.host import SqsHost
 from headrace.http.sqs.rights import RIGHTS, named
 from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
-from headrace.security.guard import Guard
-from headrace.security.rights import BEFORE_LOGIN, OWN, Rights
-from headrace.security.sigv4 import SCHEME, BadSignature, SignatureVerifier
+from headrace.security.guard import ABSENT
+from headrace.security.rights import JUDGED_INSIDE, Rights
+from headrace.security.sigv4 import SCHEME, BadSignature, Credential, SignatureVerifier
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ _BY_TARGET = {(_TARGET + name).encode(): (name, action) for name, action in ACTI
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_NO_ACCESS = "The specified queue does not exist or you do not have access to it."
 _PASSED_ON = (400, 403, 404, 413, 500, 503, 504)
 
 
@@ -84,9 +86,9 @@ class SqsDoor:
         settings: SqsSettings,
         forwarder: Forwarder,
         front: Handler,
-        guard: Guard | None = None,
+        guard: HttpGuard,
     ) -> None:
-        """`front` answers who GETs `/` and does not mean SQS. Without a guard everything is allowed (mode open)."""
+        """`front` answers who GETs `/` and does not mean SQS."""
         self._front = front
         self._guard = guard
         self._broker = broker
@@ -101,13 +103,13 @@ class SqsDoor:
                 "POST",
                 path,
                 self._handle,
-                OWN,
+                JUDGED_INSIDE,
                 max_body_bytes=MAX_BODY_BYTES,
                 any_body=True,
                 too_large=too_large,
             )
-        router.add("GET", "/", self._handle_root, BEFORE_LOGIN)
-        router.add("GET", "/{account}/{queue}", self._handle_get, OWN)
+        router.add("GET", "/", self._handle_root, JUDGED_INSIDE)
+        router.add("GET", "/{account}/{queue}", self._handle_get, JUDGED_INSIDE)
 
     async def _handle_root(self, request: Request) -> Answer:
         """Whoever means SQS names an action, and each action is checked for its own rights."""
@@ -129,7 +131,8 @@ class SqsDoor:
         is_query = False
         try:
             found = _BY_TARGET.get(request.headers.get(b"x-amz-target", b""))
-            region = self._signed(request) if self._verifier is not None else ""
+            credential = self._signed(request) if self._verifier is not None else None
+            region = "" if credential is None else credential.region
             if found is not None:
                 name, action = found
                 parameters = _json(request)
@@ -137,8 +140,8 @@ class SqsDoor:
                 is_query = _is_query(request.method, request.headers)
                 name, action, parameters = _older(request, is_query)
             self.requests[name] = self.requests.get(name, 0) + 1
-            if self._guard is not None:
-                self._check(self._guard, request, RIGHTS[name], parameters)
+            if self._guard.is_on:
+                await self._check(request, credential, RIGHTS[name], parameters)
             call = Call(self._services, request, parameters, region)
             try:
                 answer = await action(call)
@@ -152,9 +155,22 @@ class SqsDoor:
         except Exception as error:
             return await self._refused(request, error, is_query)
 
-    def _check(self, guard: Guard, request: Request, rights: Rights, parameters: dict[str, Any]) -> None:
-        caller = ANONYMOUS if request.sender is None else request.sender
-        guard.check_http(rights, named(parameters), parameters, caller, request.peer.host)
+    async def _check(
+        self, request: Request, credential: Credential | None, rights: Rights, parameters: dict[str, Any]
+    ) -> None:
+        """Who signs with a key of --sqs-credentials is the user of that name (A22, A45)."""
+        try:
+            if credential is not None:
+                request.access = self._guard.admit(Principal(USER, credential.access_key), request)
+            else:
+                request.access = await self._guard.identify(request)
+            self._guard.check(rights, named(parameters), parameters, request.access)
+        except Unauthenticated as refusal:
+            raise HeadraceError(ErrorKind.MISSING_AUTHENTICATION, f"{refusal}.") from None
+        except HeadraceError as refusal:
+            if refusal.kind in ABSENT.values():
+                raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, _NO_ACCESS) from None
+            raise
 
     async def _once_more(self, action: Action, call: Call, refusal: HeadraceError) -> dict[str, Any]:
         """Nothing has happened yet. A name that is not known here may be young; so may be the news that a queue lives here
@@ -185,10 +201,10 @@ class SqsDoor:
             failure = HeadraceError(ErrorKind.UNKNOWN_SERVER_ERROR, detail)
             return error_response(failure, request.request_id, is_query=is_query)
 
-    def _signed(self, request: Request) -> str:
+    def _signed(self, request: Request) -> Credential | None:
         """Keys are configured, so a caller must have signed the region that it claims (X19)."""
         if self._verifier is None or request.sender is not None:
-            return ""
+            return None
         try:
             return self._verifier.verify(
                 request.method,
@@ -197,7 +213,7 @@ class SqsDoor:
                 request.headers,
                 request.body,
                 self._broker.runtime.clock.wall_ms(),
-            ).region
+            )
         except BadSignature as refusal:
             raise HeadraceError(
                 ErrorKind.ACCESS_DENIED,

@@ -11,6 +11,7 @@ from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.attributes import check_together, checked, engine_config, shown, topic_configs
 from headrace.http.sqs.call import Call, invalid, queue_name_problem
+from headrace.security.rights import GROUP
 
 PURGE_INTERVAL_MS = 60_000
 DELETED_INTERVAL_MS = 60_000
@@ -88,7 +89,11 @@ async def get_queue_url(call: Call) -> dict[str, Any]:
 async def list_queues(call: Call) -> dict[str, Any]:
     await call.broker.latest.news()  # what is missing from a list tells nobody that it is missing (F34)
     prefix = call.text("QueueNamePrefix", "")
-    names = [spec.name for spec in call.desk.specs() if spec.kind == "queue" and spec.name.startswith(prefix)]
+    names = [
+        spec.name
+        for spec in call.desk.specs()
+        if spec.kind == "queue" and spec.name.startswith(prefix) and call.request.sees(GROUP, spec.name)
+    ]
     return _page(call, "QueueUrls", [call.queue_url(name) for name in names])
 
 
@@ -179,7 +184,11 @@ def _tags(given: dict[str, Any]) -> dict[str, str]:
 
 async def list_dead_letter_source_queues(call: Call) -> dict[str, Any]:
     target = call.queue().name
-    names = [spec.name for spec in call.desk.specs() if spec.queue_config.dead_letter == target]
+    names = [
+        spec.name
+        for spec in call.desk.specs()
+        if spec.queue_config.dead_letter == target and call.request.sees(GROUP, spec.name)
+    ]
     answer = _page(call, "queueUrls", [call.queue_url(name) for name in names])
     return {"queueUrls": [], **answer}
 

@@ -26,12 +26,14 @@ from headrace.kafka.throttle import throttle_produce
 from headrace.kafka.txn_verification import (
     NOT_ASKED,
     Unverified,
+    Verdict,
     Verdicts,
     spoken_over,
     unverified_partitions,
     verify,
 )
-from headrace.security.rights import TOPIC, TRANSACTIONAL_ID, needs, write
+from headrace.security.access import Access
+from headrace.security.rights import TOPIC, TRANSACTIONAL_ID, Operation, needs, write
 from headrace.transactions.versions import error_for_version
 from headrace.wire.framing import RequestHeader, encode_response
 from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch
@@ -57,6 +59,12 @@ _OpenedBatches = dict[int, Opened]
 """By the identity of what the client sent: nothing keeps a request from naming a partition twice."""
 
 _UNCONFIRMED = "the transaction coordinator did not confirm it"
+_NONE_DENIED: Verdicts = {}
+_DENIALS = (
+    ErrorKind.TOPIC_AUTHORIZATION_FAILED,
+    ErrorKind.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorKind.UNKNOWN_TOPIC_ID,
+)
 
 KEY = 0
 VERSIONS = (3, 13)
@@ -67,10 +75,6 @@ MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 LOWEST_ADVERTISED = 0
 
 
-def decode_frame(frame: memoryview, position: int, version: int) -> ProduceRequest:
-    return decode_produce_request(frame, position, version, MOST_ENTRIES)
-
-
 def handle_frame(
     services: Services, connection: Connection, header: RequestHeader, frame: memoryview, position: int
 ) -> bool:
@@ -78,12 +82,16 @@ def handle_frame(
     request = decode_produce_request(frame, position, header.api_version, MOST_ENTRIES)
     if header.api_version >= TOPIC_IDS:
         request = _with_names(services, request)
+    access = connection.session.access
+    denied = _NONE_DENIED if access is None else _denied(access, request, header.api_version)
     unverified: list[Unverified] = []
     if request.transactional_id is not None and request.acks == -1:
         if spoken_over(services, request, header.api_version, connection.id):
             connection.close()
             return False
         unverified = unverified_partitions(services, request, header.api_version, connection.id)
+        if denied:
+            unverified = [entry for entry in unverified if entry.tp not in denied]
     opened = _glance(services, request, len(frame))
     if unverified or opened is None:
         # It may take a while, and the connection's buffer will be used again.
@@ -91,11 +99,29 @@ def handle_frame(
         request = decode_produce_request(kept, position, header.api_version)
         if header.api_version >= TOPIC_IDS:
             request = _with_names(services, request)
-        work = _prepare_and_answer(services, connection, header, request, unverified)
+        work = _prepare_and_answer(services, connection, header, request, unverified, denied)
         services.broker.runtime.spawn(work, "prepare a produce")
         return True
-    _append_and_answer(services, connection, None, header, request, {}, opened)
+    _append_and_answer(services, connection, None, header, request, denied, opened)
     return False
+
+
+def _denied(access: Access, request: ProduceRequest, version: int) -> Verdicts:
+    """What of it may not be written (A44); nothing of a transaction under a name that is somebody else's."""
+    kind = ErrorKind.NONE
+    if request.transactional_id is not None and access.refuses(
+        Operation.WRITE, TRANSACTIONAL_ID, request.transactional_id
+    ):
+        kind = ErrorKind.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    found: Verdicts = {}
+    for topic in request.topics:
+        name, error = topic.name, kind
+        if error is ErrorKind.NONE and name and access.refuses(Operation.WRITE, TOPIC, name):
+            seen = version < TOPIC_IDS or access.may(Operation.DESCRIBE, TOPIC, name)
+            error = ErrorKind.TOPIC_AUTHORIZATION_FAILED if seen else ErrorKind.UNKNOWN_TOPIC_ID
+        if error is not ErrorKind.NONE:
+            found.update({(name, entry[0]): Verdict(error) for entry in topic.partitions})
+    return found or _NONE_DENIED
 
 
 def _with_names(services: Services, request: ProduceRequest) -> ProduceRequest:
@@ -148,12 +174,14 @@ async def _prepare_and_answer(
     header: RequestHeader,
     request: ProduceRequest,
     unverified: list[Unverified],
+    denied: Verdicts,
 ) -> None:
     slot = None if request.acks == 0 else connection.open_slot()
     opened = await _open_batches(services, request)
-    verdicts: Verdicts = {}
+    verdicts = denied
     if unverified:
-        verdicts = await verify(services, request.transactional_id or "", unverified, header.api_version)
+        found = await verify(services, request.transactional_id or "", unverified, header.api_version)
+        verdicts = {**found, **denied}
         if not connection.is_open or spoken_over(services, request, header.api_version, connection.id):
             # R47: the client gave this request up while the coordinator was asked, and may have moved on.
             connection.close()
@@ -256,10 +284,14 @@ def _append(
                 services, name, topic_id, index, records, acks, header, verdict.ticket, ready
             )
         else:
-            taken, partition = Taken(verdict.error, message=_UNCONFIRMED), None
+            taken, partition = Taken(verdict.error, message=_refusal(verdict.error)), None
         rows.append(_row(services.broker.image, name, index, taken, partition))
         if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
             uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
+
+
+def _refusal(error: ErrorKind) -> str | None:
+    return None if error in _DENIALS else _UNCONFIRMED
 
 
 def _answer(

@@ -23,7 +23,8 @@ from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_fetch
 from headrace.records.filters import FilterProblem
 from headrace.replication.events import Diverging, FollowerFetch, RefuseFetch
-from headrace.security.rights import TOPIC, needs, read
+from headrace.security.access import Access
+from headrace.security.rights import TOPIC, Operation, needs, read
 from headrace.wire import fetch as wire
 from headrace.wire.fetch_response import (
     AbortedTransaction,
@@ -45,10 +46,8 @@ MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 SESSIONS = 7
 """Since then there is a place for an error of the whole request."""
 BY_ID = 13
-
-
-def decode_frame(frame: memoryview, position: int, version: int) -> wire.FetchRequest:
-    return wire.decode_fetch_request(frame, position, version, MOST_ENTRIES)
+MAX_GUARDED_WAIT_MS = 4_000
+"""Where rights are asked for: a right that is withdrawn counts within 5 s, for a long poll too (A9)."""
 
 
 def handle_frame(
@@ -74,6 +73,7 @@ def handle_frame(
             _refuse(slot, header, request, refused)
             return False
     by_id = version >= BY_ID
+    access = connection.session.access
     opened = services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
@@ -83,7 +83,10 @@ def handle_frame(
         int.from_bytes(services.broker.runtime.random_bytes(4), "big") >> 1 or 1,
         services.broker.runtime.clock.now_ms(),
         connection.id,
-        lambda wanted: services.broker.image.partition(wanted.topic, wanted.partition) is not None,
+        lambda wanted: (
+            services.broker.image.partition(wanted.topic, wanted.partition) is not None
+            and (access is None or access.may(Operation.READ, TOPIC, wanted.topic))
+        ),
     )
     if isinstance(opened, ErrorKind):
         _send(slot, header, FetchResponse([], opened.kafka_code, 0))
@@ -95,8 +98,10 @@ def handle_frame(
         work = _fetch_wide(services, connection, slot, header, opened, request, reader)
         services.broker.runtime.spawn(work, "a wide fetch")
         return True
-    targets = [_target(services, wanted, by_id, reader, request.replica_epoch) for wanted in opened.wanted]
-    asked = _asked(services, targets, request, reader)
+    targets = [
+        _target(services, wanted, by_id, reader, request.replica_epoch, access) for wanted in opened.wanted
+    ]
+    asked = _asked(services, targets, request, reader, access)
     counted = services.quotas.active and not reader.is_replica
 
     def answer(results: list[Got]) -> None:
@@ -142,11 +147,12 @@ async def _fetch_wide(
     """A3: as above, in slices. The connection waits until all partitions were looked at once."""
     pace = Pace(services.broker.runtime.clock)
     by_id = header.api_version >= BY_ID
+    access = connection.session.access
     targets = [
-        _target(services, wanted, by_id, reader, request.replica_epoch)
+        _target(services, wanted, by_id, reader, request.replica_epoch, access)
         async for wanted in pace.over(opened.wanted)
     ]
-    asked = _asked(services, targets, request, reader)
+    asked = _asked(services, targets, request, reader, access)
     results: list[Got] | None
     if _reads_views(services, asked, request):
         done: asyncio.Future[list[Got]] = asyncio.get_running_loop().create_future()
@@ -171,13 +177,18 @@ async def _fetch_wide(
 
 
 def _asked(
-    services: Services, targets: list[FetchTarget], request: wire.FetchRequest, reader: Reader
+    services: Services,
+    targets: list[FetchTarget],
+    request: wire.FetchRequest,
+    reader: Reader,
+    access: Access | None,
 ) -> FetchRequest:
     if request.where and not reader.is_replica:
         targets = [_filtered(services, target, request.where) for target in targets]
-    return FetchRequest(
-        targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), request.max_wait_ms, reader
-    )
+    wait_ms = request.max_wait_ms
+    if access is not None and not reader.is_replica:
+        wait_ms = min(wait_ms, MAX_GUARDED_WAIT_MS)
+    return FetchRequest(targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), wait_ms, reader)
 
 
 def _reads_views(services: Services, asked: FetchRequest, request: wire.FetchRequest) -> bool:
@@ -211,13 +222,23 @@ def _forgotten(request: wire.FetchRequest, by_id: bool) -> list[Key]:
 
 
 def _target(
-    services: Services, wanted: Wanted, by_id: bool, reader: Reader, replica_epoch: int
+    services: Services,
+    wanted: Wanted,
+    by_id: bool,
+    reader: Reader,
+    replica_epoch: int,
+    access: Access | None,
 ) -> FetchTarget:
     if by_id:
         topic = services.broker.image.topic_by_id(wanted.topic_id)
         if topic is None:
             return FetchTarget(wanted, None, Got(ErrorKind.UNKNOWN_TOPIC_ID))
         wanted.topic = topic.name
+    if access is not None and access.refuses(Operation.READ, TOPIC, wanted.topic):
+        # A44: by id, who may not even see it hears that there is no such id.
+        seen = not by_id or access.may(Operation.DESCRIBE, TOPIC, wanted.topic)
+        kind = ErrorKind.TOPIC_AUTHORIZATION_FAILED if seen else ErrorKind.UNKNOWN_TOPIC_ID
+        return FetchTarget(wanted, None, Got(kind))
     partition, missing = services.broker.find_partition(wanted.topic, wanted.partition)
     if partition is None:
         if missing is ErrorKind.INVALID_TOPIC_EXCEPTION and not reader.is_replica:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from headrace.broker.partition import Partition
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, describe, needs
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -22,6 +23,7 @@ from headrace.wire.messages.list_offsets import (
 KEY = 2
 VERSIONS = (1, 10)
 RIGHTS = needs(describe(TOPIC, "topics[].name"))
+PARTS = (Parts("topics", "topics"),)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 

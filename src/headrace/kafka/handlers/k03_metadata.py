@@ -11,8 +11,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, is_internal, topic_name_problem
 from headrace.core.limits import AUTO_CREATED_PER_REQUEST
 from headrace.kafka.call import Call
-from headrace.kafka.operations import CLUSTER_BITS, TOPIC_BITS, operations
-from headrace.security.rights import CLUSTER, TOPIC, create, describe, needs
+from headrace.kafka.operations import ON_CLUSTER, ON_TOPIC
+from headrace.security.rights import CLUSTER, OWN, TOPIC, Operation, create, describe
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -24,11 +24,8 @@ from headrace.wire.messages.metadata import (
 
 KEY = 3
 VERSIONS = (0, 13)
-RIGHTS = (
-    needs(describe(TOPIC, "topics[].name", "topics[].topic_id"))
-    .showing(describe(TOPIC))
-    .making(create(CLUSTER), create(TOPIC))
-)
+RIGHTS = OWN.showing(describe(TOPIC)).making(create(CLUSTER), create(TOPIC))
+"""Judged here, topic by topic: who may not see one hears the same whether it is there or not (A44)."""
 
 
 async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
@@ -40,6 +37,8 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
     if every:
         topics = []
         async for topic in pace.over(list(image.topics.values())):
+            if not call.sees(TOPIC, topic.name):
+                continue
             topics.append(_row(call, topic))
             await pace.step(len(topic.partitions))
     else:
@@ -60,8 +59,8 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
         cluster_id=call.broker.cluster_id,
         controller_id=-1 if controller is None else controller.broker_id,
         topics=topics,
-        cluster_authorized_operations=operations(
-            call.request.include_cluster_authorized_operations, CLUSTER_BITS
+        cluster_authorized_operations=call.bits(
+            call.request.include_cluster_authorized_operations, ON_CLUSTER, CLUSTER
         ),
     )
 
@@ -75,16 +74,20 @@ async def _named(
         return MetadataResponseTopic(ErrorKind.INVALID_REQUEST, "", entry.topic_id)
     if entry.topic_id != ZERO_UUID and call.version >= 12:
         topic = image.topic_by_id(entry.topic_id)
-        if topic is None:
+        if topic is None or call.refuses(Operation.DESCRIBE, TOPIC, topic.name):
             return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_ID, None, entry.topic_id)
         return _row(call, topic)
     name = entry.name or ""
+    if call.refuses(Operation.DESCRIBE, TOPIC, name):
+        return MetadataResponseTopic(ErrorKind.TOPIC_AUTHORIZATION_FAILED, name)
     topic = image.topic(name)
     if topic is not None:
         return _row(call, topic)
     if topic_name_problem(name) is not None:
         return MetadataResponseTopic(ErrorKind.INVALID_TOPIC_EXCEPTION, name)
     if creation.allowed and not is_internal(name):
+        if not call.may(Operation.CREATE, CLUSTER) and call.refuses(Operation.CREATE, TOPIC, name):
+            return MetadataResponseTopic(ErrorKind.TOPIC_AUTHORIZATION_FAILED, name)
         return await creation.of(name)
     return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, name)
 
@@ -121,7 +124,7 @@ def _row(call: Call[MetadataRequest], topic: Topic) -> MetadataResponseTopic:
             for number, state in enumerate(topic.partitions)
             if state is not None
         ],
-        operations(call.request.include_topic_authorized_operations, TOPIC_BITS),
+        call.bits(call.request.include_topic_authorized_operations, ON_TOPIC, TOPIC, topic.name),
     )
 
 

@@ -11,6 +11,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_OFFSETS_AT_ONCE
 from headrace.groups.commands import CommitOffsets, CommitResult, OffsetToCommit
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, needs, read
 from headrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -23,6 +24,7 @@ from headrace.wire.messages.offset_commit import (
 KEY = 8
 VERSIONS = (2, 10)
 RIGHTS = needs(read(GROUP, "group_id"), read(TOPIC, "topics[].name", "topics[].topic_id"))
+PARTS = (Parts("topics", "topics"),)
 TOPIC_IDS = 10
 UNKNOWN = ErrorKind.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -13,7 +13,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID
 from headrace.groups.commands import FetchedOffset, FetchOffsets, FetchOffsetsResult
 from headrace.kafka.call import Call
-from headrace.security.rights import GROUP, TOPIC, describe, needs
+from headrace.security.guard import Parts
+from headrace.security.rights import GROUP, TOPIC, Operation, describe, needs
 from headrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -31,8 +32,9 @@ KEY = 9
 VERSIONS = (1, 10)
 RIGHTS = needs(
     describe(GROUP, "group_id", "groups[].group_id"),
-    describe(TOPIC, "topics[].name", "groups[].topics[].name", "groups[].topics[].topic_id"),
-)
+    describe(TOPIC, "topics[].name"),
+).showing(describe(TOPIC))
+PARTS = (Parts("topics", "topics"), Parts("groups", "groups"))
 TOPIC_IDS = 10
 
 Topics = tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -82,6 +84,7 @@ async def _group(
     call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup, pace: Pace
 ) -> OffsetFetchResponseGroup:
     by_id = call.version >= TOPIC_IDS
+    denied = _take_out_denied(call, group, by_id)
     wanted = _topics_by_id(call, group) if by_id else _topics(group.topics)
     result = await _fetch(call, group.group_id, wanted, group.member_id, group.member_epoch)
     topics: list[OffsetFetchResponseTopics] = []
@@ -107,7 +110,34 @@ async def _group(
                 for number in dict.fromkeys(topic.partition_indexes)
             ]
             topics.append(OffsetFetchResponseTopics("", topic.topic_id, lost))
-    return OffsetFetchResponseGroup(group.group_id, topics, result.error.kafka_code)
+    if group.topics is None:
+        topics = [topic for topic in topics if call.sees(TOPIC, topic.name)]
+    return OffsetFetchResponseGroup(group.group_id, topics + denied, result.error.kafka_code)
+
+
+def _take_out_denied(
+    call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup, by_id: bool
+) -> list[OffsetFetchResponseTopics]:
+    """A44: what the caller may not see is answered the same whether it is there or not; by id, as if it were not."""
+    if call.session.access is None or not group.topics:
+        return []
+    image = call.broker.image
+    kept: list[OffsetFetchRequestTopics] = []
+    denied: list[OffsetFetchResponseTopics] = []
+    code = ErrorKind.UNKNOWN_TOPIC_ID if by_id else ErrorKind.TOPIC_AUTHORIZATION_FAILED
+    for topic in group.topics:
+        known = image.topic_by_id(topic.topic_id) if by_id else None
+        name = topic.name if not by_id else "" if known is None else known.name
+        if name and call.refuses(Operation.DESCRIBE, TOPIC, name):
+            rows = [
+                OffsetFetchResponsePartitions(number, -1, -1, "", code.kafka_code)
+                for number in dict.fromkeys(topic.partition_indexes)
+            ]
+            denied.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, rows))
+        else:
+            kept.append(topic)
+    group.topics = kept
+    return denied
 
 
 def _topics_by_id(call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> Topics:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TRANSACTIONAL_ID, describe, needs
 from headrace.wire.messages.find_coordinator import (
     Coordinator,
@@ -21,6 +22,7 @@ RIGHTS = needs(
     describe(TRANSACTIONAL_ID, "key", "coordinator_keys[]").when("key_type", 1),
     describe(GROUP, "key", "coordinator_keys[]").when("key_type", 2, until=":"),
 )
+PARTS = (Parts("coordinator_keys", "coordinators"),)
 
 
 async def handle(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:

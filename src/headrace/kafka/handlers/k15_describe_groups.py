@@ -6,7 +6,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups import commands
 from headrace.kafka.call import Call
-from headrace.kafka.operations import GROUP_BITS, operations
+from headrace.kafka.operations import ON_GROUP
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, describe, needs
 from headrace.wire.messages.describe_groups import (
     DescribedGroup,
@@ -18,6 +19,7 @@ from headrace.wire.messages.describe_groups import (
 KEY = 15
 VERSIONS = (0, 6)
 RIGHTS = needs(describe(GROUP, "groups[]"))
+PARTS = (Parts("groups", "groups"),)
 
 
 async def handle(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
@@ -50,7 +52,9 @@ async def _describe(call: Call[DescribeGroupsRequest], group_id: str) -> Describ
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_data,
-        authorized_operations=operations(call.request.include_authorized_operations, GROUP_BITS),
+        authorized_operations=call.bits(
+            call.request.include_authorized_operations, ON_GROUP, GROUP, group_id
+        ),
         members=[
             DescribedGroupMember(
                 member.member_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.groups import commands
 from headrace.kafka.call import Call
-from headrace.security.rights import CLUSTER, GROUP, OWN, describe
+from headrace.security.rights import CLUSTER, GROUP, OWN, Operation, describe
 from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 KEY = 16
@@ -23,10 +23,12 @@ async def handle(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
     except HeadraceError as problem:
         return ListGroupsResponse(error_code=problem.kind.kafka_code)
     pace = call.pace()
+    everything = call.may(Operation.DESCRIBE, CLUSTER)
     return ListGroupsResponse(
         groups=[
             ListedGroup(group.group_id, group.protocol_type, group.state, group.group_type)
             for answer in answers
             async for group in pace.over(answer)
+            if everything or call.sees(GROUP, group.group_id)
         ]
     )

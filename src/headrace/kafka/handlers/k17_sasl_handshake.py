@@ -1,4 +1,8 @@
-"""Door: SaslHandshake (17). The one mechanism is that of brokers among themselves (core.peer_proof); it is not on offer."""
+"""Door: SaslHandshake (17): how a connection wants to prove who it is (A14-A16).
+
+Users have SCRAM and, where nobody can listen, PLAIN. The mechanism of brokers among themselves (core.peer_proof) is not on offer. After
+version 0 tokens come without headers, as old clients send them.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,19 @@ from headrace.security.rights import BEFORE_LOGIN
 from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 KEY = 17
-VERSIONS = (1, 1)
+VERSIONS = (0, 1)
 RIGHTS = BEFORE_LOGIN
-HIGHEST_ADVERTISED = -1
 
 
 def handle(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
-    request = call.request
-    call.session.end_proof()
-    if request.mechanism != MECHANISM:
-        return SaslHandshakeResponse(ErrorKind.UNSUPPORTED_SASL_MECHANISM, [])
-    call.session.mechanism = MECHANISM
-    return SaslHandshakeResponse(ErrorKind.NONE, [MECHANISM])
+    mechanism, session = call.request.mechanism, call.session
+    session.end_proof()
+    if mechanism == MECHANISM and call.version >= 1 and not session.is_named:
+        session.begin_proof(MECHANISM, None)
+        return SaslHandshakeResponse(ErrorKind.NONE, [MECHANISM])
+    offered = call.security.logins.mechanisms(session.is_tls)
+    if mechanism not in offered or (session.is_named and mechanism != session.proved_by):
+        return SaslHandshakeResponse(ErrorKind.UNSUPPORTED_SASL_MECHANISM, offered)
+    exchange = call.security.logins.begin(mechanism, call.client_host)
+    session.begin_proof(mechanism, exchange, bare_tokens=call.version == 0)
+    return SaslHandshakeResponse(ErrorKind.NONE, offered)

@@ -9,6 +9,7 @@ from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NEW_PARTITIONS_PER_REQUEST
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import CLUSTER, TOPIC, create, describe_configs, either, needs
 from headrace.wire.messages.create_topics import (
     CreatableTopic,
@@ -21,6 +22,7 @@ from headrace.wire.messages.create_topics import (
 KEY = 19
 VERSIONS = (2, 7)
 RIGHTS = needs(either(create(CLUSTER), create(TOPIC, "topics[].name"))).showing(describe_configs(TOPIC))
+PARTS = (Parts("topics", "topics"),)
 
 
 async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:

@@ -6,6 +6,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, delete, needs
 from headrace.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -16,6 +17,7 @@ from headrace.wire.messages.delete_topics import (
 KEY = 20
 VERSIONS = (1, 6)
 RIGHTS = needs(delete(TOPIC, "topics[].name", "topics[].topic_id", "topic_names[]"))
+PARTS = (Parts("topics", "responses"), Parts("topic_names", "responses"))
 
 
 async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:

@@ -9,6 +9,7 @@ import asyncio
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, delete, needs
 from headrace.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -20,6 +21,7 @@ from headrace.wire.messages.delete_records import (
 KEY = 21
 VERSIONS = (0, 2)
 RIGHTS = needs(delete(TOPIC, "topics[].name"))
+PARTS = (Parts("topics", "topics"),)
 
 
 async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, describe, needs
 from headrace.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -16,6 +17,7 @@ from headrace.wire.messages.offset_for_leader_epoch import (
 KEY = 23
 VERSIONS = (2, 4)
 RIGHTS = needs(describe(TOPIC, "topics[].topic"))
+PARTS = (Parts("topics", "topics"),)
 
 
 async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:

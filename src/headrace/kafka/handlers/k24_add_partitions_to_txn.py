@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, TRANSACTIONAL_ID, needs, write
 from headrace.transactions.commands import AddPartitions, VerifyPartitions
 from headrace.transactions.versions import error_for_version
@@ -25,6 +26,7 @@ RIGHTS = needs(
     write(TRANSACTIONAL_ID, "v3_and_below_transactional_id", "transactions[].transactional_id"),
     write(TOPIC, "v3_and_below_topics[].name", "transactions[].topics[].name"),
 )
+PARTS = (Parts("v3_and_below_topics", "results_by_topic_v3_and_below", together=True),)
 HIGHEST_ADVERTISED = 3
 
 

@@ -13,6 +13,7 @@ from headrace.broker.load import setter
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import CLUSTER, alter, needs
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -26,6 +27,7 @@ from headrace.wire.messages.write_txn_markers import (
 KEY = 27
 VERSIONS = (1, 2)
 RIGHTS = needs(alter(CLUSTER))
+PARTS = (Parts("markers", "markers"),)
 
 Row = tuple[str, int, asyncio.Future[ErrorKind]]
 """Topic, partition, and what becomes of its marker."""

@@ -16,6 +16,7 @@ from headrace.core.ids import TopicPartition
 from headrace.core.limits import MAX_OFFSETS_AT_ONCE
 from headrace.groups.commands import CommitResult, OffsetToCommit, PartitionOutcome, TxnCommitOffsets
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, TRANSACTIONAL_ID, needs, read, write
 from headrace.transactions.versions import error_for_version
 from headrace.wire.messages.txn_offset_commit import (
@@ -30,6 +31,7 @@ VERSIONS = (0, 5)
 RIGHTS = needs(
     write(TRANSACTIONAL_ID, "transactional_id"), read(GROUP, "group_id"), read(TOPIC, "topics[].name")
 )
+PARTS = (Parts("topics", "topics"),)
 IMPLICIT_ADD = 5
 DOUBT_S = 0.05
 """How long the first commit after an abort is held back, to see whether its connection closes behind it (R47)."""

@@ -7,6 +7,7 @@ from headrace.cluster.group_configs import describe_group
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
 from headrace.kafka.config_resources import ResourceType, broker_of
+from headrace.security.guard import Parts
 from headrace.security.rights import CLUSTER, GROUP, TOPIC, describe_configs, needs
 from headrace.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -24,6 +25,7 @@ RIGHTS = needs(
     describe_configs(GROUP, "resources[].resource_name").when("resource_type", 32),
     describe_configs(CLUSTER, "resources[].resource_type").when("resource_type", 4),
 )
+PARTS = (Parts("resources", "results"),)
 
 
 async def handle(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:

@@ -6,6 +6,7 @@ from headrace.cluster.configs import Alteration, AlterOp
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
 from headrace.kafka.config_resources import alter
+from headrace.security.guard import Parts
 from headrace.security.rights import CLUSTER, GROUP, TOPIC, alter_configs, needs
 from headrace.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -21,6 +22,7 @@ RIGHTS = needs(
     alter_configs(GROUP, "resources[].resource_name").when("resource_type", 32),
     alter_configs(CLUSTER, "resources[].resource_type").when("resource_type", 4),
 )
+PARTS = (Parts("resources", "responses"),)
 
 
 async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:

@@ -1,7 +1,7 @@
-"""Door: SaslAuthenticate (36): a broker that called proves which one it is, in which life (A1, A2, A49).
+"""Door: SaslAuthenticate (36): who called proves to be a user, or a broker in a certain life (A1, A2, A14-A17, A49).
 
-Two rounds: its hello is answered with a challenge, its proof with nothing more. From then on the connection's principal is
-that broker. A trouble of our own ends the connection without an answer, so that the caller tries again (A17).
+A wrong credential is answered with one text, and then the connection ends. A trouble of our own ends it without an answer, so that the
+caller tries again: clients take an answer as final (A17).
 """
 
 from __future__ import annotations
@@ -10,31 +10,70 @@ import logging
 
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind
-from headrace.core.peer_proof import BadProof
+from headrace.core.peer_proof import MECHANISM, BadProof
 from headrace.kafka.call import Call
+from headrace.kafka.session import Session
+from headrace.security.logins import MAX_TOKEN_BYTES, REFUSAL, LoginFailed
+from headrace.security.passwords import Busy
 from headrace.security.rights import BEFORE_LOGIN
 from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 log = logging.getLogger(__name__)
 
 KEY = 36
-VERSIONS = (2, 2)
+VERSIONS = (0, 2)
 RIGHTS = BEFORE_LOGIN
-HIGHEST_ADVERTISED = -1
 
 
 async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
-    request = call.request
-    session, introductions = call.session, call.broker.introductions
+    session = call.session
     if not session.mechanism:
         return SaslAuthenticateResponse(ErrorKind.ILLEGAL_SASL_STATE, "SaslHandshake comes first", b"")
+    if session.mechanism == MECHANISM:
+        return await _broker(call)
+    try:
+        answer = await step(session, bytes(call.request.auth_bytes))
+    except LoginFailed:
+        session.end_proof()
+        session.is_over = True
+        return SaslAuthenticateResponse(ErrorKind.SASL_AUTHENTICATION_FAILED, REFUSAL, b"")
+    except Busy:
+        log.warning("too many logins at once: a connection from %s has to try again", call.client_host)
+        call.services.connections.close(call.connection_id)
+        return SaslAuthenticateResponse()
+    return SaslAuthenticateResponse(ErrorKind.NONE, None, answer)
+
+
+async def step(session: Session, token: bytes) -> bytes:
+    """Raises LoginFailed, Busy."""
+    exchange = session.exchange
+    if exchange is None or len(token) > MAX_TOKEN_BYTES:
+        raise LoginFailed("not a token")
+    found = await exchange.step(token)
+    if found.principal is not None:
+        if session.is_named and session.principal != found.principal:
+            raise LoginFailed(f"{session.principal} became {found.principal}")
+        session.prove(found.principal)
+    return found.answer
+
+
+async def bare_step(session: Session, token: bytes) -> bytes | None:
+    """A15: the same for a token without a header; None ends the connection, which is all that can be said."""
+    try:
+        return await step(session, token)
+    except (LoginFailed, Busy):
+        return None
+
+
+async def _broker(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+    """Two rounds: its hello is answered with a challenge, its proof with nothing more."""
+    request = call.request
+    session, introductions = call.session, call.broker.introductions
     try:
         if session.answerer is None:
             session.answerer = introductions.challenge(bytes(request.auth_bytes))
             return SaslAuthenticateResponse(ErrorKind.NONE, None, session.answerer.challenge())
-        answerer = session.answerer
-        session.end_proof()
-        session.principal = await introductions.admit(answerer, bytes(request.auth_bytes))
+        session.prove(await introductions.admit(session.answerer, bytes(request.auth_bytes)))
     except BadProof as problem:
         session.end_proof()
         log.warning("a connection from %s does not prove to be a broker: %s", call.client_host, problem)

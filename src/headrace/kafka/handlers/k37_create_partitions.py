@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, alter, needs
 from headrace.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -15,6 +16,7 @@ from headrace.wire.messages.create_partitions import (
 KEY = 37
 VERSIONS = (0, 3)
 RIGHTS = needs(alter(TOPIC, "topics[].name"))
+PARTS = (Parts("topics", "results"),)
 
 
 async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:

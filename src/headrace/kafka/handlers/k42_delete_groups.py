@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.groups import commands
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, delete, needs
 from headrace.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -15,6 +16,7 @@ from headrace.wire.messages.delete_groups import (
 KEY = 42
 VERSIONS = (0, 2)
 RIGHTS = needs(delete(GROUP, "groups_names[]"))
+PARTS = (Parts("groups_names", "results"),)
 
 
 async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:

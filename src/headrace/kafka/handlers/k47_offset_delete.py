@@ -6,6 +6,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_OFFSETS_AT_ONCE
 from headrace.groups.commands import DeleteOffsets, DeleteOffsetsResult
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, delete, needs, read
 from headrace.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -17,6 +18,7 @@ from headrace.wire.messages.offset_delete import (
 KEY = 47
 VERSIONS = (0, 0)
 RIGHTS = needs(delete(GROUP, "group_id"), read(TOPIC, "topics[].name"))
+PARTS = (Parts("topics", "topics"),)
 
 
 async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:

@@ -9,6 +9,7 @@ from headrace.cluster.quotas import Entity, entity_of, value_problem
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAME_BYTES
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import CLUSTER, alter_configs, needs
 from headrace.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -20,6 +21,7 @@ from headrace.wire.messages.alter_client_quotas import (
 KEY = 49
 VERSIONS = (0, 1)
 RIGHTS = needs(alter_configs(CLUSTER))
+PARTS = (Parts("entries", "entries"),)
 
 
 AT_ONCE = 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, needs, read
 from headrace.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -16,6 +17,7 @@ from headrace.wire.messages.describe_producers import (
 KEY = 61
 VERSIONS = (0, 0)
 RIGHTS = needs(read(TOPIC, "topics[].name"))
+PARTS = (Parts("topics", "topics"),)
 
 
 async def handle(call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import TRANSACTIONAL_ID, describe, needs
 from headrace.transactions import commands
 from headrace.wire.messages.describe_transactions import (
@@ -16,6 +17,7 @@ from headrace.wire.messages.describe_transactions import (
 KEY = 65
 VERSIONS = (0, 0)
 RIGHTS = needs(describe(TRANSACTIONAL_ID, "transactional_ids[]"))
+PARTS = (Parts("transactional_ids", "transaction_states"),)
 
 
 async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:

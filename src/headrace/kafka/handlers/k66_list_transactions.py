@@ -38,5 +38,6 @@ async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsRespons
             TransactionState(entry.transactional_id, entry.producer_id, entry.state)
             for answer in answers
             async for entry in pace.over(answer.transactions)
+            if call.sees(TRANSACTIONAL_ID, entry.transactional_id)
         ],
     )

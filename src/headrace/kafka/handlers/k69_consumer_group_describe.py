@@ -6,7 +6,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups.consumer import commands
 from headrace.kafka.call import Call
-from headrace.kafka.operations import GROUP_BITS, operations
+from headrace.kafka.operations import ON_GROUP
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, describe, needs
 from headrace.wire.messages.consumer_group_describe import (
     Assignment,
@@ -20,6 +21,7 @@ from headrace.wire.messages.consumer_group_describe import (
 KEY = 69
 VERSIONS = (0, 1)
 RIGHTS = needs(describe(GROUP, "group_ids[]")).showing(describe(TOPIC))
+PARTS = (Parts("group_ids", "groups"),)
 
 CLASSIC, CONSUMER = 0, 1
 
@@ -57,7 +59,9 @@ async def _describe(call: Call[ConsumerGroupDescribeRequest], group_id: str) -> 
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
-        authorized_operations=operations(call.request.include_authorized_operations, GROUP_BITS),
+        authorized_operations=call.bits(
+            call.request.include_authorized_operations, ON_GROUP, GROUP, group_id
+        ),
         members=[_member(member) for member in group.members],
     )
 

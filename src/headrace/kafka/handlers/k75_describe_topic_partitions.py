@@ -5,7 +5,8 @@ from __future__ import annotations
 from headrace.cluster.image import Topic
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
-from headrace.kafka.operations import TOPIC_BITS
+from headrace.kafka.operations import ON_TOPIC
+from headrace.security.guard import Parts
 from headrace.security.rights import TOPIC, describe, needs
 from headrace.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -18,6 +19,7 @@ from headrace.wire.messages.describe_topic_partitions import (
 KEY = 75
 VERSIONS = (0, 0)
 RIGHTS = needs(describe(TOPIC, "topics[].name")).showing(describe(TOPIC))
+PARTS = (Parts("topics", "topics"),)
 
 MAX_PARTITIONS = 2000
 
@@ -25,7 +27,9 @@ MAX_PARTITIONS = 2000
 async def handle(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
     request = call.request
     image = call.broker.image
-    names = sorted({topic.name for topic in request.topics} or set(image.topics))
+    names = sorted(
+        {topic.name for topic in request.topics} or {name for name in image.topics if call.sees(TOPIC, name)}
+    )
     first = 0
     if request.cursor is not None:
         names = [name for name in names if name >= request.cursor.topic_name]
@@ -46,7 +50,12 @@ async def handle(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPar
         end = min(len(topic.partitions), start + left)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
-                ErrorKind.NONE, name, topic.id, topic.internal, _rows(call, topic, start, end), TOPIC_BITS
+                ErrorKind.NONE,
+                name,
+                topic.id,
+                topic.internal,
+                _rows(call, topic, start, end),
+                call.bits(True, ON_TOPIC, TOPIC, name),
             )
         )
         left -= end - start

@@ -15,7 +15,8 @@ from headrace.core.ids import TopicPartition
 from headrace.core.limits import MAX_FETCH_BYTES
 from headrace.kafka.call import Call
 from headrace.kafka.leader_hints import endpoint, hint_for
-from headrace.security.rights import GROUP, TOPIC, needs, read
+from headrace.security.guard import Parts
+from headrace.security.rights import GROUP, TOPIC, Operation, needs, read
 from headrace.wire.messages.share_fetch import (
     AcknowledgementBatch,
     AcquiredRecords,
@@ -31,6 +32,7 @@ from headrace.wire.messages.share_fetch import (
 KEY = 78
 VERSIONS = (1, 2)
 RIGHTS = needs(read(GROUP, "group_id"), read(TOPIC, "topics[].topic_id"))
+PARTS = (Parts("topics", "responses"),)
 
 MAX_WAIT_MS = 60_000
 MAX_RECORDS = 10_000
@@ -96,6 +98,10 @@ def find(call: Call[object], key: Key) -> TopicPartition:
     topic = call.broker.image.topic_by_id(key[0])
     if topic is None:
         raise HeadraceError(ErrorKind.UNKNOWN_TOPIC_ID)
+    if call.refuses(Operation.READ, TOPIC, topic.name):
+        # Asked each time: a session outlives a right that was withdrawn.
+        seen = call.sees(TOPIC, topic.name)
+        raise HeadraceError(ErrorKind.TOPIC_AUTHORIZATION_FAILED if seen else ErrorKind.UNKNOWN_TOPIC_ID)
     return TopicPartition(topic.name, key[1])
 
 

@@ -7,6 +7,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
 from headrace.kafka.handlers.k78_share_fetch import acknowledgements, find
 from headrace.kafka.leader_hints import endpoint, hint_for
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, needs, read
 from headrace.wire.messages.share_acknowledge import (
     AcknowledgePartition,
@@ -21,6 +22,7 @@ from headrace.wire.messages.share_acknowledge import (
 KEY = 79
 VERSIONS = (1, 2)
 RIGHTS = needs(read(GROUP, "group_id"), read(TOPIC, "topics[].topic_id"))
+PARTS = (Parts("topics", "responses"),)
 
 
 async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:

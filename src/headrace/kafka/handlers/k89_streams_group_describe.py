@@ -8,7 +8,8 @@ from headrace.groups.streams import commands
 from headrace.groups.streams import topology as topologies
 from headrace.kafka.call import Call
 from headrace.kafka.handlers.k88_streams_group_heartbeat import task_ids
-from headrace.kafka.operations import GROUP_BITS, operations
+from headrace.kafka.operations import ON_GROUP
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, describe, needs
 from headrace.wire.messages.streams_group_describe import (
     Assignment,
@@ -24,6 +25,7 @@ from headrace.wire.messages.streams_group_heartbeat import Endpoint, KeyValue, T
 KEY = 89
 VERSIONS = (0, 0)
 RIGHTS = needs(describe(GROUP, "group_ids[]")).showing(describe(TOPIC))
+PARTS = (Parts("group_ids", "groups"),)
 
 
 async def handle(call: Call[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
@@ -61,7 +63,9 @@ async def _describe(call: Call[StreamsGroupDescribeRequest], group_id: str) -> D
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
         topology=Topology(group.topology_epoch, [_subtopology(sub) for sub in group.subtopologies]),
-        authorized_operations=operations(call.request.include_authorized_operations, GROUP_BITS),
+        authorized_operations=call.bits(
+            call.request.include_authorized_operations, ON_GROUP, GROUP, group_id
+        ),
         members=[_member(member) for member in group.members],
     )
 

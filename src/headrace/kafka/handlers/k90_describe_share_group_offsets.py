@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from headrace.broker.pacing import Pace
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.kafka.call import Call
-from headrace.security.rights import GROUP, TOPIC, describe, needs
+from headrace.security.guard import Parts
+from headrace.security.rights import GROUP, TOPIC, Operation, describe, needs
 from headrace.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -18,7 +19,8 @@ from headrace.wire.messages.describe_share_group_offsets import (
 
 KEY = 90
 VERSIONS = (0, 1)
-RIGHTS = needs(describe(GROUP, "groups[].group_id"), describe(TOPIC, "groups[].topics[].topic_name"))
+RIGHTS = needs(describe(GROUP, "groups[].group_id")).showing(describe(TOPIC))
+PARTS = (Parts("groups", "groups"),)
 
 
 async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
@@ -46,6 +48,15 @@ async def _group(
         wanted = [(name, list(range(len(topic.partitions)))) for name, topic in known if topic is not None]
     rows = []
     for name, numbers in wanted:
+        if asked.topics is None and not call.sees(TOPIC, name):
+            continue
+        if asked.topics is not None and call.refuses(Operation.DESCRIBE, TOPIC, name):
+            code = ErrorKind.TOPIC_AUTHORIZATION_FAILED.kafka_code
+            denied = [
+                DescribeShareGroupOffsetsResponsePartition(number, -1, -1, -1, code) for number in numbers
+            ]
+            rows.append(DescribeShareGroupOffsetsResponseTopic(name, ZERO_UUID, denied))
+            continue
         found = [
             await _partition(call, asked.group_id, TopicPartition(name, number))
             async for number in pace.over(numbers)

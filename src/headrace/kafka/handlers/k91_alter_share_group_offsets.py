@@ -8,6 +8,7 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, needs, read
 from headrace.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -20,6 +21,7 @@ from headrace.wire.messages.alter_share_group_offsets import (
 KEY = 91
 VERSIONS = (0, 0)
 RIGHTS = needs(read(GROUP, "group_id"), read(TOPIC, "topics[].topic_name"))
+PARTS = (Parts("topics", "responses"),)
 
 
 async def handle(call: Call[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.kafka.call import Call
+from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, delete, needs, read
 from headrace.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -15,6 +16,7 @@ from headrace.wire.messages.delete_share_group_offsets import (
 KEY = 92
 VERSIONS = (0, 0)
 RIGHTS = needs(delete(GROUP, "group_id"), read(TOPIC, "topics[].topic_name"))
+PARTS = (Parts("topics", "responses"),)
 
 
 async def handle(call: Call[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from headrace.http.openapi import Operations
-from headrace.http.rest.operations import administration, messages, queues, service, webhooks
+from headrace.http.rest.operations import administration, messages, queues, security, service, webhooks
 
 OPERATIONS: Operations = {
     **messages.OPERATIONS,
     **queues.OPERATIONS,
     **administration.OPERATIONS,
     **webhooks.OPERATIONS,
+    **security.OPERATIONS,
     **service.OPERATIONS,
 }

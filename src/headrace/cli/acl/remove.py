@@ -1,0 +1,53 @@
+"""Command: `headrace acl remove`."""
+
+from __future__ import annotations
+
+import click
+from confluent_kafka.admin import AclBindingFilter  # type: ignore[attr-defined]
+
+from headrace.cli.acl_view import COLUMNS, KIND, AclRow, acl_row, bindings, operations_in
+from headrace.cli.completing import complete_topics, complete_users
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Shape
+
+
+@leaf(AclRow, Shape.ITEMS, broker=True)
+@click.argument("user", shell_complete=complete_users)
+@click.argument("operations")
+@click.argument("kind", type=KIND)
+@click.argument("name", required=False, shell_complete=complete_topics)
+@click.option("--prefix", is_flag=True, help="Everything whose name begins so; NAME* is the same.")
+@click.option("--deny", is_flag=True, help="A denial, which wins over every right.")
+@click.option(
+    "--host", default="*", show_default=True, help="Only from this address, or network as in 10.0.0.0/8."
+)
+def command(
+    run: Invocation,
+    user: str,
+    operations: str,
+    kind: str,
+    name: str | None,
+    prefix: bool,
+    deny: bool,
+    host: str,
+) -> None:
+    """Take rights away: the same words as for `acl add`."""
+    link = run.link
+    filters = [
+        AclBindingFilter(
+            acl.restype,
+            acl.name,
+            acl.resource_pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for acl in bindings(user, operations_in(operations), kind, name, host, prefix, deny)
+    ]
+    futures = link.admin.delete_acls(filters, request_timeout=link.timeout_s)
+    gone = [acl_row(acl) for future in futures.values() for acl in link.answer(future)]
+    if not gone:
+        run.note("There was no such right.")
+    run.output.items(AclRow, gone, COLUMNS)

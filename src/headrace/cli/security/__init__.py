@@ -1,0 +1,9 @@
+"""The commands around the mode of security."""
+
+HELP = "Turn authentication and rights on, look at them, turn them off."
+VERBS = {
+    "status": "Show the mode, and who would be refused.",
+    "observe": "Ask for names and note what would be denied; refuse nothing.",
+    "enforce": "Refuse whoever has no name, and whatever has no right.",
+    "open": "Turn authentication and rights off.",
+}

@@ -1,0 +1,198 @@
+"""Driver: changing users, rights and the mode in the coordinator, and hearing of changes (A30).
+
+Every change is one compared transaction (R1); what has to end because of a change is ended by whoever is in `on_revoked` (A9).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from headrace.broker.metadata import Metadata
+from headrace.broker.runtime import Runtime
+from headrace.cluster import keys
+from headrace.cluster.changes import Change, Compare, Delete, Put
+from headrace.cluster.image import Delta, OpaqueChanged
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.principals import USER, Principal
+from headrace.security.image import SecurityImage
+from headrace.security.records import (
+    ACLS,
+    MODE,
+    SPACE,
+    SUPER_USERS,
+    Acl,
+    Mode,
+    ModeRecord,
+    ScramRecord,
+    UserRecord,
+    acl_key,
+    checked_name,
+    encode,
+    scram_key,
+    user_key,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 10
+MAX_USERS = 100_000
+MAX_ACLS = 100_000
+AT_ONCE = 50
+"""Operations in one transaction of the coordinator."""
+
+_PREFIX = f"{SPACE}/"
+Ops = Sequence[tuple[str, bytes | None]]
+"""Key below `security/`, and its new value; None deletes it."""
+
+
+class SecurityAdmin:
+    def __init__(self, runtime: Runtime, metadata: Metadata, image: SecurityImage) -> None:
+        self.image = image
+        self.on_revoked: list[Callable[[str], None]] = []
+        """Told the name of a user whose connections must end."""
+        self._runtime = runtime
+        self._metadata = metadata
+        image.load(metadata.image.opaque(SPACE))
+        self._tell_unreadable()
+
+    @property
+    def revision(self) -> int:
+        return self._metadata.revision
+
+    def heard(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            if isinstance(delta, OpaqueChanged) and delta.key.startswith(_PREFIX):
+                revoked = self.image.apply(delta.key[len(_PREFIX) :], delta.value)
+                if revoked is not None:
+                    for end in self.on_revoked:
+                        end(revoked.name)
+                if self.image.unreadable:
+                    self._tell_unreadable()
+
+    def _tell_unreadable(self) -> None:
+        for key, problem in self.image.unreadable.items():
+            log.error("security key %r is not readable and gives nobody anything: %s", key, problem)
+
+    # -- the mode ----------------------------------------------------------------------------------------------------
+
+    async def set_mode(self, mode: Mode, by: Principal) -> None:
+        record = ModeRecord(mode, self._runtime.clock.wall_ms(), str(by))
+        await self._commit(lambda: [(MODE, encode(record))], f"security mode {mode} by {by}")
+
+    async def set_super_users(self, names: Iterable[str]) -> None:
+        """Principals. They can't be removed down to none (A34)."""
+        wanted = sorted(set(names))
+        if not wanted:
+            raise HeadraceError(
+                ErrorKind.POLICY_VIOLATION,
+                "the last super user can't be removed: nobody could administer the cluster",
+            )
+        await self._commit(lambda: [(SUPER_USERS, encode(wanted))], "super users")
+
+    # -- users -------------------------------------------------------------------------------------------------------
+
+    async def alter_scram(
+        self, name: str, upserts: dict[str, ScramRecord], deletions: Sequence[str] = ()
+    ) -> None:
+        """KIP-554, of one user. Raises RESOURCE_NOT_FOUND when one to be deleted is not there; a new user is made."""
+        checked_name(name)
+
+        def ops() -> Ops:
+            held = self.image.scram.get(name, {})
+            if any(mechanism not in held for mechanism in deletions):
+                raise HeadraceError(
+                    ErrorKind.RESOURCE_NOT_FOUND, f"user {name!r} has no such password to delete"
+                )
+            made: list[tuple[str, bytes | None]] = []
+            if upserts and name not in self.image.users:
+                self._need_room(len(self.image.users), MAX_USERS, "users")
+                made.append((user_key(name), encode(UserRecord(self._runtime.clock.wall_ms()))))
+            made += [(scram_key(name, mechanism), encode(record)) for mechanism, record in upserts.items()]
+            made += [(scram_key(name, mechanism), None) for mechanism in deletions]
+            if not upserts and not held.keys() - set(deletions):
+                # Who has nothing left to log in with is gone, with every open connection (A9).
+                self._need_other_super_user(name)
+                made.append((user_key(name), None))
+            return made
+
+        await self._commit(ops, f"credentials of user {name!r}")
+
+    async def set_enabled(self, name: str, enabled: bool) -> None:
+        def ops() -> Ops:
+            user = self._need_user(name)
+            if not enabled:
+                self._need_other_super_user(name)
+            return [(user_key(name), encode(UserRecord(user.created_ms, enabled, user.note)))]
+
+        await self._commit(ops, f"user {name!r} {'enabled' if enabled else 'disabled'}")
+
+    async def delete_user(self, name: str) -> None:
+        def ops() -> Ops:
+            self._need_user(name)
+            self._need_other_super_user(name)
+            gone: list[tuple[str, bytes | None]] = [(user_key(name), None)]
+            gone += [(scram_key(name, mechanism), None) for mechanism in self.image.scram.get(name, {})]
+            return gone
+
+        await self._commit(ops, f"user {name!r} deleted")
+
+    def _need_user(self, name: str) -> UserRecord:
+        user = self.image.users.get(name)
+        if user is None:
+            raise HeadraceError(ErrorKind.RESOURCE_NOT_FOUND, f"there is no user {name!r}")
+        return user
+
+    def _need_other_super_user(self, name: str) -> None:
+        """A34: somebody must be left who can administer the cluster."""
+        image, mine = self.image, f"{USER}:{name}"
+        if mine in image.super_users and not any(
+            not other.startswith(f"{USER}:") or image.is_enabled(other.partition(":")[2])
+            for other in image.super_users - {mine}
+        ):
+            raise HeadraceError(
+                ErrorKind.POLICY_VIOLATION,
+                f"{name!r} is the last super user: nobody could administer the cluster",
+            )
+
+    # -- rights ------------------------------------------------------------------------------------------------------
+
+    async def add_acls(self, acls: Sequence[Acl]) -> None:
+        fresh = [acl for acl in dict.fromkeys(acls) if acl not in self.image.acls]
+        self._need_room(len(self.image.acls) + len(fresh), MAX_ACLS + 1, "rights")
+        for first in range(0, len(fresh), AT_ONCE):
+            some = fresh[first : first + AT_ONCE]
+            await self._commit(
+                lambda some=some: [(acl_key(acl), encode(acl)) for acl in some],  # type: ignore[misc]
+                f"{len(some)} rights added",
+            )
+
+    async def remove_acls(self, acls: Sequence[Acl]) -> None:
+        digests = [acl.digest for acl in acls]
+        for first in range(0, len(digests), AT_ONCE):
+            some = digests[first : first + AT_ONCE]
+            await self._commit(
+                lambda some=some: [(ACLS + digest, None) for digest in some],  # type: ignore[misc]
+                f"{len(some)} rights removed",
+            )
+
+    # -- common ------------------------------------------------------------------------------------------------------
+
+    def _need_room(self, held: int, most: int, what: str) -> None:
+        if held >= most:
+            raise HeadraceError(ErrorKind.POLICY_VIOLATION, f"a cluster has at most {most} {what}")
+
+    async def _commit(self, make: Callable[[], Ops], words: str) -> None:
+        image = self._metadata.image
+        for _ in range(MAX_ATTEMPTS):
+            compares: list[Compare] = []
+            ops: list[Put | Delete] = []
+            for name, value in make():
+                key = keys.opaque(SPACE, name)
+                compares.append(Compare(key, "mod", image.mod_revision(key)))
+                ops.append(Delete(key) if value is None else Put(key, value))
+            if not ops:
+                return
+            if (await self._metadata.commit(Change(tuple(compares), tuple(ops), words))).succeeded:
+                return
+        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this; try again")

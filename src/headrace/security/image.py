@@ -1,0 +1,140 @@
+"""Machine: what this broker knows about users, rights and the mode, built from the coordinator's keys (A30).
+
+It is fed by the cluster image, which already sees to it that a key only moves forward (R3). `version` grows with every change, so
+what was decided can be kept until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.core.principals import USER, Principal
+from headrace.security.acl_book import AclBook
+from headrace.security.authorizer import Verdict
+from headrace.security.records import (
+    ACLS,
+    MODE,
+    SCRAM,
+    SUPER_USERS,
+    USERS,
+    Acl,
+    Mode,
+    ModeRecord,
+    ScramRecord,
+    UserRecord,
+    name_in,
+)
+from headrace.security.rights import Operation, Resource
+
+_NOBODY = Verdict(False, "no right allows it")
+_CLUSTER_ACTION = Verdict(False, "only brokers have ClusterAction")
+_DISABLED = Verdict(False, "the user is disabled")
+
+
+class Revoked(NamedTuple):
+    """This user's connections must end (A9)."""
+
+    name: str
+
+
+class SecurityImage:
+    def __init__(self) -> None:
+        self.version = 0
+        self.mode = ModeRecord(Mode.OPEN)
+        self.guards = False
+        """Anything is asked at all: every mode but open."""
+        self.enforces = False
+        """What is not allowed is refused; in mode observe it is only noted."""
+        self.super_users: frozenset[str] = frozenset()
+        self.users: dict[str, UserRecord] = {}
+        self.scram: dict[str, dict[str, ScramRecord]] = {}
+        """User -> mechanism -> record."""
+        self.acls = AclBook()
+        self.unreadable: dict[str, str] = {}
+        """Keys whose values are not what they promise: an alarm (A51), and never a right."""
+
+    def load(self, stored: Mapping[str, bytes]) -> None:
+        for name, raw in stored.items():
+            self.apply(name, raw)
+
+    def apply(self, name: str, raw: bytes | None) -> Revoked | None:
+        """One key below `security/`; None when it was deleted."""
+        self.version += 1
+        self.unreadable.pop(name, None)
+        try:
+            return self._take(name, raw)
+        except (msgspec.MsgspecError, ValueError) as problem:
+            self.unreadable[name] = str(problem)
+            return None
+
+    def _take(self, name: str, raw: bytes | None) -> Revoked | None:
+        if name == MODE:
+            self.mode = ModeRecord(Mode.OPEN) if raw is None else msgspec.json.decode(raw, type=ModeRecord)
+            self.guards = self.mode.mode is not Mode.OPEN
+            self.enforces = self.mode.mode is Mode.ENFORCED
+        elif name == SUPER_USERS:
+            self.super_users = frozenset(() if raw is None else msgspec.json.decode(raw, type=list[str]))
+        elif name.startswith(USERS):
+            return self._take_user(name_in(name[len(USERS) :]), raw)
+        elif name.startswith(SCRAM):
+            quoted, _, mechanism = name[len(SCRAM) :].rpartition("/")
+            self._take_scram(name_in(quoted), mechanism, raw)
+        elif name.startswith(ACLS):
+            self.acls.remove(name[len(ACLS) :])
+            if raw is not None:
+                acl = msgspec.json.decode(raw, type=Acl)
+                if acl.digest != name[len(ACLS) :]:
+                    raise ValueError("it is not the right that its key names")
+                self.acls.add(acl)
+        return None
+
+    def _take_user(self, name: str, raw: bytes | None) -> Revoked | None:
+        before = self.users.pop(name, None)
+        if raw is not None:
+            self.users[name] = msgspec.json.decode(raw, type=UserRecord)
+            if self.users[name].enabled:
+                return None
+        return Revoked(name) if before is not None and before.enabled else None
+
+    def _take_scram(self, name: str, mechanism: str, raw: bytes | None) -> None:
+        records = self.scram.setdefault(name, {})
+        records.pop(mechanism, None)
+        if raw is not None:
+            records[mechanism] = msgspec.json.decode(raw, type=ScramRecord)
+        if not records:
+            del self.scram[name]
+
+    def is_enabled(self, name: str) -> bool:
+        user = self.users.get(name)
+        return user is not None and user.enabled
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
+    ) -> Verdict:
+        """A37: super user, then any denial, then any right that allows it, else no. Whatever the mode."""
+        if operation is Operation.CLUSTER_ACTION:
+            return _CLUSTER_ACTION
+        user = self.users.get(principal.name) if principal.kind == USER else None
+        if user is not None and not user.enabled:
+            return _DISABLED
+        if str(principal) in self.super_users:
+            return Verdict(True, f"{principal} is a super user")
+        found = self.acls.find(principal, host, operation, resource, name)
+        if found.deny is not None:
+            return Verdict(False, found.deny.words)
+        if found.allow is not None:
+            if resource is Resource.TOPIC and operation is Operation.READ and name.startswith("__"):
+                # A41: what the broker keeps for itself shows more than one topic's worth.
+                seen = self.decide(principal, host, Operation.DESCRIBE, Resource.CLUSTER, "")
+                return Verdict(True, found.allow.words) if seen.allowed else seen
+            return Verdict(True, found.allow.words)
+        if operation is Operation.IDEMPOTENT_WRITE:
+            somewhere = self.acls.writes_somewhere(principal, host)
+            if somewhere is not None:
+                return Verdict(True, somewhere.words)
+        return _NOBODY

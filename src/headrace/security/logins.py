@@ -1,0 +1,139 @@
+"""Driver: how somebody proves to be a user: SASL exchanges of the Kafka door, names and passwords of the HTTP door.
+
+One text for whatever is wrong with a credential (A16), after a delay that grows with failures of that user (A61). A trouble of our
+own is not a wrong credential: clients give up on those, so nothing is said and the connection ends (A17).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from headrace.broker.runtime import Runtime
+from headrace.core.principals import USER, Principal
+from headrace.security.image import SecurityImage
+from headrace.security.login_limits import LoginLimits
+from headrace.security.passwords import Passwords
+from headrace.security.scram import (
+    NONCE_BYTES,
+    SHA_256,
+    SHA_512,
+    ScramFailed,
+    ScramServer,
+    ScramUser,
+    made_up,
+)
+
+log = logging.getLogger(__name__)
+
+PLAIN = "PLAIN"
+REFUSAL = "the user name or the password is wrong"
+MAX_TOKEN_BYTES = 8 * 1024
+_JITTER_MS = 50
+
+
+class LoginFailed(Exception):
+    """The text is for our log. Raised after the delay."""
+
+
+class Step(NamedTuple):
+    answer: bytes
+    principal: Principal | None = None
+    """Set by the last one."""
+
+
+class Exchange(Protocol):
+    async def step(self, token: bytes) -> Step:
+        """Raises LoginFailed; Busy when it can't be found out now."""
+        ...
+
+
+class Logins:
+    def __init__(
+        self,
+        runtime: Runtime,
+        image: SecurityImage,
+        secret: Callable[[], bytes],
+        *,
+        plain_without_tls: bool = False,
+    ) -> None:
+        """`secret`: the cluster's, for what is answered about users that do not exist. Asked when there are users."""
+        self.limits = LoginLimits()
+        self.image = image
+        self.passwords = Passwords(runtime, image, secret)
+        self._runtime = runtime
+        self._secret = secret
+        self._plain_without_tls = plain_without_tls
+
+    def mechanisms(self, is_tls: bool) -> list[str]:
+        """On offer at such a connection. A password in the clear needs TLS (X4)."""
+        offered = [SHA_256, SHA_512]
+        return [*offered, PLAIN] if is_tls or self._plain_without_tls else offered
+
+    def begin(self, mechanism: str, host: str) -> Exchange:
+        return _Plain(self, host) if mechanism == PLAIN else _Scram(self, mechanism, host)
+
+    def is_shut_out(self, host: str) -> bool:
+        return self.limits.is_shut_out(host, self._runtime.clock.now_ms())
+
+    async def by_password(self, name: str, password: str, host: str) -> Principal:
+        """Raises LoginFailed, after a delay; Busy."""
+        if not await self.passwords.check(name, password):
+            raise await self.failed(name, host, "wrong name or password")
+        return self.admitted(name, host)
+
+    def nonce(self) -> bytes:
+        return self._runtime.random_bytes(NONCE_BYTES)
+
+    def find(self, mechanism: str, name: str) -> ScramUser:
+        record = self.image.scram.get(name, {}).get(mechanism)
+        if record is None or not self.image.is_enabled(name):
+            return ScramUser(name, record or made_up(mechanism, name, self._secret()), False)
+        return ScramUser(name, record, True)
+
+    def admitted(self, name: str, host: str) -> Principal:
+        self.limits.succeeded(host, name)
+        return Principal(USER, name)
+
+    async def failed(self, name: str, host: str, reason: str) -> LoginFailed:
+        delay_ms = self.limits.failed(host, name, self._runtime.clock.now_ms())
+        # Client-made text goes through repr so that it can't forge log lines (X28).
+        log.warning("a login of %r from %s failed: %s", name, host, reason)
+        jitter_ms = self._runtime.random_bytes(1)[0] * _JITTER_MS // 255
+        await asyncio.sleep((delay_ms + jitter_ms) / 1000)
+        return LoginFailed(reason)
+
+
+class _Scram:
+    def __init__(self, logins: Logins, mechanism: str, host: str) -> None:
+        self._logins = logins
+        self._host = host
+        self._server = ScramServer(mechanism, lambda name: logins.find(mechanism, name), logins.nonce())
+
+    async def step(self, token: bytes) -> Step:
+        try:
+            if not self._server.is_waiting_for_proof:
+                return Step(self._server.first(token))
+            name, proof = self._server.final(token)
+        except ScramFailed as problem:
+            raise await self._logins.failed(self._server.name, self._host, str(problem)) from None
+        if not self._logins.image.is_enabled(name):
+            raise await self._logins.failed(name, self._host, "disabled in between")
+        return Step(proof, self._logins.admitted(name, self._host))
+
+
+class _Plain:
+    def __init__(self, logins: Logins, host: str) -> None:
+        self._logins = logins
+        self._host = host
+
+    async def step(self, token: bytes) -> Step:
+        try:
+            authzid, name, password = token.decode().split("\0")
+        except (UnicodeDecodeError, ValueError):
+            raise await self._logins.failed("", self._host, "not a PLAIN token") from None
+        if authzid not in ("", name):
+            raise await self._logins.failed(name, self._host, "it wants to act as somebody else")
+        return Step(b"", await self._logins.by_password(name, password, self._host))
