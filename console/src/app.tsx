@@ -11,8 +11,14 @@ import { away, cluster, health, isOld, now, session, theme, utc, version } from 
 type Page = { Page: ComponentType<{ name: string }> };
 type Place = { at: RegExp; load: () => Promise<Page> };
 
-const PLACES: Place[] = [];
-export const RAIL: { words: string; href: string; key: string; at: string }[] = [{ words: 'Home', href: '/', key: 'h', at: '/' }];
+const PLACES: Place[] = [
+  { at: /^\/topics$/, load: () => import('./pages/topics.tsx') },
+  { at: /^\/topics\/([^/]+)$/, load: () => import('./pages/topic.tsx') },
+];
+export const RAIL: { words: string; href: string; key: string; at: string }[] = [
+  { words: 'Home', href: '/', key: 'h', at: '/' },
+  { words: 'Topics', href: '/console/topics', key: 't', at: '/topics' },
+];
 
 function Mark() {
   return (

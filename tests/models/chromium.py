@@ -84,7 +84,9 @@ class Chromium:
     def press(self, key: str) -> None:
         """One key, as from a keyboard; a letter also types itself."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
-        code = {"Enter": 13, "Escape": 27, "Tab": 9}.get(key, ord(key.upper()) if len(key) == 1 else 0)
+        code = {"Enter": 13, "Escape": 27, "Tab": 9}.get(
+            key, ord(key.upper()) if key.isalnum() and len(key) == 1 else 0
+        )
         fields: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code}
         self._page(
             "Input.dispatchKeyEvent",

@@ -12,14 +12,15 @@ const AWAY: Problem = {
   hint: 'It is asked again by itself; see that the process runs.', instance: '', request_id: '', kafka_error: null,
 };
 
-export type Values = Record<string, string | number | boolean | null | undefined>;
+export type Values = Record<string, string | number | boolean | null | undefined | string[]>;
 
 function address(template: string, names: Values, query: Values): string {
   const path = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(names[name])));
   const words = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined || value === null || value === '' || value === false) continue;
-    words.set(name, value === true ? '' : String(value));
+    if (Array.isArray(value)) value.forEach((one) => words.append(name, one));
+    else words.set(name, value === true ? '' : String(value));
   }
   const text = words.toString();
   return text ? `${path}?${text}` : path;

@@ -1,6 +1,6 @@
 // Section 6: nothing is there yet. Three cards with commands that work as they stand.
 import { useState } from 'preact/hooks';
-import { cluster } from '../state/session.ts';
+import { http, kafka } from '../state/places.ts';
 import { Command } from '../parts/ui.tsx';
 
 type Recipe = [string, string];
@@ -55,10 +55,7 @@ function Card({ name, lead, all }: { name: string; lead: string; all: Recipe[] }
 }
 
 export function FirstRun() {
-  const known = cluster.value;
-  const me = known?.brokers.find((broker) => broker.id === known.answered_by);
-  const here = (address: string): string => address.replace(/^(127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|::1)(?=:\d)/, 'localhost');
-  const all = recipes(here(me?.kafka ?? 'localhost:9092'), location.origin);
+  const all = recipes(kafka(), http());
   return (
     <div class="stack">
       <div class="cards">

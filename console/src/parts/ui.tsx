@@ -124,14 +124,25 @@ export function Search({ label, placeholder, name = 'q' }: { label: string; plac
   const input = useRef<HTMLInputElement>(null);
   const [text, setText] = useState(chosen(name));
   const timer = useRef(0);
-  useEffect(() => setText(chosen(name)), [chosen(name)]);
+  const own = useRef(chosen(name));
+  const there = chosen(name);
+  useEffect(() => {
+    // Somebody else changed the address (back, a link): what is being typed is not overwritten by its own echo.
+    if (there !== own.current) {
+      own.current = there;
+      setText(there);
+    }
+  }, [there]);
   return (
     <input ref={input} type="search" data-search aria-label={label} placeholder={placeholder} value={text} spellcheck={false} autocomplete="off"
       onInput={(event) => {
         const typed = event.currentTarget.value;
         setText(typed);
         clearTimeout(timer.current);
-        timer.current = window.setTimeout(() => choose({ [name]: typed, at: undefined }), 120);
+        timer.current = window.setTimeout(() => {
+          own.current = typed;
+          choose({ [name]: typed, at: undefined });
+        }, 120);
       }} />
   );
 }

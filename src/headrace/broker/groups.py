@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -87,10 +87,10 @@ class Groups(ShardSet):
         """R53: whoever asks where to go on must not be sent back to where it was under an earlier coordinator."""
         return isinstance(command, FetchOffsets)
 
-    def overview(self) -> list[GroupOverview]:
-        """Every group with what it has committed, for metrics: a look, not a question, so nothing is journaled."""
-        found = []
-        for shard in self.shards.values():
+    def look(self) -> Iterator[GroupOverview]:
+        """Every group with what it has committed: a look, not a question, so nothing is journaled. Whoever goes through them may
+        leave the loop to others in between: what comes or goes meanwhile is seen or not."""
+        for shard in list(self.shards.values()):
             assert isinstance(shard.machine, GroupShard)
             table = shard.machine.table
             for group_id in sorted(table.groups.keys() | table.offsets.committed.keys()):
@@ -101,8 +101,11 @@ class Groups(ShardSet):
                     for number, value in numbers.items()
                     if self._may_be_for(topic, value.topic_id)
                 ]
-                found.append(GroupOverview(group_id, 0 if group is None else len(group.members), offsets))
-        return found
+                yield GroupOverview(group_id, 0 if group is None else len(group.members), offsets)
+
+    def overview(self) -> list[GroupOverview]:
+        """For metrics."""
+        return list(self.look())
 
     def heard(self, deltas: list[Delta]) -> None:
         for delta in deltas:

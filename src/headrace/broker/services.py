@@ -18,6 +18,7 @@ from headrace.broker.coordinators import Coordinators
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.groups import Groups
 from headrace.broker.hanging import HangingTransactions
+from headrace.broker.history import Sampler
 from headrace.broker.latest import Latest
 from headrace.broker.markers import Markers
 from headrace.broker.partition_admin import PartitionAdmin
@@ -78,5 +79,6 @@ class Services:
     # Reading and writing.
     opener: Opener
     views: Views
+    sampler: Sampler
     fetch_sessions: FetchSessions
     throttle: ReplicationThrottle

@@ -199,6 +199,7 @@ _MEANINGS = {
     404: "There is no such thing.",
     409: "It contradicts what there is.",
     412: "It has been changed since you looked.",
+    429: "Too many at once.",
     415: "The body has a type that is not taken here.",
     503: "Not now; try again.",
 }

@@ -481,6 +481,7 @@ class Node:
         self.health.housekeeping = housekeeping
         supervise("watch the clock", housekeeping.watch_the_clock, OR_END)
         supervise("housekeeping", housekeeping.run)
+        supervise("history", self.services.sampler.run)
         supervise("cron schedules", self.services.cron.run)
         supervise("queues in shape", self.services.queue_keeper.run)
         supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))

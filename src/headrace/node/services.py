@@ -14,6 +14,7 @@ from headrace.broker.coordinators import Coordinators
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.groups import Groups
 from headrace.broker.hanging import HangingTransactions
+from headrace.broker.history import Sampler
 from headrace.broker.hosts import QueueHost
 from headrace.broker.internal_topics import InternalTopics
 from headrace.broker.latest import Latest
@@ -123,6 +124,7 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         share_offsets=ShareOffsets(image, groups, queues, share_groups),
         opener=Opener(runtime),
         views=views,
+        sampler=Sampler(runtime, broker.partitions, groups, queues, replicas.room),
         fetch_sessions=FetchSessions(),
         throttle=ReplicationThrottle(runtime, image, LEADER_THROTTLED_RATE),
     )

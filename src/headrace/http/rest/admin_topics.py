@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from headrace.broker.history import Lately, TopicNow
 from headrace.broker.peers import Peers
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.cluster.configs import Alteration, AlterOp, describe_topic
@@ -23,7 +25,7 @@ from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, topic_name_problem
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.problem import problem
-from headrace.http.rest.paging import page, window
+from headrace.http.rest.paging import SortKeys, page, sorted_window
 from headrace.http.rest.reading import answer, body_of
 from headrace.http.rest.records import Bounds, RecordReader
 from headrace.http.router import Router
@@ -75,7 +77,26 @@ class Trim(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class AdminTopicDoor:
-    def __init__(self, image: ClusterImage, topics: TopicAdmin, peers: Peers, reader: RecordReader) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        topics: TopicAdmin,
+        peers: Peers,
+        reader: RecordReader,
+        lately: Lately,
+        is_queue: Callable[[str], bool],
+    ) -> None:
+        self._lately = lately
+        self._is_queue = is_queue
+        nothing = TopicNow()
+        self._sort_keys: SortKeys = {
+            "in": lambda name: lately.topics.get(name, nothing).in_per_s,
+            "out": lambda name: lately.topics.get(name, nothing).out_bytes_per_s,
+            "messages": lambda name: lately.topics.get(name, nothing).messages,
+            "bytes": lambda name: lately.topics.get(name, nothing).size_bytes,
+            "last_write": lambda name: lately.topics.get(name, nothing).last_write_ms,
+            "partitions": lambda name: len(image.topics[name].partitions),
+        }
         self._image = image
         self._topics = topics
         self._peers = peers
@@ -123,16 +144,46 @@ class AdminTopicDoor:
     async def _list(self, request: Request) -> Answer:
         image = self._image
         internal = "internal" in request.query
-        names, cursor = window(
+        names, cursor, total = sorted_window(
             request,
             (
                 name
                 for name, topic in image.topics.items()
                 if (internal or not topic.internal) and request.sees(TOPIC, name)
             ),
+            self._sort_keys,
         )
         found = [topic for name in names if (topic := image.topic(name)) is not None]
-        return page(request, [_summary(topic) for topic in found], cursor)
+        wanted = request.query.get("with", "").split(",")
+        rows = [{**_summary(topic), **self._numbers(topic, wanted)} for topic in found]
+        return page(request, rows, cursor, total)
+
+    def _numbers(self, topic: Topic, wanted: list[str]) -> dict[str, Any]:
+        """As this broker sampled them: of the partitions that it leads."""
+        shown: dict[str, Any] = {}
+        now = self._lately.topics.get(topic.name, TopicNow())
+        if "rates" in wanted:
+            shown |= {
+                "in_per_s": round(now.in_per_s, 2),
+                "in_bytes_per_s": round(now.in_bytes_per_s),
+                "out_bytes_per_s": round(now.out_bytes_per_s),
+                "last_write_ms": now.last_write_ms or None,
+            }
+        if "sizes" in wanted:
+            shown |= {"messages": now.messages, "bytes": now.size_bytes}
+        if "readers" in wanted:
+            groups = sum(topic.name in group.topics for group in self._lately.groups.values())
+            shown |= {"groups": groups, "kind": self._kind(topic)}
+        return shown
+
+    def _kind(self, topic: Topic) -> str:
+        if topic.internal:
+            return "internal"
+        if topic.view is not None:
+            return "view"
+        if self._is_queue(topic.name):
+            return "queue"
+        return "delayed" if topic.config.delay_enabled else "topic"
 
     async def _describe(self, request: Request) -> Answer:
         topic = self._topic(request)

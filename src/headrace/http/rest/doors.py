@@ -11,6 +11,8 @@ from headrace.http.rest.cluster import ClusterDoor
 from headrace.http.rest.documentation import DocumentationDoor
 from headrace.http.rest.groups import GroupDoor
 from headrace.http.rest.idempotency import Once
+from headrace.http.rest.live import LiveDoor
+from headrace.http.rest.looking import LookDoor
 from headrace.http.rest.queue_stream import QueueStreamDoor
 from headrace.http.rest.queues import QueueDoor
 from headrace.http.rest.records import RecordReader
@@ -48,7 +50,11 @@ def mount_rest(
     SettleDoor(queues, receipt_key).mount(forwarding)
     QueueStreamDoor(clock, queues, receipt_key).mount(router)
     AdminQueueDoor(clock, image, broker.new_uuid, queues).mount(forwarding)
-    AdminTopicDoor(image, topics, peers, reader).mount(forwarding)
+    AdminTopicDoor(
+        image, topics, peers, reader, services.sampler.lately, lambda name: queues.find_spec(name) is not None
+    ).mount(forwarding)
+    LookDoor(clock, image, reader, queues, services.sampler).mount(router)
+    LiveDoor(clock, image, services.sampler, queues).mount(router)
     GroupDoor(image, services.coordinators, peers, reader).mount(forwarding)
     ScheduleDoor(image, queues, services.cron).mount(forwarding)
     ClusterDoor(image).mount(router)

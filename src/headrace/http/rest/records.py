@@ -21,7 +21,7 @@ from headrace.core.limits import KIB, MIB
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, Clock
 from headrace.log.aborted import AbortedTransaction
-from headrace.records.batch import CorruptBatch, scan
+from headrace.records.batch import BatchHeader, CorruptBatch, scan
 from headrace.records.build import Record
 from headrace.records.read import iter_records
 from headrace.wire.api import ApiKey
@@ -174,6 +174,24 @@ class RecordReader:
             for entry in row.aborted_transactions or ()
         ]
         return data, aborted, row.last_stable_offset
+
+    async def inspect(self, tp: TopicPartition, offset: int) -> tuple[Record, BatchHeader] | None:
+        """One record and the batch it lies in; None when nobody can read such a record."""
+        bounds = await self.bounds(tp)
+        if not bounds.start <= offset < bounds.end:
+            return None
+        chunk = await self.read(tp, offset, 1)
+        if not chunk.records or chunk.records[0].offset != offset:
+            return None
+        partition = self._here(tp)
+        data = (await self._fetched(tp, offset))[0] if partition is None else None
+        if partition is not None:
+            found = partition.read(offset, SMALLEST_READ_BYTES, partition.last_stable_offset)
+            data = b"" if isinstance(found, Rejected) else found
+        for _, header in scan(data or b""):
+            if header.base_offset <= offset <= header.last_offset:
+                return chunk.records[0], header
+        return None
 
     async def wait(self, positions: dict[TopicPartition, int]) -> None:
         """Until there may be something new behind one of these positions."""

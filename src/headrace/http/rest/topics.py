@@ -29,6 +29,7 @@ from headrace.core.limits import MIB
 from headrace.core.ports import Clock
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.filtering import as_input, filter_of
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.reading import (
     answer,
@@ -44,7 +45,7 @@ from headrace.http.rest.records import Bounds, RecordReader
 from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
 from headrace.records.build import Record
-from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
+from headrace.records.filters import Filter
 from headrace.security.rights import CLUSTER, TOPIC, create, needs, read, write
 
 MAX_RECORDS = 1_000
@@ -206,7 +207,7 @@ class TopicDoor:
     async def _read(self, request: Request) -> Answer:
         topic = request.params["topic"]
         numbers = self._reader.partitions(topic, number(request, "partition", -1, -1, 1_000_000))
-        accepts = _filter(request)
+        accepts = filter_of(request)
         places = [TopicPartition(topic, each) for each in numbers]
         if "text/event-stream" in request.header(b"accept"):
             seen = request.header(b"last-event-id") or request.query.get("cursor", "")
@@ -323,19 +324,3 @@ def _decode_positions(text: str) -> dict[int, int]:
         raise invalid("the cursor is not one of ours")
     pairs = [pair.split(":") for pair in text.split(",")]
     return {int(partition): int(offset) for partition, offset in pairs}
-
-
-def _filter(request: Request) -> Filter | None:
-    expression = request.query.get("where")
-    if expression is None:
-        return None
-    try:
-        return compile_filter(expression)
-    except FilterProblem as problem:
-        raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail, problem.pointed()) from None
-
-
-def as_input(tp: TopicPartition, record: Record) -> FilterInput:
-    return FilterInput(
-        record.key, record.value, record.headers, record.timestamp, record.offset, tp.topic, tp.partition
-    )

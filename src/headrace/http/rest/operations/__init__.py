@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from headrace.http.openapi import Operations
-from headrace.http.rest.operations import administration, messages, queues, security, service, webhooks
+from headrace.http.rest.operations import (
+    administration,
+    looking,
+    messages,
+    queues,
+    security,
+    service,
+    webhooks,
+)
 
 OPERATIONS: Operations = {
     **messages.OPERATIONS,
+    **looking.OPERATIONS,
     **queues.OPERATIONS,
     **administration.OPERATIONS,
     **webhooks.OPERATIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.http.openapi import FLAG, Operation, Operations, Param
+from headrace.http.openapi import FLAG, Operation, Operations, Param, Schema
 from headrace.http.rest.admin_topics import NewTopic, TopicChange, Trim
 from headrace.http.rest.groups import Seek
 from headrace.http.rest.operations.queues import CHANGE_PROBLEMS, PAGE
@@ -20,9 +20,26 @@ class TopicSummary(msgspec.Struct, kw_only=True):
     """Configs that differ from the broker's."""
 
 
+class ListedTopic(TopicSummary, kw_only=True):
+    """What `with` asks for is this broker's: of the partitions that it leads, and of the groups that it coordinates."""
+
+    in_per_s: float | msgspec.UnsetType = msgspec.UNSET
+    in_bytes_per_s: float | msgspec.UnsetType = msgspec.UNSET
+    out_bytes_per_s: float | msgspec.UnsetType = msgspec.UNSET
+    last_write_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    """Null: not since the broker began."""
+    messages: int | msgspec.UnsetType = msgspec.UNSET
+    bytes: int | msgspec.UnsetType = msgspec.UNSET
+    groups: int | msgspec.UnsetType = msgspec.UNSET
+    kind: str | msgspec.UnsetType = msgspec.UNSET
+    """topic, queue, view, delayed or internal."""
+
+
 class TopicPage(msgspec.Struct, kw_only=True):
-    items: list[TopicSummary]
+    items: list[ListedTopic]
     next_cursor: str | None
+    total: int
+    """On all pages."""
 
 
 class ShownPartition(msgspec.Struct, kw_only=True):
@@ -121,12 +138,19 @@ class ShownCluster(msgspec.Struct, kw_only=True):
     offline_partitions: int
 
 
+SORTED: Schema = {"type": "string", "pattern": "^-?[a-z_]{1,20}$", "examples": ["name", "-in"]}
 IF_MATCH = Param("If-Match", "the ETag of what you looked at; changed since, it is refused (412)")
 
 OPERATIONS: Operations = {
     ("GET", "/api/v1/topics"): Operation(
         "List topics", "topics", {200: TopicPage},
-        query=(Param("internal", "the broker's own, too", FLAG), *PAGE), problems=(400,),
+        query=(
+            Param("internal", "the broker's own, too", FLAG),
+            Param("with", "numbers of the shown ones: rates, sizes, readers; several with commas"),
+            Param("sort", "name, in, out, messages, bytes, last_write or partitions; - before it turns it round", SORTED),
+            *PAGE,
+        ),
+        problems=(400,),
     ),
     ("POST", "/api/v1/topics"): Operation(
         "Create a topic", "topics", {201: ShownTopic}, body=(NewTopic,), problems=(400, 409)

@@ -143,6 +143,7 @@ class SchedulePage(msgspec.Struct, kw_only=True):
 
 
 PAGE = (
+    Param("q", "only those with these words in their name"),
     Param("limit", "at most so many", whole(1, 1_000)),
     Param("cursor", "next_cursor of the page before"),
     Param("fields", "only these, separated by commas"),

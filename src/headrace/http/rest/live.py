@@ -1,0 +1,268 @@
+"""Door: what happens now, and what happened lately, without a metrics server (section 4 of the console's rules).
+
+GET /api/v1/history      ?series=broker.in&series=topic:orders.in&from=&until=&step=1s|15s
+GET /api/v1/events       ?topics=home&topics=topic:orders    server-sent: one `tick` a second, with what has changed since the last
+
+Numbers are this broker's: what it leads, the groups it coordinates, the queues it hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from headrace.broker.history import BROKER, Lately, Sampler
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.cluster.image import ClusterImage
+from headrace.core.history import COARSE_S, FINE_S, FINE_STEPS
+from headrace.core.ports import Clock
+from headrace.http.messages import Answer, Request
+from headrace.http.problem import problem
+from headrace.http.rest.reading import answer, duration_ms, invalid, time_ms
+from headrace.http.router import Router
+from headrace.http.sse import encode_event, event_stream
+from headrace.security.rights import GROUP, OWN, TOPIC, describe
+
+MAX_SERIES = 20
+MAX_POINTS = 6_000
+MAX_STREAMS = 50
+MAX_SUBJECTS = 20
+WORST = 5
+STEPS = {FINE_S * 1000: FINE_S, COARSE_S * 1000: COARSE_S}
+
+KINDS = {"topic": TOPIC, "group": GROUP, "queue": GROUP}
+
+View = dict[str, Any]
+
+
+class LiveDoor:
+    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler, queues: QueueDesk) -> None:
+        self._clock = clock
+        self._image = image
+        self._sampler = sampler
+        self._queues = queues
+        self._tick = 0
+        self._woken = asyncio.Event()
+        self._views: dict[str, View] = {}
+        """Of this tick: pages that look at the same thing share the work."""
+        self._streams = 0
+
+    def mount(self, router: Router) -> None:
+        shows = OWN.showing(describe(TOPIC), describe(GROUP))
+        router.add("GET", "/api/v1/history", self._history, shows)
+        router.add("GET", "/api/v1/events", self._events, shows)
+
+    @property
+    def _lately(self) -> Lately:
+        return self._sampler.lately
+
+    # -- lately --------------------------------------------------------------------------------------------------------
+
+    def _history(self, request: Request) -> Answer:
+        names = [value for name, value in request.query_pairs if name == "series"]
+        if not 0 < len(names) <= MAX_SERIES:
+            raise invalid(f"series is given 1 to {MAX_SERIES} times, as in series=broker.in")
+        single = {name: value for name, value in request.query_pairs if name != "series"}
+        step_s = STEPS.get(duration_ms(single.get("step", "1s"), "step"))
+        if step_s is None:
+            raise invalid("step is 1s (of the last quarter of an hour) or 15s (of the last day)")
+        end_s = self._clock.wall_ms() // 1000
+        if "until" in single:
+            end_s = min(end_s, time_ms(single["until"], "until") // 1000)
+        first_s = end_s - FINE_STEPS
+        if "from" in single:
+            first_s = time_ms(single["from"], "from") // 1000
+        first_s, end_s = first_s // step_s * step_s, end_s // step_s * step_s
+        first_s = max(first_s, end_s - MAX_POINTS * step_s)
+        found = {
+            name: self._series(
+                name if _sees(request, name.rpartition(".")[0]) else "", step_s, first_s, end_s
+            )
+            for name in names
+        }
+        return answer(
+            {
+                "broker_id": self._image.broker_id,
+                "began_ms": self._lately.began_ms,
+                "from_ms": first_s * 1000,
+                "step_ms": step_s * 1000,
+                "series": found,
+            }
+        )
+
+    def _series(self, name: str, step_s: int, first_s: int, end_s: int) -> list[float | None]:
+        thing, _, measure = name.rpartition(".")
+        series = self._lately.history.find(thing, measure)
+        count = max(0, (end_s - first_s) // step_s)
+        if series is None:
+            return [None] * count
+        if step_s in series.steps:
+            return [_rounded(value) for value in series.read(step_s, first_s, end_s)]
+        # It is among the many of which only every fifteen seconds are kept: the same value for each of them.
+        coarse = series.read(
+            COARSE_S, first_s // COARSE_S * COARSE_S, end_s // COARSE_S * COARSE_S + COARSE_S
+        )
+        base = first_s // COARSE_S
+        return [_rounded(coarse[second // COARSE_S - base]) for second in range(first_s, end_s)]
+
+    # -- now -----------------------------------------------------------------------------------------------------------
+
+    def _events(self, request: Request) -> Answer:
+        subjects = [value for name, value in request.query_pairs if name == "topics"] or ["home"]
+        if len(subjects) > MAX_SUBJECTS:
+            raise invalid(f"a stream is about {MAX_SUBJECTS} things at most")
+        for subject in subjects:
+            if subject != "home" and not subject.startswith(("topic:", "group:", "queue:")):
+                raise invalid(f"{subject!r} is not home, topic:NAME, group:NAME or queue:NAME")
+        if self._streams >= MAX_STREAMS:
+            return problem(
+                429, "TOO_MANY_STREAMS", f"this broker has {MAX_STREAMS} pages open already",
+                hint="Close some of them, or ask another broker.", request_id=request.request_id, instance=request.path,
+            )  # fmt: skip
+        if self.on_tick not in self._sampler.on_tick:
+            self._sampler.on_tick.append(self.on_tick)
+        return event_stream(self._ticks(request, dict.fromkeys(subjects)))
+
+    def on_tick(self) -> None:
+        self._tick += 1
+        self._views.clear()
+        woken, self._woken = self._woken, asyncio.Event()
+        woken.set()
+
+    async def _ticks(self, request: Request, subjects: dict[str, None]) -> AsyncIterator[bytes]:
+        self._streams += 1
+        sent: dict[str, View] = {}
+        try:
+            while True:
+                woken = self._woken
+                change: dict[str, Any] = {"at_ms": self._clock.wall_ms()}
+                for subject in subjects:
+                    view = self._seen(request, subject)
+                    before = sent.get(subject)
+                    if before is None:
+                        change[subject] = view
+                    elif before != view:
+                        change[subject] = {
+                            name: value for name, value in view.items() if before.get(name) != value
+                        }
+                    sent[subject] = view
+                text = msgspec.json.encode(change).decode()
+                yield encode_event(text, event="tick", event_id=str(self._tick))
+                await woken.wait()
+        finally:
+            self._streams -= 1
+
+    def _seen(self, request: Request, subject: str) -> View:
+        """What the caller may see of it (A44)."""
+        if not _sees(request, subject):
+            return {}
+        view = self._view(subject)
+        if subject != "home":
+            return view
+        return {
+            **view,
+            "lags": [row for row in view["lags"] if request.sees(GROUP, row["group"])],
+            "dead": [row for row in view["dead"] if request.sees(GROUP, row["queue"])],
+        }
+
+    def _view(self, subject: str) -> View:
+        found = self._views.get(subject)
+        if found is None:
+            kind, _, name = subject.partition(":")
+            look: dict[str, Callable[[str], View]] = {
+                "home": self._home,
+                "topic": self._topic,
+                "group": self._group,
+                "queue": self._queue,
+            }
+            found = self._views[subject] = look[kind](name)
+        return found
+
+    def _home(self, _: str) -> View:
+        lately = self._lately
+        now = lately.broker
+        lags = sorted(lately.groups.items(), key=lambda item: -item[1].lag)[:WORST]
+        graveyards = {spec.queue_config.dead_letter for spec in self._queues.specs()} - {""}
+        dead = [
+            {"queue": name, "messages": queue.ready + queue.in_flight}
+            for name in sorted(graveyards)
+            if (queue := lately.queues.get(name)) is not None and queue.ready + queue.in_flight
+        ]
+        return {
+            "in_per_s": _rounded(now.in_per_s),
+            "out_per_s": _rounded(now.out_per_s),
+            "in_bytes_per_s": _rounded(now.in_bytes_per_s),
+            "out_bytes_per_s": _rounded(now.out_bytes_per_s),
+            "backlog": now.backlog,
+            "oldest_age_ms": now.oldest_age_ms // 1000 * 1000,
+            "lag": now.lag,
+            "lags": [{"group": name, "lag": group.lag} for name, group in lags if group.lag],
+            "dead": sorted(dead, key=lambda one: -int(str(one["messages"])))[:WORST],
+            "free_bytes": now.free_bytes if now.free_bytes >= 0 else None,
+            "full_in_ms": self._full_in_ms(),
+            "topics": sum(not topic.internal for topic in self._image.topics.values()),
+            "groups": len(lately.groups),
+            "queues": len(lately.queues),
+        }
+
+    def _full_in_ms(self) -> int | None:
+        """At the rate of the last quarter of an hour; None while there is no telling."""
+        series = self._lately.history.find(BROKER, "free_bytes")
+        if series is None:
+            return None
+        end_s = self._clock.wall_ms() // 1000 // COARSE_S * COARSE_S
+        known = [
+            (place, value) for place, value in enumerate(series.read(COARSE_S, end_s - 900, end_s)) if value
+        ]
+        if len(known) < 8:
+            return None
+        (first, before), (last, after) = known[0], known[-1]
+        lost_per_ms = (before - after) / ((last - first) * COARSE_S * 1000)
+        # What would last for a month is nobody's worry, and less than that noise of a few files.
+        if lost_per_ms <= 0 or after / lost_per_ms > 30 * 86_400_000:
+            return None
+        return int(after / lost_per_ms) // 60_000 * 60_000
+
+    def _topic(self, name: str) -> View:
+        topic = self._lately.topics.get(name)
+        if topic is None:
+            return {}
+        return {
+            "in_per_s": _rounded(topic.in_per_s),
+            "in_bytes_per_s": _rounded(topic.in_bytes_per_s),
+            "out_bytes_per_s": _rounded(topic.out_bytes_per_s),
+            "messages": topic.messages,
+            "bytes": topic.size_bytes,
+            "last_write_ms": topic.last_write_ms or None,
+        }
+
+    def _group(self, name: str) -> View:
+        group = self._lately.groups.get(name)
+        if group is None:
+            return {}
+        return {"members": group.members, "lag": group.lag, "out_per_s": _rounded(group.out_per_s)}
+
+    def _queue(self, name: str) -> View:
+        queue = self._lately.queues.get(name)
+        if queue is None:
+            return {}
+        known = asdict(queue)
+        return {
+            **{each: known[each] for each in ("ready", "in_flight", "delayed", "paused")},
+            "done_per_s": _rounded(queue.done_per_s),
+            "oldest_ms": queue.oldest_ms or None,
+        }
+
+
+def _sees(request: Request, thing: str) -> bool:
+    kind, _, name = thing.partition(":")
+    return kind not in KINDS or request.sees(KINDS[kind], name)
+
+
+def _rounded(value: float | None) -> float | None:
+    """Three digits are what a person reads; the rest is bytes on the wire."""
+    return None if value is None else round(value, 3 if abs(value) < 100 else 0)

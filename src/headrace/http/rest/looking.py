@@ -1,0 +1,417 @@
+"""Door: the messages of a topic as a person looks for them: newest first, by time, by a word or a filter, one of them closely.
+
+GET /topics/{topic}/search                          ?order=newest|oldest&from=&until=&contains=&where=&partition=&limit=&cursor=
+GET /topics/{topic}/tail                            ?partition=&contains=&where=&rate=50   server-sent: what comes, at most so many a second, the others counted
+GET /topics/{topic}/histogram                       ?from=&until=&buckets=&partition=   how many when
+GET /topics/{topic}/records/{partition}/{offset}    one record, with the batch that it came in
+GET /api/v1/topics/{topic}/readers                  who reads it, and how far behind
+
+Nothing here changes anything (W2). A search takes a step within a budget and then says where to go on: who wants more asks again, who
+has enough does not, and there is nothing to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from heapq import merge
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.broker.history import Sampler
+from headrace.broker.queueing.desk import QueueDesk
+from headrace.cluster.image import ClusterImage
+from headrace.core.errors import ErrorKind, Unknown
+from headrace.core.ids import TopicPartition
+from headrace.core.limits import MIB
+from headrace.core.ports import Clock
+from headrace.core.units import is_digits
+from headrace.http.messages import Answer, Request
+from headrace.http.rest.filtering import Wanted, wanted_records
+from headrace.http.rest.reading import answer, invalid, number, shown_record, time_ms
+from headrace.http.rest.records import RecordReader
+from headrace.http.router import Router
+from headrace.http.sse import encode_event, event_stream
+from headrace.records.build import Record
+from headrace.security.rights import GROUP, TOPIC, describe, needs, read
+
+MAX_PAGE = 500
+STEP_MS = 2_000
+STEP_BYTES = 64 * MIB
+WINDOW = 500
+"""Records looked at in one go with a filter."""
+MAX_BUCKETS = 300
+MAX_TAIL = 500
+TAIL_S = 1.0
+MAX_LOOKUPS = 3_000
+CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+
+
+class Range(NamedTuple):
+    """What is left to look at of one partition: from `low` up to and without `high`."""
+
+    low: int
+    high: int
+
+
+class Found(NamedTuple):
+    tp: TopicPartition
+    record: Record
+
+
+class LookDoor:
+    def __init__(
+        self, clock: Clock, image: ClusterImage, reader: RecordReader, queues: QueueDesk, sampler: Sampler
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._reader = reader
+        self._queues = queues
+        self._sampler = sampler
+
+    def mount(self, router: Router) -> None:
+        may_read = needs(read(TOPIC, "{topic}"))
+        router.add("GET", "/topics/{topic}/search", self._search, may_read)
+        router.add("GET", "/topics/{topic}/tail", self._tail, may_read)
+        router.add("GET", "/topics/{topic}/histogram", self._histogram, may_read)
+        router.add("GET", "/topics/{topic}/records/{partition}/{offset}", self._one, may_read)
+        router.add(
+            "GET",
+            "/api/v1/topics/{topic}/readers",
+            self._readers,
+            needs(describe(TOPIC, "{topic}")).showing(describe(GROUP)),
+        )
+
+    def _places(self, request: Request) -> list[TopicPartition]:
+        topic = request.params["topic"]
+        chosen = number(request, "partition", -1, -1, 1_000_000)
+        return [TopicPartition(topic, each) for each in self._reader.partitions(topic, chosen)]
+
+    async def _ranges(self, request: Request, places: list[TopicPartition]) -> dict[TopicPartition, Range]:
+        query = request.query
+        first = time_ms(query["from"], "from") if "from" in query else None
+        until = time_ms(query["until"], "until") if "until" in query else None
+        found = await asyncio.gather(*(self._range(tp, first, until) for tp in places))
+        return dict(zip(places, found, strict=True))
+
+    async def _range(self, tp: TopicPartition, first_ms: int | None, until_ms: int | None) -> Range:
+        """By the broker's own lookup of times, which is exact."""
+        low, high = await self._reader.bounds(tp)
+        if first_ms is not None:
+            offset = await self._reader.offset_for_time(tp, first_ms)
+            low = high if offset is None else max(low, offset)
+        if until_ms is not None:
+            offset = await self._reader.offset_for_time(tp, until_ms)
+            high = high if offset is None else min(high, offset)
+        return Range(low, max(low, high))
+
+    # -- searching -----------------------------------------------------------------------------------------------------
+
+    async def _search(self, request: Request) -> Answer:
+        places = self._places(request)
+        order = request.query.get("order", "newest")
+        if order not in ("newest", "oldest"):
+            raise invalid("order is newest or oldest")
+        limit = number(request, "limit", 50, 1, MAX_PAGE)
+        wanted = wanted_records(request)
+        cursor = request.query.get("cursor")
+        if cursor is None:
+            ranges = await self._ranges(request, places)
+        else:
+            ranges = _decode_ranges(cursor, places)
+        step = _Step(self._clock, self._reader, wanted, limit, newest=order == "newest")
+        rows = await step.run(ranges)
+        left = sum(one.high - one.low for one in step.left.values())
+        return answer(
+            {
+                "items": [_shown(tp, record) for tp, record in rows],
+                "looked_at": step.looked_at,
+                "looked_bytes": step.looked_bytes,
+                "left": left,
+                "next_cursor": _encode_ranges(step.left) if left else None,
+            }
+        )
+
+    # -- as they come --------------------------------------------------------------------------------------------------
+
+    async def _tail(self, request: Request) -> Answer:
+        places = self._places(request)
+        rate = number(request, "rate", 50, 1, MAX_TAIL)
+        wanted = wanted_records(request)
+        bounds = await asyncio.gather(*(self._reader.bounds(tp) for tp in places))
+        positions = {tp: end for tp, (_, end) in zip(places, bounds, strict=True)}
+        return event_stream(self._news(positions, wanted, rate))
+
+    async def _news(
+        self, positions: dict[TopicPartition, int], wanted: Wanted | None, rate: int
+    ) -> AsyncIterator[bytes]:
+        """Once a second what has come: the newest of each partition up to its share, and how many were left out. Those are counted by
+        their offsets and never read, so a busy topic costs no more than a quiet one."""
+        yield encode_event("{}", event="begin")
+        while True:
+            items: list[dict[str, Any]] = []
+            skipped = 0
+            share = max(1, rate // len(positions))
+            for tp, position in positions.items():
+                end = (await self._reader.bounds(tp)).end
+                begin = max(position, end - share) if wanted is None else max(position, end - WINDOW)
+                skipped += begin - position
+                items += [
+                    _shown(tp, record)
+                    for record in await self._between(tp, begin, end)
+                    if wanted is None or wanted.matches(tp, record)
+                ]
+                positions[tp] = max(position, end)
+            if items or skipped:
+                items.sort(key=lambda row: (row["timestamp"], row["partition"], row["offset"]))
+                kept = items[-rate:]
+                document = {"items": kept, "skipped": skipped + len(items) - len(kept)}
+                yield encode_event(msgspec.json.encode(document).decode(), event="records")
+            await asyncio.sleep(TAIL_S)
+
+    async def _between(self, tp: TopicPartition, begin: int, end: int) -> list[Record]:
+        found: list[Record] = []
+        position = begin
+        while position < end:
+            chunk = await self._reader.read(tp, position, end - position)
+            found += [record for record in chunk.records if record.offset < end]
+            if chunk.next_offset <= position:
+                break
+            position = chunk.next_offset
+        return found
+
+    # -- how many when -------------------------------------------------------------------------------------------------
+
+    async def _histogram(self, request: Request) -> Answer:
+        places = self._places(request)
+        buckets = number(request, "buckets", 120, 1, MAX_BUCKETS)
+        buckets = max(1, min(buckets, MAX_LOOKUPS // max(1, len(places))))
+        ranges = {tp: one for tp, one in (await self._ranges(request, places)).items() if one.high > one.low}
+        query = request.query
+        ends = await self._ends(ranges)
+        first_ms = time_ms(query["from"], "from") if "from" in query else min((a for a, _ in ends), default=0)
+        until_ms = (
+            time_ms(query["until"], "until") if "until" in query else max((b for _, b in ends), default=0) + 1
+        )
+        width_ms = max(1, -(-(until_ms - first_ms) // buckets))
+        counts = [0] * buckets
+        for tp, one in ranges.items():
+            await self._count(tp, one, first_ms, width_ms, counts)
+        total = sum(one.high - one.low for one in ranges.values())
+        return answer({"from_ms": first_ms, "step_ms": width_ms, "counts": counts, "total": total})
+
+    async def _ends(self, ranges: dict[TopicPartition, Range]) -> list[tuple[int, int]]:
+        """The times of the first and of the last record of each."""
+        found = []
+        for tp, one in ranges.items():
+            first = await self._reader.read(tp, one.low, 1)
+            last = await self._last(tp, one)
+            if first.records and last is not None:
+                found.append((first.records[0].timestamp, max(last.timestamp, first.records[0].timestamp)))
+        return found
+
+    async def _last(self, tp: TopicPartition, one: Range) -> Record | None:
+        """Markers and compacted records leave holes at the end as elsewhere."""
+        back = 1
+        while True:
+            low = max(one.low, one.high - back)
+            chunk = await self._reader.read(tp, low, back)
+            if chunk.records or low == one.low:
+                return chunk.records[-1] if chunk.records else None
+            back *= 8
+
+    async def _count(
+        self, tp: TopicPartition, one: Range, first_ms: int, width_ms: int, counts: list[int]
+    ) -> None:
+        """From the index of times: halves that hold nothing are not looked into."""
+        spans = [(0, len(counts), one.low, one.high)]
+        while spans:
+            left, right, low, high = spans.pop()
+            if low >= high:
+                continue
+            if right - left == 1:
+                counts[left] += high - low
+                continue
+            middle = (left + right) // 2
+            offset = await self._reader.offset_for_time(tp, first_ms + middle * width_ms)
+            at = high if offset is None else min(max(offset, low), high)
+            spans.append((left, middle, low, at))
+            spans.append((middle, right, at, high))
+            await asyncio.sleep(0)
+
+    # -- one of them ---------------------------------------------------------------------------------------------------
+
+    async def _one(self, request: Request) -> Answer:
+        topic = request.params["topic"]
+        partition, offset = _whole(request, "partition"), _whole(request, "offset")
+        (place,) = self._reader.partitions(topic, partition)
+        tp = TopicPartition(topic, place)
+        found = await self._reader.inspect(tp, offset)
+        if found is None:
+            raise Unknown(
+                ErrorKind.NOT_FOUND,
+                f"there is no record at {tp}@{offset}",
+                "It may be compacted away, a marker of a transaction, below the start, or not written yet.",
+            )
+        record, batch = found
+        return answer(
+            {
+                **shown_record(topic, place, record),
+                "size": _size(record),
+                "batch": {
+                    "base_offset": batch.base_offset,
+                    "records": batch.record_count,
+                    "bytes": batch.size,
+                    "codec": CODECS.get(batch.codec, str(batch.codec)),
+                    "producer_id": batch.producer_id if batch.producer_id >= 0 else None,
+                    "producer_epoch": batch.producer_epoch if batch.producer_id >= 0 else None,
+                    "transactional": batch.is_transactional,
+                    "log_append_time": batch.is_log_append_time,
+                    "leader_epoch": batch.leader_epoch,
+                },
+            }
+        )
+
+    def _readers(self, request: Request) -> Answer:
+        """Groups as this broker coordinates them, queues and subscriptions over the topic, and views of it."""
+        topic = request.params["topic"]
+        self._reader.partitions(topic)
+        lately = self._sampler.lately
+        groups: list[dict[str, Any]] = [
+            {
+                "kind": "group",
+                "name": name,
+                "lag": group.lag,
+                "members": group.members,
+                "out_per_s": group.out_per_s,
+            }
+            for name, group in lately.groups.items()
+            if topic in group.topics
+        ]
+        queues = [
+            {
+                "kind": spec.kind,
+                "name": spec.name,
+                "lag": queue.ready + queue.in_flight,
+                "members": None,
+                "out_per_s": queue.done_per_s,
+            }
+            for spec in self._queues.specs()
+            if topic in spec.topics and (queue := lately.queues.get(spec.name)) is not None
+        ]
+        views = [
+            {"kind": "view", "name": other.name, "lag": None, "members": None, "out_per_s": None}
+            for other in self._image.topics.values()
+            if other.view is not None and other.view.source == topic
+        ]
+        seen = [
+            row
+            for row in (*groups, *queues, *views)
+            if request.sees(TOPIC if row["kind"] == "view" else GROUP, str(row["name"]))
+        ]
+        rows = sorted(seen, key=lambda row: (str(row["kind"]), str(row["name"])))
+        return answer({"items": rows, "next_cursor": None})
+
+
+class _Step:
+    """One step of a search: windows of each partition in turn, until there are enough, or the budget is spent."""
+
+    def __init__(
+        self, clock: Clock, reader: RecordReader, wanted: Wanted | None, limit: int, *, newest: bool
+    ) -> None:
+        self._clock = clock
+        self._reader = reader
+        self._wanted = wanted
+        self._limit = limit
+        self._newest = newest
+        self.looked_at = self.looked_bytes = 0
+        self.left: dict[TopicPartition, Range] = {}
+
+    async def run(self, ranges: dict[TopicPartition, Range]) -> list[Found]:
+        deadline_ms = self._clock.now_ms() + STEP_MS
+        self.left = dict(ranges)
+        found: list[Found] = []
+        while len(found) < self._limit:
+            open_ = [tp for tp, one in self.left.items() if one.high > one.low]
+            spent = self.looked_bytes >= STEP_BYTES or self._clock.now_ms() >= deadline_ms
+            if not open_ or (spent and self.looked_at):
+                break
+            for tp in open_:
+                found += await self._window(tp)
+        return self._page(found)
+
+    async def _window(self, tp: TopicPartition) -> list[Found]:
+        """Looks at some more of a partition, and takes it off what is left."""
+        low, high = self.left[tp]
+        width = self._limit if self._wanted is None else WINDOW
+        if self._newest:
+            begin, end = max(low, high - width), high
+            self.left[tp] = Range(low, begin)
+        else:
+            begin, end = low, min(high, low + width)
+            self.left[tp] = Range(end, high)
+        found = []
+        position = begin
+        while position < end:
+            chunk = await self._reader.read(tp, position, end - position)
+            for record in chunk.records:
+                if record.offset >= end:
+                    break
+                self.looked_at += 1
+                self.looked_bytes += _size(record)
+                if self._wanted is None or self._wanted.matches(tp, record):
+                    found.append(Found(tp, record))
+            if chunk.next_offset <= position:
+                break  # nothing more can be read there now
+            position = chunk.next_offset
+            await asyncio.sleep(0)
+        return found
+
+    def _page(self, found: list[Found]) -> list[Found]:
+        """As many as were asked for. Within a partition the order is that of offsets, whatever its records say the time is; between
+        partitions the newer (or older) goes first. What does not fit is given back, to be found by the next step."""
+        by_place: dict[TopicPartition, list[Found]] = {}
+        for one in found:
+            by_place.setdefault(one.tp, []).append(one)
+        for rows in by_place.values():
+            rows.sort(key=lambda one: one.record.offset, reverse=self._newest)
+        merged = list(merge(*by_place.values(), key=lambda one: one.record.timestamp, reverse=self._newest))
+        for tp, record in merged[self._limit :]:
+            low, high = self.left[tp]
+            if self._newest:
+                self.left[tp] = Range(low, max(high, record.offset + 1))
+            else:
+                self.left[tp] = Range(min(low, record.offset), high)
+        return merged[: self._limit]
+
+
+def _shown(tp: TopicPartition, record: Record) -> dict[str, Any]:
+    return {**shown_record(tp.topic, tp.partition, record), "size": _size(record)}
+
+
+def _size(record: Record) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in record.headers)
+
+
+def _whole(request: Request, name: str) -> int:
+    text = request.params[name]
+    if not is_digits(text) or len(text) > 18:
+        raise invalid(f"{name} is a number, not {text!r}")
+    return int(text)
+
+
+def _encode_ranges(ranges: dict[TopicPartition, Range]) -> str:
+    return ",".join(f"{tp.partition}:{one.low}:{one.high}" for tp, one in ranges.items())
+
+
+def _decode_ranges(text: str, places: list[TopicPartition]) -> dict[TopicPartition, Range]:
+    known: dict[int, Range] = {}
+    for part in text.split(","):
+        numbers = part.split(":")
+        if len(numbers) != 3 or not all(is_digits(one) and len(one) <= 18 for one in numbers):
+            raise invalid("the cursor is not one of ours")
+        partition, low, high = map(int, numbers)
+        known[partition] = Range(low, max(low, high))
+    return {tp: known.get(tp.partition, Range(0, 0)) for tp in places}

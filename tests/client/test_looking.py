@@ -1,0 +1,269 @@
+"""Looking for messages and at numbers over REST (W2, W5, W9, section 4 and 5.2 of the console's rules), through the door."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from headrace.testing.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.client
+
+COUNT = 700
+PARTITIONS = 3
+FIRST_MS = 1_790_000_000_000
+
+
+def ask(broker: BrokerProcess, path: str, body: Any = None, method: str = "", **query: Any) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=60)
+    target = f"{path}?{urlencode(query, doseq=True)}" if query else path
+    data = None if body is None else json.dumps(body).encode()
+    connection.request(
+        method or ("GET" if body is None else "POST"), target, data, {"content-type": "application/json"}
+    )
+    response = connection.getresponse()
+    raw = response.read()
+    connection.close()
+    document = json.loads(raw) if raw else {}
+    return document if response.status < 300 else {"status": response.status, **document}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    with BrokerProcess() as running:
+        ask(running, "/api/v1/topics", {"name": "orders", "partitions": PARTITIONS})
+        for start in range(0, COUNT, 100):
+            records = [
+                {"key": f"k{n}", "value": {"n": n, "colour": "Red" if n % 70 == 0 else "blue"}, "timestamp": FIRST_MS + n * 1000}
+                for n in range(start, start + 100)
+            ]  # fmt: skip
+            ask(running, "/topics/orders/records", {"records": records})
+        ask(running, "/api/v1/groups/billing/seek", {"topic": "orders", "to": "start"})
+        yield running
+
+
+def numbers(rows: list[dict[str, Any]]) -> list[int]:
+    return [json.loads(row["value"])["n"] for row in rows]
+
+
+def search(broker: BrokerProcess, **query: Any) -> list[dict[str, Any]]:
+    """All steps of a search."""
+    rows: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        asked = {**query, **({} if cursor is None else {"cursor": cursor})}
+        step = ask(broker, "/topics/orders/search", **asked)
+        assert "items" in step, step
+        rows += step["items"]
+        cursor = step["next_cursor"]
+        if cursor is None:
+            assert step["left"] == 0
+            return rows
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("limit", [7, 100, 500])
+def test_a_search_shows_everything_once_and_by_time(broker: BrokerProcess, order: str, limit: int) -> None:
+    found = numbers(search(broker, order=order, limit=limit))
+    assert found == sorted(range(COUNT), reverse=order == "newest")
+
+
+def test_a_time_range_is_exact(broker: BrokerProcess) -> None:
+    span = {"from": FIRST_MS + 100_000, "until": FIRST_MS + 200_000}
+    assert sorted(numbers(search(broker, limit=30, **span))) == list(range(100, 200))
+    assert search(broker, **{"from": FIRST_MS + COUNT * 1000}) == []
+
+
+def test_words_and_filters_find_the_same(broker: BrokerProcess) -> None:
+    wanted = [n for n in reversed(range(COUNT)) if n % 70 == 0]
+    assert numbers(search(broker, contains="red", limit=3)) == wanted
+    assert numbers(search(broker, where='value.colour = "Red"', limit=4)) == wanted
+    assert ask(broker, "/topics/orders/search", where="value.(")["code"] == "INVALID_FILTER"
+
+
+def test_one_partition_is_one_partition(broker: BrokerProcess) -> None:
+    rows = search(broker, partition=1)
+    assert {row["partition"] for row in rows} == {1}
+    assert [row["offset"] for row in rows] == sorted((row["offset"] for row in rows), reverse=True)
+    assert ask(broker, "/topics/orders/search", partition=9)["status"] == 404
+
+
+def test_the_histogram_counts_every_message_in_its_time(broker: BrokerProcess) -> None:
+    shown = ask(broker, "/topics/orders/histogram", buckets=70)
+    assert shown["total"] == sum(shown["counts"]) == COUNT
+    assert shown["from_ms"] == FIRST_MS
+    expected = [0] * 70
+    for n in range(COUNT):
+        expected[n * 1000 // shown["step_ms"]] += 1
+    assert shown["counts"] == expected
+    part = ask(
+        broker,
+        "/topics/orders/histogram",
+        buckets=10,
+        **{"from": FIRST_MS + 100_000, "until": FIRST_MS + 200_000},
+    )
+    assert part["counts"] == [10] * 10
+    ask(broker, "/api/v1/topics", {"name": "empty"})
+    assert ask(broker, "/topics/empty/histogram")["total"] == 0
+
+
+def test_one_record_has_its_batch(broker: BrokerProcess) -> None:
+    shown = ask(broker, "/topics/orders/records/0/0")
+    assert (shown["partition"], shown["offset"]) == (0, 0) and shown["batch"]["base_offset"] == 0
+    assert shown["batch"]["codec"] == "none" and shown["size"] > 0
+    assert ask(broker, "/topics/orders/records/0/99999")["status"] == 404
+    assert ask(broker, "/topics/orders/records/zero/0")["status"] == 400
+    assert ask(broker, "/topics/nothing/records/0/0")["status"] == 404
+
+
+def test_w2_looking_changes_nothing(broker: BrokerProcess) -> None:
+    before = ask(broker, "/api/v1/groups/billing")
+    for path in ("search", "histogram", "records/0/0"):
+        ask(broker, f"/topics/orders/{path}")
+        ask(broker, f"/topics/never-heard-of/{path}")
+    assert ask(broker, "/api/v1/groups/billing")["partitions"] == before["partitions"]
+    assert "never-heard-of" not in [row["name"] for row in ask(broker, "/api/v1/topics")["items"]]
+
+
+def until(look: Any) -> Any:
+    deadline = time.monotonic() + 120
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found
+
+
+def test_lists_have_numbers_of_the_shown_ones(broker: BrokerProcess) -> None:
+    def row() -> Any:
+        shown = ask(broker, "/api/v1/topics", q="ORD", sort="-messages", **{"with": "rates,sizes,readers"})
+        (found,) = shown["items"]
+        assert shown["total"] == 1 and found["name"] == "orders"
+        return found if found.get("messages") == COUNT and found["groups"] >= 1 else None
+
+    found = until(row)
+    assert found["kind"] == "topic" and found["bytes"] > 0
+    assert "messages" not in ask(broker, "/api/v1/topics", q="ord")["items"][0]
+    assert ask(broker, "/api/v1/topics", sort="colour")["status"] == 400
+
+
+def test_readers_of_a_topic_are_named_with_what_they_have_not_read(broker: BrokerProcess) -> None:
+    rows = until(lambda: ask(broker, "/api/v1/topics/orders/readers")["items"])
+    (row,) = [row for row in rows if row["name"] == "billing"]
+    assert (row["kind"], row["name"], row["lag"], row["members"]) == ("group", "billing", COUNT, 0)
+
+
+class Stream:
+    """Server-sent events as they come."""
+
+    def __init__(self, broker: BrokerProcess, path: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=120)
+        self._connection.request("GET", path)
+        self.response = self._connection.getresponse()
+
+    def next(self, kind: str) -> Any:
+        event = ""
+        while True:
+            raw = self.response.readline()
+            assert raw, "the stream has ended"
+            line = raw.decode().rstrip("\n")
+            if line.startswith("event: "):
+                event = line[7:]
+            elif line.startswith("data: ") and event == kind:
+                return json.loads(line[6:])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def test_a_tick_a_second_with_what_has_changed(broker: BrokerProcess) -> None:
+    until(lambda: ask(broker, "/api/v1/topics/orders/readers")["items"])  # it was gone through once
+    until(
+        lambda: (
+            ask(broker, "/api/v1/topics", q="orders", **{"with": "sizes"})["items"][0]["messages"] == COUNT
+        )
+    )
+    stream = Stream(broker, "/api/v1/events?topics=home&topics=topic%3Aorders&topics=group%3Abilling")
+    first = stream.next("tick")
+    assert first["home"]["topics"] >= 1 and first["topic:orders"]["messages"] == COUNT
+    assert first["group:billing"]["lag"] == COUNT
+    following = stream.next("tick")
+    assert following["at_ms"] > first["at_ms"]
+    # A topic in which nothing happens is not told again.
+    assert following.get("topic:orders", {}).get("messages") is None
+    stream.close()
+    assert ask(broker, "/api/v1/events", topics="nonsense")["status"] == 400
+
+
+def test_w9_a_broker_has_fifty_streams_at_most_and_closed_ones_cost_nothing(broker: BrokerProcess) -> None:
+    def opened() -> Stream | None:
+        """The broker may not have noticed yet that an earlier test has gone."""
+        stream = Stream(broker, "/api/v1/events?topics=home")
+        if stream.response.status == 200:
+            return stream
+        stream.close()
+        return None
+
+    streams = [until(opened) for _ in range(50)]
+    try:
+        for stream in streams:
+            stream.next("tick")
+        refused = ask(broker, "/api/v1/events")
+        assert refused["status"] == 429 and refused["code"] == "TOO_MANY_STREAMS"
+    finally:
+        for stream in streams:
+            stream.close()
+
+    def again() -> bool:
+        fresh = Stream(broker, "/api/v1/events?topics=home")
+        fresh.close()
+        return fresh.response.status == 200
+
+    until(again)
+
+
+def test_the_past_is_a_gap_and_not_a_zero(broker: BrokerProcess) -> None:
+    def shown() -> Any:
+        found = ask(broker, "/api/v1/history", series=["broker.in", "topic:orders.in", "topic:nothing.in"])
+        return found if any(value is not None for value in found["series"]["topic:orders.in"]) else None
+
+    found = until(shown)
+    assert found["step_ms"] == 1000 and set(found["series"]["topic:nothing.in"]) == {None}
+    assert found["series"]["broker.in"][0] is None  # nobody was there a quarter of an hour ago
+    coarse = ask(broker, "/api/v1/history", series="broker.in", step="15s")
+    assert coarse["step_ms"] == 15_000 and len(coarse["series"]["broker.in"]) == 60
+    assert ask(broker, "/api/v1/history")["status"] == 400
+    assert ask(broker, "/api/v1/history", series="broker.in", step="7s")["status"] == 400
+
+
+def test_acceptance_7_every_message_of_a_tail_is_shown_or_counted(broker: BrokerProcess) -> None:
+    ask(broker, "/api/v1/topics", {"name": "busy", "partitions": 2})
+    stream = Stream(broker, "/topics/busy/tail?rate=20")
+    stream.next("begin")
+    sent = 0
+    for size in (5, 400, 1, 250):
+        ask(broker, "/topics/busy/records", {"records": [{"value": n} for n in range(size)]})
+        sent += size
+    shown = left_out = 0
+    while shown + left_out < sent:
+        news = stream.next("records")
+        assert len(news["items"]) <= 20
+        shown += len(news["items"])
+        left_out += news["skipped"]
+    assert shown + left_out == sent and left_out > 0
+    stream.close()
+
+
+def test_a_name_in_a_url_is_a_name(broker: BrokerProcess) -> None:
+    """A group may be called anything; looking at it must not break the page."""
+    name = "<img src=x> & äö/.."
+    ask(broker, f"/api/v1/groups/{quote(name, safe='')}/seek", {"topic": "orders", "to": "end"})
+    rows = until(
+        lambda: [row for row in ask(broker, "/api/v1/topics/orders/readers")["items"] if row["name"] == name]
+    )
+    assert rows[0]["lag"] == 0
