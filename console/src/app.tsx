@@ -14,10 +14,20 @@ type Place = { at: RegExp; load: () => Promise<Page> };
 const PLACES: Place[] = [
   { at: /^\/topics$/, load: () => import('./pages/topics.tsx') },
   { at: /^\/topics\/([^/]+)$/, load: () => import('./pages/topic.tsx') },
+  { at: /^\/queues$/, load: () => import('./pages/queues.tsx') },
+  { at: /^\/queues\/([^/]+)$/, load: () => import('./pages/queue.tsx') },
+  { at: /^\/dead$/, load: () => import('./pages/dead.tsx') },
+  { at: /^\/cluster$/, load: () => import('./pages/cluster.tsx') },
+  { at: /^\/groups$/, load: () => import('./pages/groups.tsx') },
+  { at: /^\/groups\/([^/]+)$/, load: () => import('./pages/group.tsx') },
 ];
 export const RAIL: { words: string; href: string; key: string; at: string }[] = [
   { words: 'Home', href: '/', key: 'h', at: '/' },
   { words: 'Topics', href: '/console/topics', key: 't', at: '/topics' },
+  { words: 'Queues', href: '/console/queues', key: 'q', at: '/queues' },
+  { words: 'Dead letters', href: '/console/dead', key: 'd', at: '/dead' },
+  { words: 'Groups', href: '/console/groups', key: 'g', at: '/groups' },
+  { words: 'Cluster', href: '/console/cluster', key: 'c', at: '/cluster' },
 ];
 
 function Mark() {

@@ -6,6 +6,7 @@ import http.client
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -300,4 +301,96 @@ def test_home_shows_what_flows(chromium: Chromium, filled: BrokerProcess) -> Non
     chromium.go(f"{site(filled)}/")
     chromium.until_text("Messages in", "Waiting in queues", "Room on the disk", "orders.v1")
     assert "Waiting for your first message" not in chromium.run("document.body.innerText")
+    assert_clean(chromium, filled)
+
+
+# -- queues, dead letters, groups ------------------------------------------------------------------------------------------
+
+
+def settled(look: Any) -> None:
+    """Until it is so behind the door."""
+    deadline = time.monotonic() + 120
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def choose(label: str, value: str) -> str:
+    return f"""(() => {{ const field = [...document.querySelectorAll('label')].find((one) => one.querySelector('span')?.textContent === {label!r})
+        .querySelector('select'); field.value = {value!r}; field.dispatchEvent(new Event('change', {{bubbles: true}})); }})()"""
+
+
+def reject_some(broker: BrokerProcess) -> None:
+    ask(broker, "POST", "/api/v1/queues", {"name": "mail-dead"})
+    ask(broker, "POST", "/api/v1/queues", {"name": "mail", "dead_letter": "mail-dead", "max_deliveries": 5})
+    for number in range(5):
+        ask(broker, "POST", "/queues/mail/messages", {"value": f"letter {number}"})
+    for number in range(5):
+        (one,) = ask(broker, "POST", "/queues/mail/receive?max=1")["items"]
+        why = f"mailbox+{number}+is+full" if number < 3 else f"timeout+after+{number}+s"
+        ask(broker, "POST", f"/queues/mail/messages/{one['receipt']}/reject?detail={why}")
+
+
+def test_dead_letters_are_sent_back_by_what_went_wrong(chromium: Chromium, filled: BrokerProcess) -> None:
+    """5.3: a row is what went wrong; its dry run counts it, its button names the act, and only its letters go back."""
+    reject_some(filled)
+    settled(lambda: ask(filled, "GET", "/api/v1/queues/mail-dead")["ready"] == 5)
+    chromium.go(f"{site(filled)}/console/dead")
+    chromium.until_text("mailbox # is full", "timeout after # s")
+    row = "[...document.querySelectorAll('tr')].find((row) => row.innerText.includes('timeout after # s'))"
+    chromium.run(
+        f"[...{row}.querySelectorAll('button')].find((one) => one.textContent === 'Send back …').click()"
+    )
+    chromium.until_text(
+        "Move 2 messages", "2 messages of 5 would go back", "headrace dlq redrive mail-dead --filter"
+    )
+    assert ask(filled, "GET", "/api/v1/queues/mail")["ready"] == 0  # nothing has happened yet
+    chromium.run(click("Move 2 messages"))
+    chromium.until("!document.querySelector('dialog')")
+    settled(lambda: ask(filled, "GET", "/api/v1/queues/mail")["ready"] == 2)
+    assert ask(filled, "GET", "/api/v1/queues/mail-dead")["ready"] == 3
+    chromium.until("!document.body.innerText.includes('timeout after # s')")
+    values = [one["value"] for one in ask(filled, "GET", "/queues/mail/messages?peek&max=10")["items"]]
+    assert sorted(values) == ["letter 3", "letter 4"]
+    assert_clean(chromium, filled)
+
+
+def test_a_queue_shows_its_messages_and_locks_without_taking_any(
+    chromium: Chromium, filled: BrokerProcess
+) -> None:
+    """W2: looking counts no delivery and takes no lock."""
+    ask(filled, "POST", "/api/v1/queues", {"name": "jobs"})
+    for number in range(3):
+        ask(filled, "POST", "/queues/jobs/messages", {"value": f"job {number}"})
+    ask(filled, "POST", "/queues/jobs/receive?max=1&visibility=1000s")
+    chromium.go(f"{site(filled)}/console/queues/jobs")
+    chromium.until_text("2 ready", "1 in flight", "job 1", "job 2")
+    chromium.go(f"{site(filled)}/console/queues/jobs?tab=locks")
+    chromium.until_text("offset 0", "SQS and REST do not say")
+    shown = ask(filled, "GET", "/api/v1/queues/jobs")
+    assert (shown["ready"], shown["in_flight"]) == (2, 1)
+    assert_clean(chromium, filled)
+
+
+def test_a_group_is_explained_moved_and_moved_back(chromium: Chromium, filled: BrokerProcess) -> None:
+    """5.4 and 5.6: why it is behind; shown, done, and undone exactly."""
+    ask(filled, "POST", "/api/v1/groups/billing/seek", {"topic": "orders.v1", "to": "-5"})
+    before = ask(filled, "GET", "/api/v1/groups/billing")
+    chromium.go(f"{site(filled)}/console/groups/billing")
+    chromium.until_text("15 messages behind", "orders.v1")
+    chromium.run(click("Explain"))
+    chromium.until_text("Nobody reads", "headrace group explain billing")
+    chromium.run(click("Close"))
+    chromium.until("!document.querySelector('dialog')")
+    chromium.run(click("Move …"))
+    chromium.until_text("Move billing")
+    assert chromium.run("document.querySelector('dialog .main-act').disabled")
+    chromium.run(choose("To", "start"))
+    chromium.until_text("185 messages would be read again", "headrace group seek billing --to start")
+    assert ask(filled, "GET", "/api/v1/groups/billing")["partitions"] == before["partitions"]
+    chromium.run(click("Move 3 partitions"))
+    chromium.until_text("Back to where it was")
+    assert ask(filled, "GET", "/api/v1/groups/billing")["lag"] == 200
+    chromium.run(click("Back to where it was"))
+    settled(lambda: ask(filled, "GET", "/api/v1/groups/billing")["partitions"] == before["partitions"])
     assert_clean(chromium, filled)

@@ -267,3 +267,110 @@ def test_a_name_in_a_url_is_a_name(broker: BrokerProcess) -> None:
         lambda: [row for row in ask(broker, "/api/v1/topics/orders/readers")["items"] if row["name"] == name]
     )
     assert rows[0]["lag"] == 0
+
+
+# -- groups, dead letters, locks -------------------------------------------------------------------------------------------
+
+
+def test_a_seek_is_shown_done_and_undone(broker: BrokerProcess) -> None:
+    """Acceptance 10: by time it is where Kafka says; and undoing it leads back exactly."""
+    ask(broker, "/api/v1/groups/traveller/seek", {"topic": "orders", "to": "-7"})
+    before = ask(broker, "/api/v1/groups/traveller")["partitions"]
+    to = {"topic": "orders", "to": f"@{FIRST_MS + 300_000}"}
+    plan = ask(broker, "/api/v1/groups/traveller/seek", {**to, "dry_run": True})
+    assert ask(broker, "/api/v1/groups/traveller")["partitions"] == before
+    done = ask(broker, "/api/v1/groups/traveller/seek", to)
+    assert done["partitions"] == plan["partitions"]
+    for row in done["partitions"]:
+        (record,) = ask(
+            broker,
+            "/topics/orders/search",
+            order="oldest",
+            limit=1,
+            partition=row["partition"],
+            **{"from": FIRST_MS + 300_000},
+        )["items"]
+        assert record["offset"] == row["to_offset"]
+    back = [
+        {"topic": row["topic"], "partition": row["partition"], "offset": row["from_offset"]}
+        for row in done["partitions"]
+    ]
+    ask(broker, "/api/v1/groups/traveller/seek", {"offsets": back})
+    assert ask(broker, "/api/v1/groups/traveller")["partitions"] == before
+    assert ask(broker, "/api/v1/groups/traveller/seek", {"offsets": back, "to": "end"})["status"] == 400
+    assert ask(broker, "/api/v1/groups/traveller/seek", {"topic": "orders"})["status"] == 400
+    every = ask(broker, "/api/v1/groups/traveller/seek", {"to": "end", "dry_run": True})
+    assert {row["topic"] for row in every["partitions"]} == {"orders"}
+
+
+def test_lag_has_an_age_and_a_reason(broker: BrokerProcess) -> None:
+    shown = ask(broker, "/api/v1/groups/billing")
+    assert shown["lag"] == COUNT and shown["oldest_unread_ms"] == FIRST_MS
+    explained = ask(broker, "/api/v1/groups/billing/explain")
+    assert explained["findings"][0]["cause"] == "nobody_reads" and explained["lag"] == COUNT
+    ask(broker, "/api/v1/groups/done/seek", {"topic": "orders", "to": "end"})
+    assert ask(broker, "/api/v1/groups/done/explain")["sentence"] == "It is not behind."
+    assert ask(broker, "/api/v1/groups/nobody/explain")["status"] == 404
+
+    def listed() -> Any:
+        rows = ask(broker, "/api/v1/groups", sort="-lag", **{"with": "lag"})["items"]
+        return rows if rows[0]["lag"] else None
+
+    assert until(listed)[0]["lag"] == COUNT
+
+
+def test_dead_letters_are_counted_by_what_went_wrong(broker: BrokerProcess) -> None:
+    ask(broker, "/api/v1/queues", {"name": "mail-dead"})
+    ask(broker, "/api/v1/queues", {"name": "mail", "dead_letter": "mail-dead", "max_deliveries": 5})
+    for number in range(6):
+        ask(broker, "/queues/mail/messages", {"value": f"letter {number}"})
+    for number in range(5):
+        (one,) = ask(broker, "/queues/mail/receive", {}, max=1)["items"]
+        why = f"mailbox {number} is full" if number % 2 == 0 else f"timeout after {number} s"
+        ask(broker, f"/queues/mail/messages/{one['receipt']}/reject", {}, detail=why)
+
+    def letters() -> Any:
+        (row,) = ask(broker, "/api/v1/dead-letters", queue="mail-dead")["items"]
+        return row if row["messages"] == 5 else None
+
+    row = until(letters)
+    assert (row["queue"], row["of"], row["looked_at"]) == ("mail-dead", ["mail"], 5)
+    kinds = {(kind["reason"], kind["source"], kind["error"]): kind["count"] for kind in row["kinds"]}
+    assert kinds == {
+        ("rejected", "mail", "mailbox # is full"): 3,
+        ("rejected", "mail", "timeout after # s"): 2,
+    }
+    # The filter that the page makes of a row finds what the row counts.
+    where = 'headers["headrace-dead-reason"] = "rejected" and contains(headers["headrace-dead-detail"], "timeout after")'
+    plan = ask(broker, "/api/v1/queues/mail-dead/moves", {"filter": where, "dry_run": True})
+    assert (plan["status"], plan["to_move"]) == ("dry_run", 2)
+
+
+def test_locks_name_what_is_held_and_for_how_long(broker: BrokerProcess) -> None:
+    ask(broker, "/api/v1/queues", {"name": "held"})
+    for number in range(3):
+        ask(broker, "/queues/held/messages", {"value": number})
+    assert ask(broker, "/api/v1/queues/held/locks")["items"] == []
+    taken = ask(broker, "/queues/held/receive", {}, max=2, visibility="1000s")["items"]
+    rows = ask(broker, "/api/v1/queues/held/locks")["items"]
+    assert sorted(row["offset"] for row in rows) == sorted(one["offset"] for one in taken)
+    assert all(row["deliveries"] == 1 and 0 < row["ends_in_ms"] <= 1_000_000 for row in rows)
+    assert ask(broker, "/api/v1/queues/nothing/locks")["status"] == 404
+
+
+def test_the_flow_names_who_reads_what_and_what_stands_still(broker: BrokerProcess) -> None:
+    ask(broker, "/api/v1/topics", {"name": "springs"})
+    ask(broker, "/topics/springs/records", {"records": [{"value": n} for n in range(20)]})
+    ask(broker, "/api/v1/groups/mill/seek", {"topic": "springs", "to": "start"})
+
+    def link() -> Any:
+        shown = ask(broker, "/api/v1/flow", limit=200)
+        found = [one for one in shown["links"] if one["to"] == {"kind": "group", "name": "mill"}]
+        return found[0] if found and found[0]["behind"] == 20 else None
+
+    found = until(link)
+    assert found["from"] == {"kind": "topic", "name": "springs"} and found["state"] == "standing"
+    few = ask(broker, "/api/v1/flow", limit=1)
+    assert (
+        len([node for node in few["nodes"] if node["kind"] == "topic"]) == 1 and few["hidden"]["topics"] > 0
+    )

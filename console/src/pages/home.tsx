@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { get } from '../api/client.ts';
 import { Spark, useHistory } from '../parts/charts.tsx';
+import { Flow } from '../parts/flow.tsx';
 import { useLoad } from '../parts/load.ts';
 import { brief } from '../parts/payload.tsx';
 import { A, Age, Head, Name, Waiting } from '../parts/ui.tsx';
@@ -50,13 +51,13 @@ function Behind({ live }: { live: HomeNow }) {
       {live.lags.length > 0 && (
         <div>
           <h2>Behind</h2>
-          <table class="plain moves"><tbody>{live.lags.map((row) => <tr key={row.group}><td class="name"><Name of={row.group} /></td><td class="n">{count(row.lag)} messages</td></tr>)}</tbody></table>
+          <table class="plain moves"><tbody>{live.lags.map((row) => <tr key={row.group}><td class="name"><A href={to('groups', row.group)}><Name of={row.group} /></A></td><td class="n">{count(row.lag)} messages</td></tr>)}</tbody></table>
         </div>
       )}
       {live.dead.length > 0 && (
         <div>
           <h2>Dead letters</h2>
-          <table class="plain moves"><tbody>{live.dead.map((row) => <tr key={row.queue}><td class="name"><Name of={row.queue} /></td><td class="n">{count(row.messages)} messages</td></tr>)}</tbody></table>
+          <table class="plain moves"><tbody>{live.dead.map((row) => <tr key={row.queue}><td class="name"><A href={`${to('dead')}?queue=${encodeURIComponent(row.queue)}`}><Name of={row.queue} /></A></td><td class="n">{count(row.messages)} messages</td></tr>)}</tbody></table>
         </div>
       )}
     </section>
@@ -104,6 +105,7 @@ export function Home() {
           <Tile name="Room on the disk" value={size(live.free_bytes)} note={live.full_in_ms === null ? 'not filling up' : <span class="warn-text">full in {span(live.full_in_ms)} at this rate</span>} />
         </div>
       )}
+      {topics > 0 && <Flow />}
       {topics > 0 && (
         <div class="halves">
           <Busiest />

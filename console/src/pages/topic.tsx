@@ -55,7 +55,7 @@ function Readers({ name }: { name: string }) {
         <thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th class="n" scope="col">Members</th><th class="n" scope="col">Not read yet</th><th class="n" scope="col">Reads/s</th></tr></thead>
         <tbody>{value.items.map((row) => (
           <tr key={`${row.kind} ${row.name}`}>
-            <td class="name">{row.kind === 'view' ? <A href={to('topics', row.name)}><Name of={row.name} /></A> : <Name of={row.name} />}</td>
+            <td class="name"><A href={to(row.kind === 'view' ? 'topics' : row.kind === 'group' ? 'groups' : 'queues', row.name)}><Name of={row.name} /></A></td>
             <td>{row.kind}</td><td class="n">{row.members === null ? '–' : count(row.members)}</td><td class="n">{row.lag === null ? '–' : count(row.lag)}</td><td class="n">{row.out_per_s === null ? '–' : rate(row.out_per_s)}</td>
           </tr>
         ))}</tbody>

@@ -8,17 +8,19 @@ the time that passed between two looks at the same thing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from headrace.broker.disk_room import DiskRoom
 from headrace.broker.groups import Groups
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.core.history import History
+from headrace.core.ids import TopicPartition
+from headrace.queues.commands import Counts, Lock, Source
+from headrace.records.build import Record
 
 BROKER = "broker"
 """The thing whose numbers are those of this whole broker."""
@@ -29,6 +31,19 @@ LOOKS_PER_SECOND = 20
 CHOOSE_S = 60
 FORGET_S = 900
 T = TypeVar("T")
+
+
+class QueueLook(NamedTuple):
+    """Queues, as far as whoever looks at them needs to know. A look, not a question: nothing changes."""
+
+    specs: Callable[[], list[QueueSpec]]
+    counts: Callable[[QueueSpec], list[tuple[Source, Counts]]]
+    """Of what this broker hosts."""
+    oldest_age_ms: Callable[[QueueSpec], int]
+    locks: Callable[[QueueSpec, int], list[tuple[Source, Lock]]]
+    waiting: Callable[[QueueSpec], Awaitable[int]]
+    """How many could be received, on all brokers."""
+    peek: Callable[[QueueSpec, int], Awaitable[list[tuple[Source, Record]]]]
 
 
 @dataclass(slots=True)
@@ -52,6 +67,8 @@ class GroupNow:
     lag: int = 0
     out_per_s: float = 0.0
     topics: tuple[str, ...] = ()
+    moved_ms: int = 0
+    """When it last committed something new, by the wall clock; 0: not since this broker began."""
     seen_ms: int = 0
     counted: int = 0
 
@@ -113,14 +130,14 @@ class Sampler:
         runtime: Runtime,
         partitions: dict[tuple[str, int], Partition],
         groups: Groups,
-        queues: QueueDesk,
+        queues: QueueLook,
         room: DiskRoom,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
         self._partitions = partitions
         self._groups = groups
-        self._queues = queues
+        self.queues = queues
         self._room = room
         self.lately = Lately(began_ms=runtime.clock.wall_ms())
         self.on_tick: list[Callable[[], None]] = []
@@ -227,17 +244,24 @@ class Sampler:
         elif now_ms > group.seen_ms:
             # A group that was moved back has read nothing.
             group.out_per_s = max(0, counted - group.counted) * 1000 / (now_ms - group.seen_ms)
+            if counted > group.counted:
+                group.moved_ms = self._clock.wall_ms()
             group.seen_ms, group.counted = now_ms, counted
             values = {"lag": lag, "out": group.out_per_s}
             self.lately.history.put(f"group:{name}", self._second, values)
         group.members, group.lag = members, lag
         group.topics = tuple(sorted({topic for topic, _, _ in offsets}))
 
+    def written(self, tp: TopicPartition, otherwise: int) -> int:
+        """The high watermark, where this broker knows it."""
+        partition = self._partitions.get(tp)
+        return partition.high_watermark if partition is not None and partition.is_leader else otherwise
+
     # -- queues --------------------------------------------------------------------------------------------------------
 
     async def _queue_rounds(self) -> AsyncGenerator[None, None]:
         while True:
-            specs = self._queues.specs()
+            specs = self.queues.specs()
             for gone in self.lately.queues.keys() - {spec.name for spec in specs}:
                 del self.lately.queues[gone]
             for looked, spec in enumerate(specs, 1):
@@ -250,7 +274,7 @@ class Sampler:
 
     def _note_queue(self, spec: QueueSpec) -> None:
         now_ms = self._clock.now_ms()
-        counts = [count for _, count in self._queues.counts(spec)]
+        counts = [count for _, count in self.queues.counts(spec)]
         ready, in_flight, delayed = (
             sum(count.visible for count in counts),
             sum(count.in_flight for count in counts),
@@ -272,7 +296,7 @@ class Sampler:
             queue.oldest_ms, queue.starts = 0, ()
         elif starts != queue.starts and self._looks_left:
             self._looks_left -= 1  # it opens a batch
-            queue.oldest_ms = self._clock.wall_ms() - self._queues.oldest_age_ms(spec)
+            queue.oldest_ms = self._clock.wall_ms() - self.queues.oldest_age_ms(spec)
             queue.starts = starts
 
     # -- all of it -----------------------------------------------------------------------------------------------------

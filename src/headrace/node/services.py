@@ -14,7 +14,7 @@ from headrace.broker.coordinators import Coordinators
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.groups import Groups
 from headrace.broker.hanging import HangingTransactions
-from headrace.broker.history import Sampler
+from headrace.broker.history import QueueLook, Sampler
 from headrace.broker.hosts import QueueHost
 from headrace.broker.internal_topics import InternalTopics
 from headrace.broker.latest import Latest
@@ -26,6 +26,7 @@ from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.queueing.cron import CronSchedules
 from headrace.broker.queueing.desk import QueueDesk
 from headrace.broker.queueing.keeper import QueueKeeper
+from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.services import Failures, Services
 from headrace.broker.share_groups import ShareGroups
@@ -37,6 +38,7 @@ from headrace.broker.txn_client import TransactionClient
 from headrace.broker.views.desk import Views
 from headrace.cluster.broker_configs import LEADER_THROTTLED_RATE
 from headrace.groups.config import GroupConfig
+from headrace.queues.commands import Lock, Source
 
 
 class ServiceOptions(NamedTuple):
@@ -45,6 +47,20 @@ class ServiceOptions(NamedTuple):
     internal_replication_factor: int = 1
     groups: GroupConfig = GroupConfig()
     connection_fencing: bool = True
+
+
+def queue_look(queues: QueueDesk) -> QueueLook:
+    def locks(spec: QueueSpec, limit: int) -> list[tuple[Source, Lock]]:
+        return [
+            (source, lock)
+            for source in queues.local_sources(spec)
+            for lock in queues.hosted(source).machine.locks(source, limit)
+        ]
+
+    async def waiting(spec: QueueSpec) -> int:
+        return sum(count.visible for _, count in (await queues.anywhere.standing(spec)).counts)
+
+    return QueueLook(queues.specs, queues.counts, queues.oldest_age_ms, locks, waiting, queues.anywhere.peek)
 
 
 def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[], list[str]]) -> Services:
@@ -124,7 +140,7 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         share_offsets=ShareOffsets(image, groups, queues, share_groups),
         opener=Opener(runtime),
         views=views,
-        sampler=Sampler(runtime, broker.partitions, groups, queues, replicas.room),
+        sampler=Sampler(runtime, broker.partitions, groups, queue_look(queues), replicas.room),
         fetch_sessions=FetchSessions(),
         throttle=ReplicationThrottle(runtime, image, LEADER_THROTTLED_RATE),
     )

@@ -412,6 +412,18 @@ class Counts(NamedTuple):
     paused: bool
 
 
+class Lock(NamedTuple):
+    """A message that somebody has received and not settled."""
+
+    offset: int
+    deliveries: int
+    deadline_ms: int
+    """Monotonic."""
+    visibility_ms: int
+    owner: str
+    """Who holds it, where the door knows: a member of a share group, a webhook, a move task."""
+
+
 class MessageState(IntEnum):
     UNKNOWN = 0
     """At or after the end of the log as this shard knows it."""

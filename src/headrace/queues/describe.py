@@ -12,6 +12,7 @@ from headrace.queues.commands import (
     Describe,
     Holding,
     Inspect,
+    Lock,
     MessageState,
     MessageStatus,
     Peek,
@@ -40,6 +41,13 @@ def counts(partition: Partition, paused: bool) -> Counts:
         max(0, visible), len(partition.leases), delayed, len(partition.dying),
         partition.start_offset, partition.end_offset, partition.indexed_end, paused,
     )  # fmt: skip
+
+
+def locks(partition: Partition, limit: int) -> list[Lock]:
+    return [
+        Lock(offset, lease.delivery, lease.deadline_ms, lease.visibility_ms, lease.owner)
+        for offset, lease in islice(sorted(partition.leases.items()), limit)
+    ]
 
 
 def decide_holding(board: Board, command: Holding, now_ms: int) -> Plan:

@@ -36,7 +36,7 @@ from headrace.queues import (
     share,
 )
 from headrace.queues.board import Board
-from headrace.queues.commands import Counts, MoveToDeadLetter, Source, Wanted
+from headrace.queues.commands import Counts, Lock, MoveToDeadLetter, Source, Wanted
 from headrace.queues.config import QueueConfig
 from headrace.queues.invariants import check_board
 from headrace.queues.journal import encode_fact
@@ -199,6 +199,10 @@ class QueueShard:
         return (
             None if partition is None else describe.counts(partition, self._board.queues[source.queue].paused)
         )
+
+    def locks(self, source: Source, limit: int) -> list[Lock]:
+        partition = self._board.partitions.get(source)
+        return [] if partition is None else describe.locks(partition, limit)
 
     def invariants(self) -> None:
         check_board(self._board)

@@ -5,6 +5,7 @@ VERBS = {
     "list": "List the groups.",
     "describe": "Show members, offsets and lag of groups.",
     "lag": "Show how far groups are behind.",
+    "explain": "Say why a group is behind.",
     "seek": "Move the committed offsets of a group.",
     "delete": "Delete groups and their committed offsets.",
 }

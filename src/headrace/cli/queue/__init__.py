@@ -7,6 +7,7 @@ VERBS = {
     "describe": "Show a queue with its settings.",
     "set": "Change the settings of a queue; pause and resume it.",
     "send": "Send messages to a queue.",
+    "locks": "Show who holds which message.",
     "receive": "Take messages out of a queue.",
     "peek": "Look at messages without taking them.",
     "ack": "Say that messages are done.",

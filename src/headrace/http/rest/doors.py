@@ -8,7 +8,10 @@ from headrace.http.known import KnowingRouter
 from headrace.http.rest.admin_queues import AdminQueueDoor
 from headrace.http.rest.admin_topics import AdminTopicDoor
 from headrace.http.rest.cluster import ClusterDoor
+from headrace.http.rest.dead_letters import DeadLetterDoor
 from headrace.http.rest.documentation import DocumentationDoor
+from headrace.http.rest.explaining import ExplainDoor
+from headrace.http.rest.flow import FlowDoor
 from headrace.http.rest.groups import GroupDoor
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.live import LiveDoor
@@ -53,9 +56,13 @@ def mount_rest(
     AdminTopicDoor(
         image, topics, peers, reader, services.sampler.lately, lambda name: queues.find_spec(name) is not None
     ).mount(forwarding)
-    LookDoor(clock, image, reader, queues, services.sampler).mount(router)
-    LiveDoor(clock, image, services.sampler, queues).mount(router)
-    GroupDoor(image, services.coordinators, peers, reader).mount(forwarding)
+    LookDoor(clock, image, reader, services.sampler).mount(router)
+    LiveDoor(clock, image, services.sampler).mount(router)
+    FlowDoor(image, services.sampler).mount(router)
+    DeadLetterDoor(clock, image, services.sampler).mount(router)
+    groups = GroupDoor(image, services.coordinators, peers, reader, services.sampler.lately)
+    groups.mount(forwarding)
+    ExplainDoor(clock, groups, services.sampler, services.troubles).mount(forwarding)
     ScheduleDoor(image, queues, services.cron).mount(forwarding)
     ClusterDoor(image).mount(router)
     DocumentationDoor(router, version).mount(router)

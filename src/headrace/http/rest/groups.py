@@ -12,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from headrace.broker import coordinators
 from headrace.broker.coordinators import Coordinators
+from headrace.broker.history import GroupNow, Lately
 from headrace.broker.peers import Peers
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.groups.subscription import parse_assignment
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.paging import page, window
+from headrace.http.rest.paging import page, sorted_window
 from headrace.http.rest.reading import answer, body_of, invalid, time_ms
 from headrace.http.rest.records import Bounds, RecordReader
 from headrace.http.router import Router
@@ -42,20 +43,45 @@ from headrace.wire.messages.offset_commit import (
 )
 from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
+MAX_AGES = 20
+"""Partitions whose oldest unread message is looked at, those with the largest lag first."""
+
+
+class Place(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    topic: Annotated[str, Meta(min_length=1, max_length=249)]
+    partition: Annotated[int, Meta(ge=0, le=1_000_000)]
+    offset: Annotated[int, Meta(ge=0, le=2**62)]
+
 
 class Seek(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    topic: Annotated[str, Meta(min_length=1, max_length=249)]
-    to: Annotated[str, Meta(min_length=1, max_length=64)]
+    topic: Annotated[str, Meta(min_length=1, max_length=249)] | None = None
+    """None, with `offsets` or for every topic that the group has committed."""
+    to: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     """start, end, an offset, -N from the end, +N from where the group is, or @ and a time."""
     partition: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     """None: all of them."""
+    offsets: Annotated[list[Place], Meta(min_length=1, max_length=10_000)] | None = None
+    """Instead of `to`: exactly these, as `from_offset` of an earlier seek said; that is how one is undone."""
     dry_run: bool = False
+
+
+class GroupStanding(NamedTuple):
+    group: ListedGroup
+    members: list[dict[str, Any]]
+    committed: dict[TopicPartition, int]
+    bounds: dict[TopicPartition, Bounds]
 
 
 class GroupDoor:
     def __init__(
-        self, image: ClusterImage, coordinators: Coordinators, peers: Peers, reader: RecordReader
+        self,
+        image: ClusterImage,
+        coordinators: Coordinators,
+        peers: Peers,
+        reader: RecordReader,
+        lately: Lately,
     ) -> None:
+        self._lately = lately
         self._image = image
         self._coordinators = coordinators
         self._peers = peers
@@ -90,8 +116,35 @@ class GroupDoor:
             for group in await self._listed()
             if everything or request.sees(GROUP, group.group_id)
         }
-        names, cursor = window(request, found)
-        return page(request, [_summary(found[name]) for name in names], cursor)
+        nothing = GroupNow()
+        groups = self._lately.groups
+        names, cursor, total = sorted_window(
+            request,
+            found,
+            {
+                "lag": lambda name: groups.get(name, nothing).lag,
+                "members": lambda name: groups.get(name, nothing).members,
+                "out": lambda name: groups.get(name, nothing).out_per_s,
+            },
+        )
+        wanted = request.query.get("with", "").split(",")
+        rows = [
+            {**_summary(found[name]), **(self._numbers(name) if "lag" in wanted else {})} for name in names
+        ]
+        return page(request, rows, cursor, total)
+
+    def _numbers(self, name: str) -> dict[str, Any]:
+        """As this broker sampled them; None for a group that another one coordinates."""
+        now = self._lately.groups.get(name)
+        if now is None:
+            return {"lag": None, "members": None, "out_per_s": None, "topics": None, "moved_ms": None}
+        return {
+            "lag": now.lag,
+            "members": now.members,
+            "out_per_s": round(now.out_per_s, 2),
+            "topics": list(now.topics),
+            "moved_ms": now.moved_ms or None,
+        }
 
     async def _listed(self) -> list[ListedGroup]:
         """Of every broker that answers: one that is away takes no list with it."""
@@ -115,8 +168,8 @@ class GroupDoor:
             "GET /api/v1/groups lists them.",
         )
 
-    async def _describe(self, request: Request) -> Answer:
-        name = request.params["group"]
+    async def standing(self, name: str) -> GroupStanding:
+        """Everything about where a group stands. Raises GROUP_ID_NOT_FOUND."""
         group = await self._known(name)
         members = await self._members(group)
         committed = await self._committed(name)
@@ -129,9 +182,36 @@ class GroupDoor:
             if self._image.topic(topic) is not None
             for number in self._reader.partitions(topic)
         )
+        return GroupStanding(group, members, committed, bounds)
+
+    async def _describe(self, request: Request) -> Answer:
+        group, members, committed, bounds = await self.standing(request.params["group"])
         rows = [_row(tp, committed.get(tp), bounds.get(tp)) for tp in sorted({*committed, *bounds})]
         lags = [row["lag"] for row in rows if row["lag"] is not None]
-        return answer({**_summary(group), "lag": sum(lags), "members": members, "partitions": rows})
+        oldest_ms = await self._oldest_unread(rows)
+        return answer(
+            {
+                **_summary(group),
+                "lag": sum(lags),
+                "oldest_unread_ms": oldest_ms,
+                "members": members,
+                "partitions": rows,
+            }
+        )
+
+    async def _oldest_unread(self, rows: list[dict[str, Any]]) -> int | None:
+        """When the oldest message that the group has not read was written: its lag in time."""
+        behind = sorted((row for row in rows if row["lag"]), key=lambda row: -int(row["lag"]))[:MAX_AGES]
+        found: list[int] = []
+        for row in behind:
+            try:
+                chunk = await self._reader.read(
+                    TopicPartition(row["topic"], row["partition"]), row["committed_offset"], 1
+                )
+            except HeadraceError:
+                continue
+            found += [record.timestamp for record in chunk.records[:1]]
+        return min(found, default=None)
 
     async def _members(self, group: ListedGroup) -> list[dict[str, Any]]:
         name = group.group_id
@@ -180,11 +260,8 @@ class GroupDoor:
     async def _seek(self, request: Request) -> Answer:
         name = request.params["group"]
         wanted = body_of(request, Seek)
-        numbers = self._reader.partitions(wanted.topic, -1 if wanted.partition is None else wanted.partition)
-        places = [TopicPartition(wanted.topic, number) for number in numbers]
         before = await self._committed(name)
-        found = await asyncio.gather(*(self._target(tp, wanted.to, before.get(tp)) for tp in places))
-        targets = dict(zip(places, found, strict=True))
+        targets = await self._targets(wanted, before)
         if not wanted.dry_run:
             await self._commit(name, targets)
         rows = [
@@ -192,6 +269,34 @@ class GroupDoor:
             for tp, offset in targets.items()
         ]
         return answer({"group": name, "dry_run": wanted.dry_run, "partitions": rows})
+
+    async def _targets(self, wanted: Seek, before: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if wanted.offsets is not None:
+            if wanted.to is not None or wanted.topic is not None:
+                raise invalid("give either offsets, or to (and perhaps a topic)")
+            exact = {TopicPartition(one.topic, one.partition): one.offset for one in wanted.offsets}
+            bounds = await self._bounds(exact)
+            for tp in exact:
+                self._reader.partitions(*tp)
+            return {
+                tp: min(max(offset, bounds[tp].start), bounds[tp].end)
+                for tp, offset in exact.items()
+                if tp in bounds
+            }
+        if wanted.to is None:
+            raise invalid(
+                "say where to: start, end, an offset, -N from the end, +N from where it is, or @ and a time"
+            )
+        topics = [wanted.topic] if wanted.topic is not None else sorted({tp.topic for tp in before})
+        chosen = -1 if wanted.partition is None else wanted.partition
+        places = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in self._reader.partitions(topic, chosen)
+        ]
+        to = wanted.to
+        found = await asyncio.gather(*(self._target(tp, to, before.get(tp)) for tp in places))
+        return dict(zip(places, found, strict=True))
 
     async def _target(self, tp: TopicPartition, to: str, committed: int | None) -> int:
         bounds = await self._reader.bounds(tp)

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from headrace.broker.history import BROKER, Lately, Sampler
-from headrace.broker.queueing.desk import QueueDesk
 from headrace.cluster.image import ClusterImage
 from headrace.core.history import COARSE_S, FINE_S, FINE_STEPS
 from headrace.core.ports import Clock
@@ -40,11 +39,10 @@ View = dict[str, Any]
 
 
 class LiveDoor:
-    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler, queues: QueueDesk) -> None:
+    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler) -> None:
         self._clock = clock
         self._image = image
         self._sampler = sampler
-        self._queues = queues
         self._tick = 0
         self._woken = asyncio.Event()
         self._views: dict[str, View] = {}
@@ -186,7 +184,7 @@ class LiveDoor:
         lately = self._lately
         now = lately.broker
         lags = sorted(lately.groups.items(), key=lambda item: -item[1].lag)[:WORST]
-        graveyards = {spec.queue_config.dead_letter for spec in self._queues.specs()} - {""}
+        graveyards = {spec.queue_config.dead_letter for spec in self._sampler.queues.specs()} - {""}
         dead = [
             {"queue": name, "messages": queue.ready + queue.in_flight}
             for name in sorted(graveyards)

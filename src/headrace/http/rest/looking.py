@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.history import Sampler
-from headrace.broker.queueing.desk import QueueDesk
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
@@ -61,13 +60,10 @@ class Found(NamedTuple):
 
 
 class LookDoor:
-    def __init__(
-        self, clock: Clock, image: ClusterImage, reader: RecordReader, queues: QueueDesk, sampler: Sampler
-    ) -> None:
+    def __init__(self, clock: Clock, image: ClusterImage, reader: RecordReader, sampler: Sampler) -> None:
         self._clock = clock
         self._image = image
         self._reader = reader
-        self._queues = queues
         self._sampler = sampler
 
     def mount(self, router: Router) -> None:
@@ -297,7 +293,7 @@ class LookDoor:
                 "members": None,
                 "out_per_s": queue.done_per_s,
             }
-            for spec in self._queues.specs()
+            for spec in self._sampler.queues.specs()
             if topic in spec.topics and (queue := lately.queues.get(spec.name)) is not None
         ]
         views = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.http.openapi import Operations
 from headrace.http.rest.operations import (
     administration,
+    letters,
     looking,
     messages,
     queues,
@@ -16,6 +17,7 @@ from headrace.http.rest.operations import (
 OPERATIONS: Operations = {
     **messages.OPERATIONS,
     **looking.OPERATIONS,
+    **letters.OPERATIONS,
     **queues.OPERATIONS,
     **administration.OPERATIONS,
     **webhooks.OPERATIONS,

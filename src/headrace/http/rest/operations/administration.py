@@ -75,9 +75,21 @@ class GroupSummary(msgspec.Struct, kw_only=True):
     protocol_type: str
 
 
+class ListedGroup(GroupSummary, kw_only=True):
+    """With `with=lag`, of groups that the broker which answers coordinates; null of others."""
+
+    lag: int | msgspec.UnsetType | None = msgspec.UNSET
+    members: int | msgspec.UnsetType | None = msgspec.UNSET
+    out_per_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    topics: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+    moved_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    """When it last committed something new; null: not since the broker began."""
+
+
 class GroupPage(msgspec.Struct, kw_only=True):
-    items: list[GroupSummary]
+    items: list[ListedGroup]
     next_cursor: str | None
+    total: int
 
 
 class Owned(msgspec.Struct, kw_only=True):
@@ -103,6 +115,8 @@ class Standing(msgspec.Struct, kw_only=True):
 
 class ShownGroup(GroupSummary, kw_only=True):
     lag: int
+    oldest_unread_ms: int | None
+    """When the oldest message that it has not read was written; null when it is not behind."""
     members: list[ShownMember]
     partitions: list[Standing]
 
@@ -118,6 +132,24 @@ class SeekResult(msgspec.Struct, kw_only=True):
     group: str
     dry_run: bool
     partitions: list[Sought]
+
+
+class Explained(msgspec.Struct, kw_only=True):
+    cause: str
+    sentence: str
+    evidence: str
+    next_step: str
+    command: str
+    since_ms: int | None
+    since: str | None
+
+
+class Explanation(msgspec.Struct, kw_only=True):
+    group: str
+    lag: int
+    sentence: str
+    findings: list[Explained]
+    """The most telling first; empty: nothing is known that would hold it up."""
 
 
 class ShownBroker(msgspec.Struct, kw_only=True):
@@ -164,7 +196,17 @@ OPERATIONS: Operations = {
     ("POST", "/api/v1/topics/{topic}/trim"): Operation(
         "Forget what is below an offset", "topics", {200: Trimmed}, body=(Trim,)
     ),
-    ("GET", "/api/v1/groups"): Operation("List groups", "groups", {200: GroupPage}, query=PAGE, problems=(400,)),
+    ("GET", "/api/v1/groups"): Operation(
+        "List groups", "groups", {200: GroupPage}, problems=(400,),
+        query=(
+            Param("with", "lag: how far behind, and how fast"),
+            Param("sort", "name, lag, members or out; - before it turns it round", SORTED),
+            *PAGE,
+        ),
+    ),
+    ("GET", "/api/v1/groups/{group}/explain"): Operation(
+        "Why a group is behind", "groups", {200: Explanation}, "Rules over what the brokers know; no guessing."
+    ),
     ("GET", "/api/v1/groups/{group}"): Operation("Look at a group and its lag", "groups", {200: ShownGroup}),
     ("DELETE", "/api/v1/groups/{group}"): Operation(
         "Delete a group", "groups", {204: None}, "Only while it has no members.", problems=CHANGE_PROBLEMS

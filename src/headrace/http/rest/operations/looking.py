@@ -73,6 +73,43 @@ class ShownHistory(msgspec.Struct, kw_only=True):
     """Null: a gap, which is not a zero."""
 
 
+class FlowThing(msgspec.Struct, kw_only=True):
+    kind: str
+    """topic, group or queue."""
+    name: str
+
+
+class FlowNode(FlowThing, kw_only=True):
+    per_s: float
+    amount: int
+    """Messages in a topic; behind or waiting otherwise."""
+    members: int | None
+    paused: bool
+
+
+class FlowLink(msgspec.Struct, kw_only=True, rename={"source": "from", "target": "to"}):
+    source: FlowThing
+    target: FlowThing
+    kind: str
+    per_s: float
+    behind: int
+    state: str
+    """flowing, slow, standing or idle."""
+
+
+class Hidden(msgspec.Struct, kw_only=True):
+    topics: int
+    groups: int
+    queues: int
+
+
+class ShownFlow(msgspec.Struct, kw_only=True):
+    nodes: list[FlowNode]
+    links: list[FlowLink]
+    hidden: Hidden
+    """How many were left out."""
+
+
 PARTITION = Param("partition", "only this one", whole(-1, 1_000_000))
 WANTED = (
     Param("contains", "only records with this word in key, value or a header"),
@@ -114,6 +151,11 @@ OPERATIONS: Operations = {
             Param("step", "1s for the last quarter of an hour, 15s for the last day", one_of("1s", "15s")),
         ),
         problems=(400,),
+    ),
+    ("GET", "/api/v1/flow"): Operation(
+        "What flows where", "cluster", {200: ShownFlow},
+        "Topics, the groups and queues that read them, and where dead letters go; the busiest and those in trouble.",
+        query=(Param("limit", "of each kind at most", whole(1, 200, 30)),), problems=(400,),
     ),
     ("GET", "/api/v1/events"): Operation(
         "What happens now", "cluster", {200: str},

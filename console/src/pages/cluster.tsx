@@ -1,0 +1,45 @@
+// The cluster: who is there, and what is not well.
+import { get } from '../api/client.ts';
+import { useLoad } from '../parts/load.ts';
+import { Command, Head, ProblemBox, Waiting } from '../parts/ui.tsx';
+import { count, many, span, visible } from '../parts/words.ts';
+import { viaKafka } from '../state/places.ts';
+import { health, now } from '../state/session.ts';
+
+export function Page(_: { name: string }) {
+  const { value, problem, again } = useLoad('cluster', (signal) => get('/api/v1/cluster', {}, { signal }), 2_000);
+  if (problem && !value) return <ProblemBox of={problem} again={again} />;
+  if (!value) return <Waiting />;
+  return (
+    <div class="stack">
+      <Head title="Cluster" lead={<>{many(value.brokers.length, 'broker')}, {many(value.topics, 'topic')} · <span class="mono">{visible(value.cluster_id)}</span></>} />
+      <div class="tiles moves">
+        <div class="tile"><span class="name">Controller</span><span class="value">{value.controller === null ? 'none' : `broker ${value.controller}`}</span></div>
+        <div class="tile"><span class="name">Partitions without a leader</span><span class={`value${value.offline_partitions ? ' bad-text' : ''}`}>{count(value.offline_partitions)}</span></div>
+        <div class="tile"><span class="name">Partitions not in sync</span><span class={`value${value.under_replicated_partitions ? ' warn-text' : ''}`}>{count(value.under_replicated_partitions)}</span></div>
+      </div>
+      <section class="stack">
+        <h2>Brokers</h2>
+        <div class="scroll moves"><table>
+          <thead><tr><th class="n slim" scope="col">Broker</th><th scope="col">Kafka</th><th scope="col">HTTP</th><th class="n" scope="col">Leads</th><th scope="col">Rack</th><th scope="col">Role</th></tr></thead>
+          <tbody>{value.brokers.map((broker) => (
+            <tr key={broker.id}>
+              <td class="n">{broker.id}</td><td class="mono">{visible(broker.kafka)}</td><td class="mono">{visible(broker.http)}</td><td class="n">{count(broker.partitions_led)}</td><td>{broker.rack === null ? <span class="faint">–</span> : visible(broker.rack)}</td>
+              <td>{broker.id === value.controller && <span class="chip accent">controller</span>} {broker.id === value.answered_by && <span class="chip">answers this page</span>}</td>
+            </tr>
+          ))}</tbody>
+        </table></div>
+      </section>
+      <section class="stack">
+        <h2>What is not well</h2>
+        {health.value?.findings.length ? health.value.findings.map((finding) => (
+          <div key={finding.check} class="card">
+            <h3>{visible(finding.check)}: {visible(finding.detail)}</h3>
+            <p class="soft">For {span(now.value - finding.since_ms)}. {visible(finding.hint)}</p>
+          </div>
+        )) : <p class="soft">Nothing: {visible(health.value?.sentence ?? '')}</p>}
+      </section>
+      <Command text={`headrace cluster status${viaKafka()}`} />
+    </div>
+  );
+}

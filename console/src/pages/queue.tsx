@@ -1,0 +1,172 @@
+// One queue: its messages without taking them, who holds what, and how it is set.
+import { useState } from 'preact/hooks';
+import { get, post, remove } from '../api/client.ts';
+import type { ShownQueue } from '../api/types.ts';
+import { Act } from '../parts/dialog.tsx';
+import { useLoad } from '../parts/load.ts';
+import { MessagePanel } from '../parts/message.tsx';
+import { brief } from '../parts/payload.tsx';
+import { A, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting, When } from '../parts/ui.tsx';
+import { count, many, quoted, rate, span, visible } from '../parts/words.ts';
+import { isStale, useLive, type QueueNow } from '../state/live.ts';
+import { http, viaHttp } from '../state/places.ts';
+import { choose, chosen, go, to } from '../state/place.ts';
+import { now } from '../state/session.ts';
+
+function Send({ name, fifo, close, done }: { name: string; fifo: boolean; close: () => void; done: () => void }) {
+  const [value, setValue] = useState('');
+  const [delay, setDelay] = useState('');
+  const [group, setGroup] = useState('');
+  const body: Record<string, unknown> = { value };
+  if (delay) body['delay'] = delay;
+  if (fifo) body['group'] = group || 'default';
+  return (
+    <Act title={`Send to ${name}`} close={close} act="Send 1 message" ready={value !== ''}
+      commands={[
+        { words: 'The same on the command line', text: `headrace queue send ${quoted(name)} ${quoted(value)}${delay ? ` --delay ${delay}` : ''}${fifo ? ` --group ${quoted(group || 'default')}` : ''}${viaHttp()}` },
+        { words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} '${http()}/queues/${encodeURIComponent(name)}/messages'` },
+      ]}
+      run={async () => {
+        const sent = await post('/queues/{queue}/messages', { queue: name }, body);
+        tell(`Sent: ${sent.message_id}`);
+        done();
+      }}>
+      <label class="field"><span>Message</span><textarea rows={5} value={value} spellcheck={false} onInput={(event) => setValue(event.currentTarget.value)} /></label>
+      <div class="fields">
+        <label class="field"><span>Not before</span><input placeholder="at once; 90s, 3d" value={delay} onInput={(event) => setDelay(event.currentTarget.value)} /></label>
+        {fifo && <label class="field"><span>Message group</span><input placeholder="default" value={group} onInput={(event) => setGroup(event.currentTarget.value)} /></label>}
+      </div>
+    </Act>
+  );
+}
+
+function Messages({ queue }: { queue: ShownQueue }) {
+  const at = chosen('at');
+  const { value, problem, again } = useLoad(`peek ${queue.name}`, (signal) => get('/queues/{queue}/messages', { queue: queue.name }, { query: { peek: true, max: 100 }, signal }), 5_000);
+  if (problem && !value) return <ProblemBox of={problem} again={again} />;
+  if (!value) return <Waiting />;
+  if (!value.items.length)
+    return <div class="card"><Empty title={queue.in_flight || queue.delayed ? 'Nothing is ready' : 'The queue is empty'}><p>{queue.in_flight ? `${many(queue.in_flight, 'message')} in flight. ` : ''}{queue.delayed ? `${many(queue.delayed, 'message')} wait for their time.` : ''} Looking here takes nothing out.</p></Empty></div>;
+  return (
+    <div class={at ? 'split with' : 'split'}>
+      <div>
+        <p class="bar faint">The first {count(value.items.length)} of {count(queue.ready)} that a worker would get. Looking takes nothing out.</p>
+        <div class="scroll">
+          <table>
+            <thead><tr><th class="slim" scope="col">Sent</th><th class="n slim less" scope="col">Offset</th><th scope="col">Message</th></tr></thead>
+            <tbody>{value.items.map((row) => {
+              const place = `${row.partition}:${row.offset}`;
+              const open = (): void => choose({ at: place });
+              return (
+                <tr key={place} class={`open${at === place ? ' on' : ''}`} tabIndex={0} data-row data-at={place} onClick={open} onKeyDown={(event) => { if (event.key === 'Enter') open(); }}>
+                  <td class="slim"><When ms={row.timestamp} /></td><td class="n slim less">{count(row.offset)}</td><td class="text mono">{brief(row.value)}</td>
+                </tr>
+              );
+            })}</tbody>
+          </table>
+        </div>
+      </div>
+      {at && <MessagePanel key={at} topic={queue.topics[0]!} at={at} />}
+    </div>
+  );
+}
+
+function Locks({ name }: { name: string }) {
+  const { value, problem } = useLoad(`locks ${name}`, (signal) => get('/api/v1/queues/{queue}/locks', { queue: name }, { signal }), 1_000);
+  if (problem && !value) return <ProblemBox of={problem} />;
+  if (!value) return <Waiting />;
+  if (!value.items.length) return <div class="card"><Empty title="Nobody holds a message"><p>A message that was received and not settled yet is listed here, with the time its lock ends.</p></Empty></div>;
+  return (
+    <div class="scroll moves">
+      <table>
+        <thead><tr><th scope="col">Message</th><th scope="col">Holder</th><th class="n" scope="col">Deliveries</th><th scope="col">Received</th><th scope="col">Lock ends in</th></tr></thead>
+        <tbody>{value.items.map((lock) => (
+          <tr key={`${lock.partition}:${lock.offset}`}>
+            <td><A href={`${to('topics', lock.topic)}?at=${lock.partition}:${lock.offset}`}>offset {count(lock.offset)}{lock.partition ? ` of partition ${lock.partition}` : ''}</A></td>
+            <td>{lock.holder === null ? <span class="faint">SQS and REST do not say</span> : <Name of={lock.holder} />}</td>
+            <td class="n">{lock.deliveries}</td><td><When ms={lock.received_ms} /></td>
+            <td><div class="row"><div class="meter grow"><i style={{ width: `${Math.min(100, (lock.ends_in_ms / Math.max(1, lock.visibility_ms)) * 100)}%` }} /></div><span class="num">{span(lock.ends_in_ms)}</span></div></td>
+          </tr>
+        ))}</tbody>
+      </table>
+    </div>
+  );
+}
+
+function Settings({ queue }: { queue: ShownQueue }) {
+  const rows: [string, string][] = [
+    ['Kind', queue.fifo ? `${queue.kind}, first in first out within a group` : queue.kind],
+    ['Topics', queue.topics.join(', ')],
+    ['Lock of a receiver', span(queue.visibility_ms)],
+    ['Deliveries before it is dead', queue.max_deliveries ? String(queue.max_deliveries) : 'any number'],
+    ['Dead letters go to', queue.dead_letter || 'nowhere: they are tried for ever'],
+    ['Dead letters of', queue.dead_letter_of.join(', ') || '–'],
+    ['Every message rests first', queue.default_delay_ms ? span(queue.default_delay_ms) : 'not at all'],
+    ['Filter', queue.filter || 'everything'],
+  ];
+  return (
+    <div class="card">
+      <dl class="facts">{rows.map(([name, value]) => <><dt key={name}>{name}</dt><dd>{visible(value)}</dd></>)}</dl>
+    </div>
+  );
+}
+
+export function Page({ name }: { name: string }) {
+  const tab = chosen('tab') || 'messages';
+  const { value, problem, again } = useLoad(`queue ${name}`, (signal) => get('/api/v1/queues/{queue}', { queue: name }, { signal }), 2_000);
+  const live = useLive<QueueNow>(`queue:${name}`);
+  const [act, setAct] = useState<'send' | 'purge' | 'delete' | 'pause' | undefined>();
+  const close = (): void => setAct(undefined);
+  if (problem && !value) return <div class="stack"><Head crumb={<A href={to('queues')}>Queues</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} /></div>;
+  if (!value) return <Waiting />;
+  const all = value.ready + value.in_flight + value.delayed;
+  const path = `${http()}/api/v1/queues/${encodeURIComponent(name)}`;
+  return (
+    <>
+      <Head crumb={<A href={to('queues')}>Queues</A>} title={<><Name of={name} /> {value.paused && <span class="chip warn">paused</span>}</>} lead={
+        <span class={isStale() ? 'faint' : ''}>
+          {count(value.ready)} ready · {count(value.in_flight)} in flight · {count(value.delayed)} waiting
+          {live && <> · {rate(live.done_per_s)} done/s{live.oldest_ms ? ` · the oldest for ${span(now.value - live.oldest_ms)}` : ''}</>}
+          {value.dead_letter && <> · dead letters go to <A href={to('queues', value.dead_letter)}><Name of={value.dead_letter} /></A></>}
+        </span>
+      }>
+        <button class="main-act" onClick={() => setAct('send')}>Send</button>
+        <button onClick={() => setAct('pause')}>{value.paused ? 'Resume' : 'Pause'}</button>
+        <button class="danger" onClick={() => setAct('purge')}>Purge</button>
+        <button class="danger" onClick={() => setAct('delete')}>Delete</button>
+      </Head>
+      {value.dead_letter_of.length > 0 && value.ready > 0 && <p class="bar"><A href={`${to('dead')}?queue=${encodeURIComponent(name)}`}>Why {many(value.ready, 'message')} are here, and sending them back</A></p>}
+      <Tabs all={[['messages', 'Messages'], ['locks', 'Locks'], ['settings', 'Settings']]} />
+      {tab === 'messages' && <Messages queue={value} />}
+      {tab === 'locks' && <Locks name={name} />}
+      {tab === 'settings' && <Settings queue={value} />}
+      {act === 'send' && <Send name={name} fifo={value.fifo} close={close} done={again} />}
+      {act === 'pause' && (
+        <Act title={value.paused ? `Resume ${name}` : `Pause ${name}`} close={close} act={value.paused ? 'Resume deliveries' : 'Pause deliveries'}
+          commands={[{ words: 'The same with curl', text: `curl -X POST ${path}/${value.paused ? 'resume' : 'pause'}` }]}
+          run={async () => {
+            if (value.paused) await post('/api/v1/queues/{queue}/resume', { queue: name }, undefined);
+            else await post('/api/v1/queues/{queue}/pause', { queue: name }, undefined);
+            tell(value.paused ? `${name} delivers again` : `${name} is paused`);
+            again();
+          }}>
+          <p>{value.paused ? `${many(value.ready, 'message')} can be received again.` : 'Messages are still taken in, and nobody receives any until it is resumed. What is in flight can be settled.'}</p>
+        </Act>
+      )}
+      {act === 'purge' && (
+        <Act title={`Purge ${name}`} close={close} act={`Throw away ${many(all, 'message')}`} danger typed={name}
+          commands={[{ words: 'The same on the command line', text: `headrace queue purge ${quoted(name)} --yes${viaHttp()}` }, { words: 'The same with curl', text: `curl -X POST ${path}/purge` }]}
+          run={async () => { const done = await post('/api/v1/queues/{queue}/purge', { queue: name }, undefined); tell(`Threw away ${many(done.purged, 'message')}`); again(); }}>
+          <p>{many(value.ready, 'message')} ready, {count(value.in_flight)} in flight and {count(value.delayed)} waiting are gone for good.</p>
+        </Act>
+      )}
+      {act === 'delete' && (
+        <Act title={`Delete ${name}`} close={close} act={`Delete ${name}`} danger typed={name}
+          commands={[{ words: 'The same on the command line', text: `headrace queue delete ${quoted(name)} --yes${viaHttp()}` }, { words: 'The same with curl', text: `curl -X DELETE ${path}` }]}
+          run={async () => { await remove('/api/v1/queues/{queue}', { queue: name }); tell(`Deleted ${name}`); go(to('queues')); }}>
+          <p>The queue and {many(all, 'message')} in it are gone for good{value.kind === 'subscription' ? '; its topics stay' : ', with its topic'}.</p>
+        </Act>
+      )}
+    </>
+  );
+}

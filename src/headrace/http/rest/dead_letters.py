@@ -1,0 +1,135 @@
+"""Door: dead letters of all queues in one look, by what went wrong (5.3); and who holds what of a queue (5.5).
+
+GET /api/v1/dead-letters             each queue that others use for theirs: how many by reason, source and error
+GET /api/v1/queues/{queue}/locks     messages that somebody has received and not settled yet
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from headrace.broker.history import Sampler
+from headrace.broker.queueing import names
+from headrace.cluster.image import ClusterImage
+from headrace.core.errors import ErrorKind, Unknown
+from headrace.core.folding import folded
+from headrace.core.ports import Clock
+from headrace.http.messages import Answer, Request
+from headrace.http.rest.reading import answer, number
+from headrace.http.router import Router
+from headrace.queues.commands import Source
+from headrace.records.build import Record
+from headrace.security.rights import GROUP, OWN, describe, needs, read
+
+LOOKED_AT = 2_000
+"""Letters of one queue that a look opens; of more, the first so many are counted, and that is said."""
+MAX_KINDS = 200
+MAX_LOCKS = 500
+
+
+class DeadLetterDoor:
+    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler) -> None:
+        self._clock = clock
+        self._image = image
+        self._sampler = sampler
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/dead-letters", self._all, OWN.showing(describe(GROUP)))
+        router.add(
+            "GET",
+            "/api/v1/queues/{queue}/locks",
+            self._locks,
+            needs(describe(GROUP, "{queue}"), read(GROUP, "{queue}")),
+        )
+
+    async def _all(self, request: Request) -> Answer:
+        queues = self._sampler.queues
+        only = request.query.get("queue")
+        of: dict[str, list[str]] = {}
+        for spec in queues.specs():
+            if spec.queue_config.dead_letter:
+                of.setdefault(spec.queue_config.dead_letter, []).append(spec.name)
+        rows = []
+        for name, sources in sorted(of.items()):
+            if (only is not None and name != only) or not request.sees(GROUP, name):
+                continue
+            rows.append(await self._one(name, sources, number(request, "look", LOOKED_AT, 1, LOOKED_AT)))
+        return answer({"items": rows, "next_cursor": None})
+
+    async def _one(self, name: str, sources: list[str], most: int) -> dict[str, Any]:
+        queues = self._sampler.queues
+        spec = next((one for one in queues.specs() if one.name == name), None)
+        shown: dict[str, Any] = {
+            "queue": name,
+            "of": sorted(sources),
+            "messages": 0,
+            "looked_at": 0,
+            "kinds": [],
+        }
+        if spec is None:
+            return shown
+        waiting = await queues.waiting(spec)
+        found = await queues.peek(spec, most) if waiting else []
+        kinds: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for place, (source, record) in enumerate(found, 1):
+            self._count(kinds, source, record)
+            if place % 100 == 0:
+                await asyncio.sleep(0)
+        ordered = sorted(
+            kinds.values(), key=lambda kind: (-int(kind["count"]), kind["reason"], kind["error"])
+        )
+        return {**shown, "messages": waiting, "looked_at": len(found), "kinds": ordered[:MAX_KINDS]}
+
+    def _count(
+        self, kinds: dict[tuple[str, str, str], dict[str, Any]], source: Source, record: Record
+    ) -> None:
+        said = {
+            what: (names.header(record.headers, header) or b"").decode(errors="replace")
+            for what, header in (
+                ("reason", names.DEAD_REASON),
+                ("source", names.DEAD_SOURCE),
+                ("error", names.DEAD_DETAIL),
+            )
+        }
+        key = (said["reason"] or "sent here", said["source"], folded(said["error"]))
+        kind = kinds.get(key)
+        if kind is None:
+            kind = kinds[key] = {
+                "reason": key[0],
+                "source": key[1],
+                "error": key[2],
+                "count": 0,
+                "first_ms": record.timestamp,
+                "last_ms": record.timestamp,
+                "example": {"topic": source.topic, "partition": source.partition, "offset": record.offset},
+            }
+        kind["count"] += 1
+        kind["first_ms"] = min(kind["first_ms"], record.timestamp)
+        kind["last_ms"] = max(kind["last_ms"], record.timestamp)
+
+    def _locks(self, request: Request) -> Answer:
+        """Of what this broker hosts."""
+        name = request.params["queue"]
+        queues = self._sampler.queues
+        spec = next((one for one in queues.specs() if one.name == name), None)
+        if spec is None:
+            raise Unknown(
+                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
+            )
+        now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
+        rows = [
+            {
+                "topic": source.topic,
+                "partition": source.partition,
+                "offset": lock.offset,
+                "deliveries": lock.deliveries,
+                "holder": lock.owner or None,
+                "ends_in_ms": max(0, lock.deadline_ms - now_ms),
+                "visibility_ms": lock.visibility_ms,
+                "received_ms": wall_ms - max(0, now_ms - (lock.deadline_ms - lock.visibility_ms)),
+            }
+            for source, lock in queues.locks(spec, MAX_LOCKS)
+        ]
+        rows.sort(key=lambda row: int(str(row["ends_in_ms"])))
+        return answer({"items": rows, "next_cursor": None})

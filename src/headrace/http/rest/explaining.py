@@ -1,0 +1,81 @@
+"""Door: why a group is behind (5.6): the facts are gathered here, the rules are in core/explain.py.
+
+GET /api/v1/groups/{group}/explain
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.broker.history import GroupNow, Sampler
+from headrace.core.explain import GroupFacts, PartitionFacts, explain
+from headrace.core.ids import TopicPartition
+from headrace.core.ports import Clock
+from headrace.http.messages import Answer, Request
+from headrace.http.rest.groups import GroupDoor
+from headrace.http.rest.reading import answer, shown_time
+from headrace.http.router import Router
+from headrace.security.rights import GROUP, TOPIC, describe, needs
+
+
+class ExplainDoor:
+    def __init__(
+        self, clock: Clock, groups: GroupDoor, sampler: Sampler, troubles: Callable[[], list[str]]
+    ) -> None:
+        self._clock = clock
+        self._groups = groups
+        self._sampler = sampler
+        self._troubles = troubles
+
+    def mount(self, router: Router) -> None:
+        router.add(
+            "GET",
+            "/api/v1/groups/{group}/explain",
+            self._explain,
+            needs(describe(GROUP, "{group}")).showing(describe(TOPIC)),
+        )
+
+    async def _explain(self, request: Request) -> Answer:
+        name = request.params["group"]
+        standing = await self._groups.standing(name)
+        lately = self._sampler.lately
+        now = lately.groups.get(name, GroupNow())
+        owners = {
+            TopicPartition(owned["topic"], number): member["client_id"] or member["member_id"]
+            for member in standing.members
+            for owned in member["assignment"]
+            for number in owned["partitions"]
+        }
+        partitions = tuple(
+            PartitionFacts(
+                tp, standing.committed.get(tp), bounds.start, bounds.end, self._sampler.written(tp, bounds.end), owners.get(tp)
+            )
+            for tp, bounds in sorted(standing.bounds.items())
+        )  # fmt: skip
+        topics = {tp.topic for tp in standing.bounds}
+        facts = GroupFacts(
+            name=name,
+            members=len(standing.members),
+            partitions=partitions,
+            in_per_s=sum(lately.topics[topic].in_per_s for topic in topics if topic in lately.topics),
+            out_per_s=now.out_per_s,
+            moved_ms=now.moved_ms or None,
+            since_ms=lately.began_ms,
+            now_ms=self._clock.wall_ms(),
+            troubles=tuple(self._troubles()),
+        )
+        findings: list[dict[str, Any]] = [
+            {
+                **finding._asdict(),
+                "since": None if finding.since_ms is None else shown_time(finding.since_ms),
+            }
+            for finding in explain(facts)
+        ]
+        if facts.lag == 0:
+            sentence = "It is not behind."
+        elif findings:
+            sentence = findings[0]["sentence"]
+        else:
+            sentence = f"It is {facts.lag:,} messages behind, and nothing is known that would hold it up."
+        return answer({"group": name, "lag": facts.lag, "sentence": sentence, "findings": findings})
