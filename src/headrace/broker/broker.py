@@ -5,6 +5,7 @@ It knows nothing of coordinators and doors: those are services on top of it (ser
 
 from __future__ import annotations
 
+import ssl
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple
@@ -31,6 +32,8 @@ class BrokerOptions(NamedTuple):
     ephemeral: bool = False
     repair: bool = False
     disk_reserve_bytes: int = AUTOMATIC
+    peer_tls: ssl.SSLContext | None = None
+    """Connections to other brokers are encrypted with this."""
 
 
 class Broker:
@@ -52,7 +55,7 @@ class Broker:
         self.log_dir = options.log_dir
         self._is_ephemeral = options.ephemeral
         self._on_disk_failed = on_disk_failed
-        self.introductions = Introductions(runtime, metadata, options.cluster_key)
+        self.introductions = Introductions(runtime, metadata, options.cluster_key, options.peer_tls)
         self.liveness = Liveness(runtime, metadata)
         self.flusher = Flusher(runtime, self._disk_failed)
         self.replicas = Replicas(

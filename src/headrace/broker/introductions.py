@@ -6,6 +6,8 @@ for a life that is over, and are refused what only brokers may ask.
 
 from __future__ import annotations
 
+import ssl
+
 from headrace.broker.metadata import Metadata
 from headrace.broker.peer import PeerConnection, PeerLost
 from headrace.broker.runtime import Runtime
@@ -26,7 +28,11 @@ class PeerUnproven(PeerLost):
 
 
 class Introductions:
-    def __init__(self, runtime: Runtime, metadata: Metadata, cluster_key: bytes) -> None:
+    def __init__(
+        self, runtime: Runtime, metadata: Metadata, cluster_key: bytes, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`tls`: of connections to others; they are proven inside it as they are without."""
+        self._tls = tls
         self.broker_epoch = 0
         """Of our current registration."""
         self._runtime = runtime
@@ -42,7 +48,8 @@ class Introductions:
         if node is None:
             raise PeerLost(f"broker {broker_id} is not registered")
         me = self._image.broker_id
-        connection = await PeerConnection.open(node.registration.host, node.registration.port, f"broker-{me}")
+        place = node.registration
+        connection = await PeerConnection.open(place.host, place.port, f"broker-{me}", self._tls)
         nonce = self._runtime.random_bytes(NONCE_BYTES)
         try:
             await self._prove(connection, Hello(me, self.broker_epoch, broker_id, node.epoch, nonce))

@@ -7,6 +7,7 @@ that means. Every call has a deadline.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections import deque
 from collections.abc import Sequence
@@ -55,11 +56,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Done when the connection is gone, whoever ended it."""
 
     @classmethod
-    async def open(cls, host: str, port: int, client_id: str) -> PeerConnection:
+    async def open(
+        cls, host: str, port: int, client_id: str, tls: ssl.SSLContext | None = None
+    ) -> PeerConnection:
         try:
             async with asyncio.timeout(CONNECT_S):
                 _, protocol = await asyncio.get_running_loop().create_connection(
-                    lambda: cls(client_id), host, port
+                    lambda: cls(client_id), host, port, ssl=tls
                 )
         except ConnectionRefusedError as problem:
             raise PeerRefused(f"{host}:{port} refuses connections") from problem

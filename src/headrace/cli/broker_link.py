@@ -86,10 +86,12 @@ class BrokerLink:
 
     def _login(self) -> dict[str, str]:
         profile = self.profile
+        trust = {"ssl.ca.location": profile.tls_ca} if profile.tls_ca else {}
         if not profile.user:
-            return {}
+            return {"security.protocol": "SSL", **trust} if trust else {}
         return {
-            "security.protocol": "SASL_PLAINTEXT",
+            **trust,
+            "security.protocol": "SASL_SSL" if trust else "SASL_PLAINTEXT",
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": profile.user,
             "sasl.password": profile.password,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from headrace.broker.peer import PeerConnection, PeerLost
 from headrace.cli.broker_link import BrokerLink, split_address
 from headrace.cli.failure import Exit, Failure, failure_of
+from headrace.cli.peer_login import open_connection
 from headrace.cluster import keys
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.reassignment import Reassignment
@@ -65,6 +66,7 @@ class ClusterLink:
         link.reach()
         self._addresses = [split_address(one.strip()) for one in link.profile.bootstrap.split(",")]
         self._seconds = link.timeout_s
+        self._profile = link.profile
 
     def view(self) -> View:
         cluster, metadata, moves = self._ask(
@@ -80,7 +82,7 @@ class ClusterLink:
         async def ask(node: Any) -> list[str]:
             name = f"broker {node.broker_id}"
             try:
-                connection = await PeerConnection.open(node.host, node.port, "headrace-cli")
+                connection = await open_connection(self._profile, node.host, node.port)
                 try:
                     request = DescribeQuorumRequest([])
                     answer = await connection.call(ApiKey.DESCRIBE_QUORUM, 2, request, self._seconds)
@@ -154,10 +156,10 @@ class ClusterLink:
         *others, last = self._addresses
         for address in others:
             try:
-                return await PeerConnection.open(*address, "headrace-cli")
+                return await open_connection(self._profile, *address)
             except PeerLost:
                 continue
-        return await PeerConnection.open(*last, "headrace-cli")
+        return await open_connection(self._profile, *last)
 
 
 def _moving(answer: Any) -> dict[tuple[str, int], Any]:

@@ -48,6 +48,8 @@ class ClusterRow(Row):
     brokers: list[BrokerPlace]
     data_dir: str
     ready_ms: int
+    security_dir: str | None = None
+    """With --secure: where the authority's certificate and the administrator's password are."""
 
 
 async def serve_cluster(run: Invocation, settings: Settings, flags: Mapping[str, Any], brokers: int) -> Exit:
@@ -186,6 +188,7 @@ def _announce(run: Invocation, settings: Settings, places: list[BrokerPlace]) ->
         brokers=places,
         data_dir=str(Path(settings.directory()).absolute()),
         ready_ms=age_ms() or 0,
+        security_dir=settings.security_dir if settings.secure else None,
     )
     run.output.one(row, lambda: banner(row))
     sys.stdout.flush()
@@ -201,4 +204,13 @@ def banner(row: ClusterRow) -> str:
         f"  Data      {row.data_dir}   (durable; one coordinator for all)",
         f"Try:  headrace cluster status -b {first.kafka}     Stop: Ctrl+C",
     ]
+    if row.security_dir is not None:
+        from headrace.cli.secure_start import client_lines, shown_lines
+        from headrace.security.founding import SecureFiles
+
+        files = SecureFiles(Path(row.security_dir))
+        lines += [
+            "Clients, as the administrator (make others with: headrace user create NAME):",
+            shown_lines(client_lines(files, row.bootstrap, first.http)),
+        ]
     return "\n".join(lines)

@@ -49,8 +49,7 @@ class HttpLink:
         address = urlsplit(self._url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise Failure(Exit.USAGE, f"{self._url} is not an HTTP address", "--url http://localhost:9324")
-        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-        connection = kind(address.hostname, address.port, timeout=self._timeout_s + wait_ms / 1000)
+        connection = self._connection(address.scheme, address.hostname, address.port, wait_ms)
         target = address.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
         try:
             data = None if body is None else json.dumps(body).encode()
@@ -76,6 +75,20 @@ class HttpLink:
         if response.status >= 400:
             raise _refusal(response.status, content)
         return json.loads(content) if content else None
+
+    def _connection(
+        self, scheme: str, host: str, port: int | None, wait_ms: int
+    ) -> http.client.HTTPConnection:
+        seconds = self._timeout_s + wait_ms / 1000
+        if scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=seconds)
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=self._profile.tls_ca or None)
+        except OSError as problem:
+            raise Failure(Exit.USAGE, f"{self._profile.tls_ca}: {problem}", "check HEADRACE_TLS_CA") from None
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
 
     def all_items(self, path: str, query: dict[str, str] | None = None, limit: int = 10_000) -> list[Any]:
         """Every page of a list, up to `limit` items."""

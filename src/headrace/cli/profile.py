@@ -24,6 +24,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Who the commands are, where a broker asks for it; the password is in password_file or HEADRACE_PASSWORD."""
     password_file: str = ""
     """A file with the user's password, readable by nobody else."""
+    tls_ca: str = ""
+    """Certificates that the commands trust, PEM; given, they speak TLS with the broker."""
     timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """How long to wait for an answer."""
     output: Literal["table", "wide", "json", "jsonl", "csv", "name"] = "table"

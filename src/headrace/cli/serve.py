@@ -51,6 +51,9 @@ class ServeRow(Row):
     """Where a browser finds the console; null with --no-console."""
     sqs_signed: bool = False
     """SQS requests need a key of --sqs-credentials."""
+    mode: str = "open"
+    security_dir: str | None = None
+    """With --secure: where the authority's certificate and the administrator's password are."""
 
 
 @leaf(ServeRow, Shape.ONE)
@@ -72,6 +75,8 @@ def command(run: Invocation, config_file: str | None, brokers: int, **flags: Any
         raise settings_failure(error) from None
     _log_to_stderr(settings, run.verbosity)
     need_safe_bind(settings)
+    if settings.secure:
+        settings, flags = _secured(settings, flags, brokers)
     if brokers != 1:
         from headrace.cli.dev_cluster import serve_cluster
 
@@ -80,6 +85,17 @@ def command(run: Invocation, config_file: str | None, brokers: int, **flags: Any
     need_free_ports(settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, run))
+
+
+def _secured(settings: Settings, flags: dict[str, Any], brokers: int) -> tuple[Settings, dict[str, Any]]:
+    """A56: with whatever was missing; brokers that are started for us find it where we put it."""
+    from headrace.cli.secure_start import secure_files, secured
+
+    if settings.ephemeral:
+        raise Failure(Exit.USAGE, "--secure needs a data directory", "leave --ephemeral out")
+    node_ids = [settings.node_id] if brokers == 1 else list(range(1, brokers + 1))
+    settings, _ = secured(settings, node_ids, [])
+    return settings, {**flags, "security_dir": str(secure_files(settings).directory)}
 
 
 def _log_to_stderr(settings: Settings, verbosity: int) -> None:
@@ -117,6 +133,8 @@ async def _serve(settings: Settings, run: Invocation) -> Exit:
         if await _start(node, stop):
             _calm_garbage_collection()
             _announce(run, settings, node)
+            if node.tls is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.tls.reload)
             await _first_of(stop, node.broken)
             await node.stop()
             if node.broken_by is not None:
@@ -184,7 +202,7 @@ def _announce(run: Invocation, settings: Settings, node: Node) -> None:
     row = ServeRow(
         version=__version__,
         kafka=f"{host}:{node.kafka_port}",
-        http=f"http://{host}:{node.http_port}",
+        http=f"{'http' if node.tls is None else 'https'}://{host}:{node.http_port}",
         kafka_port=node.kafka_port,
         http_port=node.http_port,
         node_id=settings.node_id,
@@ -195,10 +213,12 @@ def _announce(run: Invocation, settings: Settings, node: Node) -> None:
         ready_ms=age_ms() or int((time.perf_counter() - _LOADED) * 1000),
         console=f"http://{host}:{node.http_port}/" if settings.console else None,
         sqs_signed=bool(settings.sqs_credentials),
+        mode=node.security.image.mode.mode,
+        security_dir=settings.security_dir if settings.secure else None,
     )
     run.output.one(row, lambda: banner(row))
     sys.stdout.flush()
-    if not settings.is_loopback:
+    if not settings.is_loopback and row.mode == "open":
         run.warn(f"anyone who can reach {row.kafka} can read and write everything (--insecure)")
     if row.sqs_signed:
         run.warn(open_doors(row.kafka, row.http))
@@ -218,6 +238,8 @@ def banner(row: ServeRow) -> str:
     if row.data_dir is not None:
         data = f"{_short(row.data_dir)}   (durable; --ephemeral to discard)"
     elsewhere = "" if row.kafka_port == 9092 else f" -b {row.kafka}"
+    if row.security_dir is not None:
+        return _secure_banner(row, data)
     return "\n".join(
         [
             f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s",
@@ -226,6 +248,24 @@ def banner(row: ServeRow) -> str:
             *([f"  Console   {row.console}"] if row.console else []),
             f"  Data      {data}",
             f"Try:  headrace topic produce hello{elsewhere}     Stop: Ctrl+C",
+        ]
+    )
+
+
+def _secure_banner(row: ServeRow, data: str) -> str:
+    from headrace.cli.secure_start import client_lines, shown_lines
+    from headrace.security.founding import SecureFiles
+
+    assert row.security_dir is not None
+    return "\n".join(
+        [
+            f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s   (mode {row.mode}, TLS)",
+            f"  Kafka     {row.kafka}",
+            f"  HTTP      {row.http}",
+            f"  Data      {data}",
+            f"  Security  {_short(row.security_dir)}   (keep ca.key to yourself)",
+            "Clients, as the administrator (make others with: headrace user create NAME):",
+            shown_lines(client_lines(SecureFiles(Path(row.security_dir)), row.kafka, row.http)),
         ]
     )
 

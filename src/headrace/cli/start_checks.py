@@ -13,12 +13,12 @@ from headrace.node.settings import Settings
 
 def need_safe_bind(settings: Settings) -> None:
     """X1: open to the network and to everybody only when somebody has said so."""
-    if settings.is_loopback or settings.insecure:
+    if settings.is_loopback or settings.insecure or settings.secure:
         return
     raise Failure(
         Exit.DENIED,
         f"refusing to listen on {settings.host}: everybody who can reach it could read and write everything",
-        "listen on 127.0.0.1 (the default), or say --insecure if the network is yours",
+        "listen on 127.0.0.1 (the default), or --secure, or say --insecure if the network is yours",
         code="INSECURE_BIND",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
 
 from headrace.broker.introductions import Introductions
@@ -38,8 +39,14 @@ _REFUSED = "PEER_REFUSED"
 
 class PeerRequests:
     def __init__(
-        self, runtime: Runtime, image: ClusterImage, introductions: Introductions, cluster_key: bytes
+        self,
+        runtime: Runtime,
+        image: ClusterImage,
+        introductions: Introductions,
+        cluster_key: bytes,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._runtime = runtime
         self._image = image
         self._introductions = introductions
@@ -68,7 +75,7 @@ class PeerRequests:
         if node is None:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"broker {broker_id} is away")
         registration, life = node.registration, (broker_id, node.epoch)
-        origin = Origin(registration.http_host, registration.http_port)
+        origin = Origin(registration.http_host, registration.http_port, self._tls)
         raw = {name.lower().encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
         for _ in range(2):
             seal = self._seal(life)

@@ -22,6 +22,7 @@ from headrace.http.connection import HttpConnection
 from headrace.http.messages import Peer, Request, Response
 from headrace.http.reader import ReadLimits
 from headrace.http.router import Router
+from headrace.net.doorway import Doorway, Factory
 
 _log = logging.getLogger("headrace.http")
 
@@ -91,6 +92,7 @@ class HttpServer:
         self.request_count = 0
         self._connections: dict[HttpConnection, None] = {}  # a dict keeps order, so a sweep is deterministic
         self._listeners: list[asyncio.Server] = []
+        self._doorway: Doorway | None = None
         self._sweep_handle: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self._log_room = _MAX_LOG_LINES_PER_SWEEP
@@ -127,8 +129,20 @@ class HttpServer:
         address = listener.sockets[0].getsockname()
         return str(address[0]), int(address[1])
 
+    async def start_at(self, make: Callable[[Factory], Doorway], host: str, port: int) -> tuple[str, int]:
+        """Listen where TLS and plain connections come in alike."""
+        self._loop = asyncio.get_running_loop()
+        self._all_closed = asyncio.Event()
+        self._sweep()
+        self._doorway = make(lambda: HttpConnection(self))
+        bound = await self._doorway.bind(host, port)
+        self._doorway.start()
+        return bound
+
     async def stop(self, grace_ms: int = 5_000) -> None:
         self.is_draining = True
+        if self._doorway is not None:
+            self._doorway.close()
         for listener in self._listeners:
             listener.close()
         for connection in list(self._connections):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from headrace.broker.connections import Connections
@@ -13,6 +13,7 @@ from headrace.cluster.image import ClusterImage
 from headrace.core import limits
 from headrace.kafka.admission import Admission
 from headrace.kafka.connection import Connection
+from headrace.net.doorway import Doorway, Factory
 from headrace.security.logins import Logins
 
 log = logging.getLogger(__name__)
@@ -53,18 +54,26 @@ class KafkaServer:
         self._held_bytes = 0
         self._starved: dict[Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
+        self._doorway: Doorway | None = None
         self._warnings = 0
 
-    async def bind(self, host: str, port: int) -> int:
-        """Reserve the port (the system chooses one when 0 is asked for); connections wait until `serve`."""
+    async def bind(self, host: str, port: int, make: Callable[[Factory], Doorway] | None = None) -> int:
+        """Reserve the port (the system chooses one when 0 is asked for); connections wait until `serve`.
+        `make`: the way in for TLS and plain connections alike; without it there are only plain ones."""
+        if make is not None:
+            self._doorway = make(self._connect)
+            return (await self._doorway.bind(host, port))[1]
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._connect, host, port, backlog=1024, start_serving=False)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
     async def serve(self) -> None:
-        assert self._server is not None
-        await self._server.start_serving()
+        if self._doorway is not None:
+            self._doorway.start()
+        else:
+            assert self._server is not None
+            await self._server.start_serving()
         self._runtime.supervise("close stale connections", self._sweep)
 
     def _connect(self) -> Connection:
@@ -159,6 +168,8 @@ class KafkaServer:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+        if self._doorway is not None:
+            self._doorway.close()
         for connection in list(self.connections):
             connection.close()
 

@@ -56,6 +56,7 @@ from headrace.node.health import Health
 from headrace.node.membership import Membership
 from headrace.node.patience import Patience
 from headrace.node.process_metrics import ProcessMetrics
+from headrace.node.securing import NodeTls, found_security, need_safe_mode
 from headrace.node.services import ServiceOptions, build_services
 from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
@@ -108,6 +109,7 @@ class Node:
             plain_without_tls=settings.allow_plain_without_tls,
         )
         self._http_guard = HttpGuard(self._guard, self._logins)
+        self.tls = NodeTls(settings, runtime) if settings.tls_cert else None
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
         self._used_epoch = 0
@@ -126,7 +128,10 @@ class Node:
         image = ClusterImage(settings.node_id, static_configs(settings))
         self._make_http(image)
         # Bound first, as the other one below: a taken port must cost nothing, not even the clean-shutdown marker.
-        _, self.http_port = await self.http.start(settings.host, settings.http_port)
+        if self.tls is None:
+            _, self.http_port = await self.http.start(settings.host, settings.http_port)
+        else:
+            _, self.http_port = await self.http.start_at(self.tls.doorway, settings.host, settings.http_port)
         await self.patience.wait_for("there is room on the disk", self._make_directory)
         self._coordinator = self._given_coordinator or await self._open_coordinator()
         self.metadata = Metadata(self.runtime, self._coordinator, image)
@@ -145,8 +150,13 @@ class Node:
         )
         self.services = build_services(self.broker, self._service_options(), self.health.troubles)
         self._make_doors()
+        if settings.secure:
+            await found_security(settings, self.runtime, self.security.admin)
+        need_safe_mode(settings, self.security.admin)
         record = await self._previous_record()
-        self.kafka_port = await self.kafka.bind(settings.host, settings.kafka_port)
+        self.kafka_port = await self.kafka.bind(
+            settings.host, settings.kafka_port, None if self.tls is None else self.tls.doorway
+        )
         image.add_settings(self._places())
         self.webhooks.refuse_ports({self.kafka_port, self.http_port})
         # R33: the marker is taken away before any log is opened.
@@ -226,6 +236,7 @@ class Node:
             ephemeral=settings.ephemeral,
             repair=settings.repair,
             disk_reserve_bytes=settings.disk_reserve_bytes,
+            peer_tls=None if self.tls is None else self.tls.peers,
         )
 
     def _service_options(self) -> ServiceOptions:
@@ -260,6 +271,8 @@ class Node:
         registry.add(self.health)
         registry.add(self.http)
         registry.add(ProcessMetrics())
+        if self.tls is not None:
+            registry.add(self.tls)
 
     def _answer_not_yet(self, request: Request) -> Response:
         detail = f"this broker does not serve yet: {self.health.phase or 'it has just begun to'}"
@@ -288,7 +301,11 @@ class Node:
         registry.add(BrokerMetrics(services, self.kafka))
         sqs = self._sqs_settings()
         self._peer_requests = PeerRequests(
-            self.runtime, broker.image, broker.introductions, self._cluster_key
+            self.runtime,
+            broker.image,
+            broker.introductions,
+            self._cluster_key,
+            None if self.tls is None else self.tls.peers,
         )
         self.http.judge_peer = self._peer_requests.judge
         forwarder = Forwarder(broker.node_id, self._peer_requests)
@@ -367,9 +384,10 @@ class Node:
         """Where this broker is and where its data lies, under Kafka's names (F36)."""
         settings = self.settings
         advertised = settings.advertised_host or settings.host
+        protocol = "PLAINTEXT" if self.tls is None else "SASL_SSL"
         return {
-            "listeners": f"PLAINTEXT://{settings.host}:{self.kafka_port}",
-            "advertised.listeners": f"PLAINTEXT://{advertised}:{self.kafka_port}",
+            "listeners": f"{protocol}://{settings.host}:{self.kafka_port}",
+            "advertised.listeners": f"{protocol}://{advertised}:{self.kafka_port}",
             "log.dir": self._directory.topics,
             "log.dirs": self._directory.topics,
             "headrace.coordinator": without_credentials(self._coordinator_url()),
@@ -483,6 +501,8 @@ class Node:
         supervise("housekeeping", housekeeping.run)
         supervise("history", self.services.sampler.run)
         supervise("cron schedules", self.services.cron.run)
+        if self.tls is not None:
+            supervise("look at the certificate", self.tls.watch)
         supervise("queues in shape", self.services.queue_keeper.run)
         supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
         await self.patience.wait_until(

@@ -48,6 +48,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Keep everything in memory and forget it at stop."""
     insecure: bool = False
     """Allow a non-loopback bind without authentication."""
+    secure: bool = False
+    """Make what is missing (an authority, certificates, an administrator), speak TLS, and let nobody in without a name."""
+    security_dir: str = ""
+    """Where the files of a secured cluster are; security in the data directory when empty."""
+    tls_cert: str = ""
+    """The certificate of this broker, PEM, with those between it and its authority: both ports then speak TLS."""
+    tls_key: str = ""
+    """The key of the certificate, PEM, readable by nobody else."""
+    tls_ca: str = ""
+    """Certificates that this broker trusts when it calls others, PEM."""
+    plaintext: Literal["", "accept", "loopback", "refuse"] = ""
+    """Beside TLS: connections without it, from anywhere, from this host, or not at all. Empty: accept, and refuse with --secure."""
+    internal_tls: bool = False
+    """Call other brokers with TLS; always so with --secure."""
     allow_plain_without_tls: bool = False
     """Take passwords in the clear (SASL PLAIN) on connections without TLS."""
     node_id: Annotated[int, msgspec.Meta(ge=0)] = 1
@@ -116,6 +130,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_loopback(self) -> bool:
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    @property
+    def plaintext_policy(self) -> str:
+        return self.plaintext or ("refuse" if self.secure else "accept")
 
     @property
     def is_coordinator_embedded(self) -> bool:

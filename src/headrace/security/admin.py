@@ -118,6 +118,20 @@ class SecurityAdmin:
 
         await self._commit(ops, f"credentials of user {name!r}")
 
+    async def found(self, name: str, scram: dict[str, ScramRecord]) -> None:
+        """The first administrator, unless there is one."""
+
+        def ops() -> Ops:
+            if self.image.super_users:
+                return []
+            made: list[tuple[str, bytes | None]] = [
+                (SUPER_USERS, encode([f"{USER}:{name}"])),
+                (user_key(name), encode(UserRecord(self._runtime.clock.wall_ms()))),
+            ]
+            return [*made, *((scram_key(name, each), encode(record)) for each, record in scram.items())]
+
+        await self._commit(ops, f"the first administrator {name!r}")
+
     async def set_enabled(self, name: str, enabled: bool) -> None:
         def ops() -> Ops:
             user = self._need_user(name)

@@ -45,6 +45,7 @@ BOUNDED = {
     ("http/sse.py", "_next"): "one event",
     ("kafka/dispatch.py", "_finish"): "one request",
     ("kafka/dispatch.py", "step"): "one token of a login",
+    ("net/doorway.py", "_begin"): "one handshake, which has a deadline",
     ("node/node.py", "_announce_stop"): "one transaction",
     ("push/courier.py", "_work"): "one delivery with its retries",
     ("push/courier.py", "wait"): "one wait, cancelled by the turn that began it",

@@ -1,0 +1,102 @@
+"""Driver: TLS contexts (A58), and certificates that are looked at again while the broker runs (A59).
+
+A new pair of files is tried out aside: the key fits the certificate, it is valid today. Only then is it used for connections that come from
+now on; those that are open live on. A bad pair is told loudly and the old one stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+HANDSHAKE_S = 10.0
+
+
+class TlsFiles(NamedTuple):
+    certificate: str
+    """PEM: the certificate and those between it and the authority."""
+    key: str
+    authority: str = ""
+    """PEM: whom we trust when we call others; empty: the system's."""
+
+
+class BadCertificate(Exception):
+    """The text says which file, and what is wrong with it."""
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """Raises BadCertificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+    except (OSError, ssl.SSLError) as problem:
+        words = (problem.strerror or str(problem)).lower() if isinstance(problem, OSError) else str(problem)
+        raise BadCertificate(f"{files.certificate} with {files.key}: {words}") from None
+    return context
+
+
+def client_context(authority: str) -> ssl.SSLContext:
+    """Of who calls: names and certificates are checked. Raises BadCertificate."""
+    try:
+        context = ssl.create_default_context(cafile=authority or None)
+    except (OSError, ssl.SSLError) as problem:
+        raise BadCertificate(f"{authority}: {problem}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+class Certificates:
+    """The context for connections that come now."""
+
+    def __init__(self, files: TlsFiles, expiry_ms: Callable[[str], int], now_ms: Callable[[], int]) -> None:
+        """`expiry_ms`: of the certificate in a file. Raises BadCertificate."""
+        self._files = files
+        self._expiry_ms = expiry_ms
+        self._now_ms = now_ms
+        self._seen = self._stamp()
+        self.context, self.expires_ms = self._try()
+
+    def expires_in_s(self) -> float:
+        return (self.expires_ms - self._now_ms()) / 1000
+
+    def look(self) -> bool:
+        """Take other files if there are; True when they are used from now on."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return False
+        self._seen = stamp
+        try:
+            self.context, self.expires_ms = self._try()
+        except BadCertificate as problem:
+            log.error("the new certificate is not used, the old one stays: %s", problem)
+            return False
+        log.warning("a new certificate is used for connections that come from now on")
+        return True
+
+    def _try(self) -> tuple[ssl.SSLContext, int]:
+        context = server_context(self._files)
+        expires_ms = self._expiry_ms(self._files.certificate)
+        if expires_ms <= self._now_ms():
+            raise BadCertificate(f"{self._files.certificate} has expired")
+        return context, expires_ms
+
+    def _stamp(self) -> tuple[object, ...]:
+        found: list[object] = []
+        for path in self._files[:2]:
+            try:
+                status = os.stat(path)
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+            except OSError:
+                found.append(None)
+        return tuple(found)

@@ -1,0 +1,123 @@
+"""Driver: what makes a node a secured one: TLS on both ports, certificates that are looked at again, the first administrator (A34, A53, A59)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+
+from headrace.broker.runtime import Runtime
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.measures import Family, gauge
+from headrace.core.principals import USER, Principal
+from headrace.net.doorway import Doorway, Factory
+from headrace.net.tls import BadCertificate, Certificates, TlsFiles, client_context
+from headrace.node.settings import Settings
+from headrace.security.admin import SecurityAdmin
+from headrace.security.certificates import expiry_ms
+from headrace.security.founding import ADMIN, SecureFiles
+from headrace.security.records import Mode
+from headrace.security.scram import DEFAULT_ITERATIONS, HASHES, SALT_BYTES, record_of, salted_password
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 30.0
+WARN_DAYS = (30, 7, 1)
+DAY_S = 86_400
+
+
+class NodeTls:
+    """Certificates of this node, and the ways in and out that use them."""
+
+    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+        """Raises INVALID_CONFIG."""
+        self._settings = settings
+        self._runtime = runtime
+        self._warned: set[int] = set()
+        files = TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
+        try:
+            self.certificates = Certificates(files, expiry_ms, runtime.clock.wall_ms)
+            self.peers: ssl.SSLContext | None = None
+            if settings.secure or settings.internal_tls:
+                self.peers = client_context(settings.tls_ca)
+        except (BadCertificate, OSError, ValueError) as problem:
+            raise HeadraceError(
+                ErrorKind.INVALID_CONFIG, str(problem), "headrace cert check FILE says what is wrong with it"
+            ) from None
+
+    def doorway(self, factory: Factory) -> Doorway:
+        return Doorway(factory, lambda: self.certificates.context, self._takes_plain, self._runtime.spawn)
+
+    def _takes_plain(self, host: str) -> bool:
+        policy = self._settings.plaintext_policy
+        return policy == "accept" or (policy == "loopback" and _is_loopback(host))
+
+    async def watch(self) -> None:
+        """Not by a notice of the file system alone: one that is lost would show when the certificate ends."""
+        while True:
+            self._warn()
+            await asyncio.sleep(LOOK_S)
+            self.reload()
+
+    def reload(self) -> None:
+        if self.certificates.look():
+            self._warned.clear()
+
+    def _warn(self) -> None:
+        left_s = self.certificates.expires_in_s()
+        for days in WARN_DAYS:
+            if left_s < days * DAY_S and days not in self._warned:
+                self._warned.add(days)
+                log.warning("the certificate %s ends in %d hours", self._settings.tls_cert, left_s // 3600)
+
+    def collect(self) -> Iterable[Family]:
+        yield gauge(
+            "mq_tls_certificate_expiry_seconds",
+            "Seconds until the certificate ends",
+            self.certificates.expires_in_s(),
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def found_security(settings: Settings, runtime: Runtime, admin: SecurityAdmin) -> None:
+    """A34: at the first start of a secured cluster its administrator is made, and the mode set; once, by whoever is first."""
+    image = admin.image
+    if not image.super_users:
+        password = SecureFiles(Path(settings.security_dir)).password.read_text().strip()
+
+        def records() -> dict[str, tuple[bytes, bytes]]:
+            salts = {mechanism: runtime.random_bytes(SALT_BYTES) for mechanism in HASHES}
+            return {
+                mechanism: (salt, salted_password(mechanism, password, salt, DEFAULT_ITERATIONS))
+                for mechanism, salt in salts.items()
+            }
+
+        made = await runtime.run_blocking(records)
+        scram = {
+            mechanism: record_of(mechanism, salted, salt, DEFAULT_ITERATIONS)
+            for mechanism, (salt, salted) in made.items()
+        }
+        await admin.found(ADMIN, scram)
+    if image.mode.since_ms == 0:
+        await admin.set_mode(Mode.ENFORCED, Principal(USER, ADMIN))
+    elif not image.enforces:
+        log.warning("this broker was started with --secure, and the cluster's mode is %s", image.mode.mode)
+
+
+def need_safe_mode(settings: Settings, admin: SecurityAdmin) -> None:
+    """X1: what is open is not served to a network unless somebody has said so."""
+    if settings.secure and not (settings.is_loopback or settings.insecure or admin.image.enforces):
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG,
+            f"the mode of this cluster is {admin.image.mode.mode}: everybody who reaches {settings.host} could do everything",
+            "headrace security enforce on a broker that listens on loopback, or --insecure",
+        )

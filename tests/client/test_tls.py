@@ -1,0 +1,273 @@
+"""A27, A49 (transport), A53, A56, A58, A59, P2 over TLS (short): one command secures a broker or a cluster, and clients come in with what it printed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from sasl_clients import (
+    Login,
+    WrongPassword,
+    librdkafka,
+    with_aiokafka,
+    with_confluent,
+    with_kafka_python,
+    with_kafkajs,
+    with_kcat,
+)
+
+from headrace.security.certificates import Pair, issue, make_authority, show
+from headrace.security.founding import ADMIN, SecureFiles
+from headrace.testing.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.client
+
+
+class Secure:
+    def __init__(self, data_dir: Path, bootstrap: str, urls: list[str]) -> None:
+        self.files = SecureFiles(data_dir / "security")
+        self.bootstrap = bootstrap
+        self.urls = urls
+        self.ca = str(self.files.authority.certificate)
+        self.password = self.files.password.read_text().strip()
+
+    def login(self, mechanism: str = "SCRAM-SHA-512") -> Login:
+        return Login(self.bootstrap, mechanism, ADMIN, self.password, self.ca)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        url: str = "",
+        user: str = ADMIN,
+        password: str = "",
+    ) -> tuple[int, Any]:
+        request = urllib.request.Request((url or self.urls[0]) + path, method=method)
+        login = base64.b64encode(f"{user}:{password or self.password}".encode()).decode()
+        request.add_header("authorization", f"Basic {login}")
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("content-type", "application/json")
+        trust = ssl.create_default_context(cafile=self.ca)
+        try:
+            with urllib.request.urlopen(request, timeout=60, context=trust) as answer:
+                return answer.status, json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as problem:
+            return problem.code, json.loads(problem.read() or b"null")
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    data_dir = tmp_path_factory.mktemp("secure") / "data"
+    with BrokerProcess(data_dir, arguments=("--secure",)) as running:
+        yield Secure(data_dir, f"localhost:{running.kafka_port}", [f"https://localhost:{running.http_port}"])
+
+
+CLIENTS: dict[str, Callable[..., None]] = {
+    "confluent": with_confluent,
+    "aiokafka": with_aiokafka,
+    "kafka-python": with_kafka_python,
+    "kcat": with_kcat,
+}
+
+
+@pytest.mark.parametrize(
+    ("client", "mechanism"),
+    [
+        ("confluent", "SCRAM-SHA-512"),
+        ("confluent", "PLAIN"),
+        ("aiokafka", "SCRAM-SHA-256"),
+        ("kafka-python", "PLAIN"),
+        ("kcat", "SCRAM-SHA-256"),
+        ("kafkajs", "PLAIN"),
+    ],
+)
+def test_p2_each_client_logs_in_over_tls(
+    secure: Secure, topic: str, client: str, mechanism: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    run = CLIENTS.get(client) or with_kafkajs(request.getfixturevalue("kafkajs"))
+    admin = AdminClient(librdkafka(secure.login()))
+    for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        future.result(60)
+    run(secure.login(mechanism), topic, tmp_path)
+    with pytest.raises(WrongPassword):
+        run(secure.login(mechanism)._replace(password="wrong"), topic, tmp_path)
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def handshake(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), 30), server_hostname="localhost")
+
+
+def test_a53_a_secured_broker_takes_nothing_plain(secure: Secure) -> None:
+    for place in (secure.bootstrap, secure.urls[0]):
+        with socket.create_connection(("127.0.0.1", port_of(place)), 30) as plain:
+            plain.sendall(b"\x00\x00\x00\x10GET /livez HTTP/1.1\r\n\r\n")
+            try:
+                assert plain.recv(1) == b""
+            except ConnectionResetError:
+                pass
+
+
+@pytest.mark.parametrize("which", ["kafka", "http"])
+def test_a58_old_and_weak_tls_is_refused_and_the_best_is_chosen(secure: Secure, which: str) -> None:
+    port = port_of(secure.bootstrap if which == "kafka" else secure.urls[0])
+    trust = ssl.create_default_context(cafile=secure.ca)
+    with handshake(port, trust) as best:
+        assert best.version() == "TLSv1.3" and best.compression() is None
+    modern = ssl.create_default_context(cafile=secure.ca)
+    modern.maximum_version = ssl.TLSVersion.TLSv1_2
+    with handshake(port, modern) as older:
+        suite = older.cipher()
+        assert older.version() == "TLSv1.2" and suite is not None and suite[0].startswith("ECDHE-")
+    weak = ssl.create_default_context(cafile=secure.ca)
+    weak.maximum_version = ssl.TLSVersion.TLSv1_2
+    weak.set_ciphers("AES256-SHA256:AES128-SHA:ECDHE-ECDSA-AES256-SHA384:@SECLEVEL=0")
+    with pytest.raises((ssl.SSLError, ConnectionResetError)):
+        handshake(port, weak)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(port, ssl.create_default_context())  # whoever does not trust the authority
+    wrong = ssl.create_default_context(cafile=secure.ca)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        wrong.wrap_socket(
+            socket.create_connection(("127.0.0.1", port), 30), server_hostname="elsewhere.example"
+        )
+
+
+def test_a53_what_only_looks_like_tls_costs_nobody_else_anything(secure: Secure) -> None:
+    port = port_of(secure.bootstrap)
+    broken = []
+    for number in range(20):
+        each = socket.create_connection(("127.0.0.1", port), 30)
+        each.sendall(b"\x16\x03\x01" + bytes([number]) * 60)
+        broken.append(each)
+    silent = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(20)]
+    assert secure.ask("GET", "/api/v1/topics")[0] == 200
+    assert AdminClient(librdkafka(secure.login())).list_topics(timeout=60).brokers
+    for each in (*broken, *silent):
+        each.close()
+
+
+def test_a22_over_tls_a_name_and_a_password_are_enough(secure: Secure) -> None:
+    status, answer = secure.ask("GET", "/api/v1/security")
+    assert (status, answer["mode"], answer["super_users"]) == (200, "enforced", [f"User:{ADMIN}"])
+    assert secure.ask("GET", "/api/v1/security", password="wrong")[0] == 401
+
+
+def pair(directory: Path, name: str) -> Pair:
+    return Pair(directory / f"{name}.pem", directory / f"{name}.key")
+
+
+def test_a53_a59_tls_beside_plain_and_another_certificate_while_it_runs(tmp_path: Path, topic: str) -> None:
+    """A54: while clients move, both come in at one port. A bad certificate is not taken; connections live on."""
+    authority, own = pair(tmp_path, "ca"), pair(tmp_path, "broker")
+    make_authority(authority, "test authority")
+    issue(authority, own, "broker", ["localhost", "127.0.0.1"])
+    arguments = ("--tls-cert", str(own.certificate), "--tls-key", str(own.key))
+    with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
+        plain = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+        plain.produce(topic, b"plain")
+        assert plain.flush(60) == 0
+        trust = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)}
+        secure = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **trust})
+        secure.produce(topic, b"secure")
+        assert secure.flush(60) == 0
+        context = ssl.create_default_context(cafile=str(authority.certificate))
+
+        def serial() -> str:
+            with handshake(broker.kafka_port, context) as made:
+                found = made.getpeercert()
+                assert found is not None
+                return str(found["serialNumber"]).lower().lstrip("0")
+
+        assert serial() == show(own.certificate).serial.lstrip("0")
+        lives_on = handshake(broker.http_port, context)
+        own.certificate.write_text("no certificate")
+        broker.signal(signal.SIGHUP)
+        before = serial()
+        issue(authority, own, "broker", ["localhost", "127.0.0.1"])
+        renewed = show(own.certificate).serial.lstrip("0")
+        assert renewed != before
+        while serial() != renewed:
+            broker.signal(signal.SIGHUP)
+        lives_on.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert lives_on.recv(12) == b"HTTP/1.1 200"
+        lives_on.close()
+        secure.produce(topic, b"secure still")
+        assert secure.flush(60) == 0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    data_dir = tmp_path_factory.mktemp("cluster")
+    command = [
+        sys.executable, "-m", "headrace", "serve", "--brokers", "3", "--secure", "--json", "--kafka-port", "0",
+        "--http-port", "0", "--data-dir", str(data_dir),
+    ]  # fmt: skip
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ)
+    assert running.stdout is not None
+    try:
+        ready = json.loads(running.stdout.readline())
+        yield Secure(data_dir, ready["bootstrap"], [place["http"] for place in ready["brokers"]])
+    finally:
+        running.terminate()
+        running.wait(120)
+        running.stdout.close()
+
+
+def test_a56_a_secured_cluster_replicates_and_any_broker_answers_for_any_queue(
+    cluster: Secure, topic: str
+) -> None:
+    """A27: a request that another broker has to decide is passed on with the name of who asks, and judged there."""
+    admin = AdminClient(librdkafka(cluster.login()))
+    for future in admin.create_topics([NewTopic(topic, 3, 3)]).values():
+        future.result(60)
+    producer = confluent_kafka.Producer({**librdkafka(cluster.login()), "acks": "all"})
+    outcome: list[Any] = []
+    for number in range(60):
+        producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: outcome.append(error))
+    assert producer.flush(120) == 0 and outcome == [None] * 60
+    from headrace.cli.user_view import scram_records
+
+    user = {"name": "alice", "scram": scram_records("her word", 4096)}
+    assert cluster.ask("POST", "/api/v1/security/users", user)[0] == 201
+    queues = [f"q{number}" for number in range(4)]
+    for queue in queues:
+        assert cluster.ask("POST", "/api/v1/queues", {"name": queue})[0] < 300
+    for url in cluster.urls:
+        for queue in queues:
+            path = f"/api/v1/queues/{queue}"
+            assert cluster.ask("GET", path, url=url)[0] == 200
+            status, answer = cluster.ask("GET", path, url=url, user="alice", password="her word")
+            assert status == 404, answer
+            status, answer = cluster.ask(
+                "POST",
+                f"/queues/{queue}/messages",
+                {"value": "x"},
+                url=url,
+                user="alice",
+                password="her word",
+            )
+            assert status == 404, answer
+            status, answer = cluster.ask("POST", f"/queues/{queue}/messages", {"value": "x"}, url=url)
+            assert status < 300, answer
+        assert cluster.ask("GET", "/api/v1/topics", url=url, user="alice", password="wrong")[0] == 401
