@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ def secured(settings: Settings, node_ids: list[int], hosts: list[str]) -> tuple[
     import msgspec
 
     files = secure_files(settings)
-    made = initialise(files, [*hosts_of(settings), *hosts], node_ids)
+    made = initialise(files, [*hosts_of(settings), *hosts], node_ids, time.time_ns() // 1_000_000)
     if settings.tls_cert:
         return settings, made  # bring-your-own certificates are as good
     pair = files.broker(settings.node_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +35,7 @@ class SecureFiles(NamedTuple):
         return Pair(self.directory / f"broker-{node_id}.pem", self.directory / f"broker-{node_id}.key")
 
 
-def initialise(files: SecureFiles, hosts: Sequence[str], node_ids: Iterable[int]) -> list[Path]:
+def initialise(files: SecureFiles, hosts: Sequence[str], node_ids: Iterable[int], wall_ms: int) -> list[Path]:
     """What was made."""
     made: list[Path] = []
     files.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,7 +45,7 @@ def initialise(files: SecureFiles, hosts: Sequence[str], node_ids: Iterable[int]
     names = list(dict.fromkeys((*hosts, *LOCAL, socket.gethostname())))
     for node_id in node_ids:
         pair = files.broker(node_id)
-        if not _is_good(pair, names):
+        if not _is_good(pair, names, wall_ms):
             issue(files.authority, pair, f"headrace broker {node_id}", names)
             made.append(pair.certificate)
     if not files.password.exists():
@@ -56,9 +55,8 @@ def initialise(files: SecureFiles, hosts: Sequence[str], node_ids: Iterable[int]
     return made
 
 
-def _is_good(pair: Pair, names: Sequence[str]) -> bool:
+def _is_good(pair: Pair, names: Sequence[str], wall_ms: int) -> bool:
     if not pair.certificate.exists() or not pair.key.exists():
         return False
     shown = show(pair.certificate)
-    soon_ms = time.time_ns() // 1_000_000 + RENEW_DAYS * DAY_MS
-    return shown.not_after_ms > soon_ms and set(names) <= set(shown.names)
+    return shown.not_after_ms > wall_ms + RENEW_DAYS * DAY_MS and set(names) <= set(shown.names)

@@ -51,14 +51,14 @@ def test_a57_what_is_wrong_with_a_certificate_is_said(tmp_path: Path) -> None:
 
 def test_a56_init_makes_what_is_missing_and_leaves_the_rest(tmp_path: Path) -> None:
     files = SecureFiles(tmp_path / "security")
-    made = initialise(files, ["a.example"], [1, 2])
+    made = initialise(files, ["a.example"], [1, 2], now_ms())
     assert [path.name for path in made] == ["ca.pem", "broker-1.pem", "broker-2.pem", "admin.password"]
     assert stat.S_IMODE(os.stat(files.password).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(files.directory).st_mode) == 0o700
     before = {path.name: path.read_bytes() for path in files.directory.iterdir()}
-    assert initialise(files, ["a.example"], [1, 2]) == []
+    assert initialise(files, ["a.example"], [1, 2], now_ms()) == []
     assert {path.name: path.read_bytes() for path in files.directory.iterdir()} == before
-    assert [path.name for path in initialise(files, ["b.example"], [1, 3])] == [
+    assert [path.name for path in initialise(files, ["b.example"], [1, 3], now_ms())] == [
         "broker-1.pem",
         "broker-3.pem",
     ]

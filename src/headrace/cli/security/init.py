@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -48,7 +49,7 @@ def command(run: Invocation, hosts: str, brokers: int, directory: str | None) ->
         raise settings_failure(error) from None
     files = secure_files(settings)
     named = [host.strip() for host in hosts.split(",") if host.strip()]
-    made = initialise(files, named, range(1, brokers + 1))
+    made = initialise(files, named, range(1, brokers + 1), time.time_ns() // 1_000_000)
     row = InitRow(directory=str(files.directory), made=[str(Path(path)) for path in made])
     run.output.one(row, lambda: "\n".join(row.made) or "everything is there already")
     run.done(
