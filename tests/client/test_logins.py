@@ -68,12 +68,21 @@ class Secured:
         return answer
 
     def http(
-        self, method: str, path: str, body: Any = None, *, user: str = "", password: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        user: str = "",
+        password: str = "",
+        token: str = "",
     ) -> tuple[int, Any]:
         request = urllib.request.Request(self.broker.url + path, method=method)
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("content-type", "application/json")
+        if token:
+            request.add_header("authorization", f"Bearer {token}")
         if user:
             request.add_header(
                 "authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -279,6 +288,37 @@ def test_a32_kip_554_through_the_admin_client(secured: Secured) -> None:
         secured.admin.alter_user_scram_credentials([gone])[name].result(30)
     assert refused.value.args[0].name() == "RESOURCE_NOT_FOUND"
     assert all(each["name"] != name for each in secured.ask("GET", "/users")["items"])
+
+
+def test_a23_a_token_is_its_owner_until_it_is_deleted_or_the_owner_is(secured: Secured, topic: str) -> None:
+    user, other = secured.user(), secured.user()
+    secured.topic(topic)
+    secured.allow(user, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+    base = "/api/v1/security/tokens"
+    status, made = secured.http("POST", base, {"name": "ci"}, user=user, password="a word")
+    token = made["token"]
+    assert status == 201 and token.startswith("hr_") and made["owner"] == user
+    status, shown = secured.http("GET", "/api/v1/topics", token=token)
+    assert status == 200 and [each["name"] for each in shown["items"]] == [topic]
+    assert secured.http("DELETE", f"/api/v1/topics/{topic}", token=token)[0] == 403
+    for wrong in (
+        token[:-1] + ("A" if token[-1] != "A" else "B"),
+        "hr_" + "a" * 49,
+        "nothing",
+        token.lower(),
+    ):
+        assert secured.http("GET", "/api/v1/topics", token=wrong)[0] == 401
+    mine = secured.http("GET", base, token=token)[1]["items"]
+    assert [each["id"] for each in mine] == [made["id"]] and token not in json.dumps(mine)
+    assert secured.http("GET", base, user=other, password="a word")[1]["items"] == []
+    assert secured.http("DELETE", f"{base}/{made['id']}", user=other, password="a word")[0] == 404
+    assert secured.http("POST", base, {"owner": user}, user=other, password="a word")[0] == 403
+    assert secured.http("DELETE", f"{base}/{made['id']}", token=token)[0] == 204
+    assert secured.http("GET", "/api/v1/topics", token=token)[0] == 401
+    again = secured.http("POST", base, {"owner": user}, user=ADMIN, password=PASSWORD)[1]["token"]
+    assert secured.http("GET", "/api/v1/topics", token=again)[0] == 200
+    secured.ask("DELETE", f"/users/{user}")
+    assert secured.http("GET", "/api/v1/topics", token=again)[0] == 401
 
 
 def test_a34_the_last_super_user_stays(secured: Secured) -> None:

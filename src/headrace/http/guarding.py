@@ -1,6 +1,6 @@
 """Door: who sends a request, and whether they may: before each handler, except in mode open (A22, A45).
 
-Names and passwords come as `Authorization: Basic`. What another broker passes on is under its seal, and names whom it asks for (A27).
+Names and passwords come as `Authorization: Basic`, tokens as `Bearer`. What another broker passes on is under its seal, and names whom it asks for (A27).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from headrace.security.rights import Rights
 PRINCIPAL = b"x-headrace-principal"
 """For whom a broker asks, under its seal. From anybody else it says nothing."""
 CLIENT_HOST = b"x-headrace-client-host"
-CHALLENGE = ("www-authenticate", 'Basic realm="headrace", charset="UTF-8"')
-_HINT = "Send Authorization: Basic with your user name and password (curl -u user)."
+CHALLENGE = ("www-authenticate", 'Bearer, Basic realm="headrace", charset="UTF-8"')
+_HINT = "Send Authorization: Basic with your user name and password (curl -u user), or Bearer with a token."
 
 
 class Unauthenticated(Exception):
@@ -78,7 +78,13 @@ class HttpGuard:
                 return TRUSTED  # a broker that asks for itself
             kind, _, rest = name.partition(":")
             return self._admitted(Principal(kind, rest), request.header(CLIENT_HOST) or host, request)
-        return self._admitted(await self._named(request), host, request)
+        try:
+            principal = await self._named(request)
+        except Unauthenticated:
+            if self._authorizer.enforces:
+                raise
+            principal = ANONYMOUS  # mode observe refuses nothing
+        return self._admitted(principal, host, request)
 
     def admit(self, principal: Principal, request: Request) -> Access:
         """Somebody who has proved who they are in another way. Raises Unauthenticated."""
@@ -95,15 +101,18 @@ class HttpGuard:
         if given is None:
             return ANONYMOUS
         scheme, _, value = given.decode("latin-1").partition(" ")
-        if scheme.lower() != "basic":
-            if self._authorizer.enforces:
-                raise Unauthenticated(f"the scheme {scheme[:40]!r} is not served here")
-            return ANONYMOUS
         host = request.peer.host
         if self._logins.is_shut_out(host):
             raise HeadraceError(
                 ErrorKind.THROTTLING_QUOTA_EXCEEDED, "too many wrong passwords from this address"
             )
+        if scheme.lower() == "bearer":
+            try:
+                return self._logins.by_token(value.strip(), host)
+            except LoginFailed:
+                raise Unauthenticated("the token is not known, or has ended") from None
+        if scheme.lower() != "basic":
+            raise Unauthenticated(f"the scheme {scheme[:40]!r} is not served here")
         name, password = _basic(value)
         try:
             return await self._logins.by_password(name, password, host)

@@ -21,10 +21,12 @@ from headrace.security.records import (
     MODE,
     SPACE,
     SUPER_USERS,
+    TOKENS,
     Acl,
     Mode,
     ModeRecord,
     ScramRecord,
+    TokenRecord,
     UserRecord,
     acl_key,
     checked_name,
@@ -32,12 +34,15 @@ from headrace.security.records import (
     scram_key,
     user_key,
 )
+from headrace.security.tokens import RANDOM_BYTES, digest_of, make_token
 
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 10
 MAX_USERS = 100_000
 MAX_ACLS = 100_000
+MAX_TOKENS = 100
+DAY_MS = 86_400_000
 AT_ONCE = 50
 """Operations in one transaction of the coordinator."""
 
@@ -147,6 +152,9 @@ class SecurityAdmin:
             self._need_other_super_user(name)
             gone: list[tuple[str, bytes | None]] = [(user_key(name), None)]
             gone += [(scram_key(name, mechanism), None) for mechanism in self.image.scram.get(name, {})]
+            gone += [
+                (TOKENS + digest, None) for digest, held in self.image.tokens.items() if held.owner == name
+            ][:AT_ONCE]
             return gone
 
         await self._commit(ops, f"user {name!r} deleted")
@@ -168,6 +176,24 @@ class SecurityAdmin:
                 ErrorKind.POLICY_VIOLATION,
                 f"{name!r} is the last super user: nobody could administer the cluster",
             )
+
+    # -- tokens ------------------------------------------------------------------------------------------------------
+
+    async def make_token(self, owner: str, name: str, days: int) -> tuple[str, str, TokenRecord]:
+        """The token, which nobody can show again; under what it is kept; and what is known of it."""
+        self._need_user(owner)
+        mine = sum(held.owner == owner for held in self.image.tokens.values())
+        self._need_room(mine, MAX_TOKENS, "tokens of one user")
+        token = make_token(self._runtime.random_bytes(RANDOM_BYTES))
+        digest = digest_of(token)
+        assert digest is not None
+        now_ms = self._runtime.clock.wall_ms()
+        record = TokenRecord(owner, name, now_ms, now_ms + days * DAY_MS)
+        await self._commit(lambda: [(TOKENS + digest, encode(record))], f"a token of {owner!r}")
+        return token, digest, record
+
+    async def delete_token(self, digest: str) -> None:
+        await self._commit(lambda: [(TOKENS + digest, None)], "a token deleted")
 
     # -- rights ------------------------------------------------------------------------------------------------------
 

@@ -19,11 +19,13 @@ from headrace.security.records import (
     MODE,
     SCRAM,
     SUPER_USERS,
+    TOKENS,
     USERS,
     Acl,
     Mode,
     ModeRecord,
     ScramRecord,
+    TokenRecord,
     UserRecord,
     name_in,
 )
@@ -52,6 +54,8 @@ class SecurityImage:
         self.users: dict[str, UserRecord] = {}
         self.scram: dict[str, dict[str, ScramRecord]] = {}
         """User -> mechanism -> record."""
+        self.tokens: dict[str, TokenRecord] = {}
+        """By the SHA-256 of the token."""
         self.acls = AclBook()
         self.unreadable: dict[str, str] = {}
         """Keys whose values are not what they promise: an alarm (A51), and never a right."""
@@ -82,6 +86,10 @@ class SecurityImage:
         elif name.startswith(SCRAM):
             quoted, _, mechanism = name[len(SCRAM) :].rpartition("/")
             self._take_scram(name_in(quoted), mechanism, raw)
+        elif name.startswith(TOKENS):
+            self.tokens.pop(name[len(TOKENS) :], None)
+            if raw is not None:
+                self.tokens[name[len(TOKENS) :]] = msgspec.json.decode(raw, type=TokenRecord)
         elif name.startswith(ACLS):
             self.acls.remove(name[len(ACLS) :])
             if raw is not None:

@@ -25,6 +25,7 @@ from headrace.security.scram import (
     ScramUser,
     made_up,
 )
+from headrace.security.tokens import digest_of
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,16 @@ class Logins:
         if not await self.passwords.check(name, password):
             raise await self.failed(name, host, "wrong name or password")
         return self.admitted(name, host)
+
+    def by_token(self, token: str, host: str) -> Principal:
+        """Raises LoginFailed. Nobody guesses one, so there is no delay; but who tries is counted."""
+        digest = digest_of(token)
+        held = None if digest is None else self.image.tokens.get(digest)
+        clock = self._runtime.clock
+        if held is None or clock.wall_ms() >= held.expires_ms or not self.image.is_enabled(held.owner):
+            self.limits.failed(host, "", clock.now_ms())
+            raise LoginFailed("no such token, or not any more")
+        return Principal(USER, held.owner)
 
     def nonce(self) -> bytes:
         return self._runtime.random_bytes(NONCE_BYTES)

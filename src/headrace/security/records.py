@@ -4,6 +4,7 @@
     super_users               principals that no rule binds (A34)
     users/<name>              a user: enabled or not
     scram/<name>/<mechanism>  salt, iterations, StoredKey, ServerKey: what a password leaves behind
+    tokens/<sha256>           a token: whose, what it is called, until when
     acls/<digest>             one right
 
 Values are input (X27): what does not decode is reported and not used.
@@ -26,6 +27,7 @@ MODE = "mode"
 SUPER_USERS = "super_users"
 USERS = "users/"
 SCRAM = "scram/"
+TOKENS = "tokens/"
 ACLS = "acls/"
 
 MAX_NAME = 249
@@ -70,6 +72,13 @@ class ScramRecord(msgspec.Struct, frozen=True):
     iterations: int
     stored_key: bytes
     server_key: bytes
+
+
+class TokenRecord(msgspec.Struct, frozen=True):
+    owner: str
+    name: str
+    created_ms: int
+    expires_ms: int
 
 
 class Acl(msgspec.Struct, frozen=True):

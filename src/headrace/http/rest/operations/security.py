@@ -6,7 +6,15 @@ import msgspec
 
 from headrace.http.openapi import Operation, Operations
 from headrace.http.rest.operations.queues import CHANGE_PROBLEMS
-from headrace.http.rest.security import ModeChange, NewPassword, NewUser, Question, SuperUsers, UserChange
+from headrace.http.rest.security import (
+    ModeChange,
+    NewPassword,
+    NewToken,
+    NewUser,
+    Question,
+    SuperUsers,
+    UserChange,
+)
 
 
 class SecurityStatus(msgspec.Struct, kw_only=True):
@@ -34,6 +42,23 @@ class ShownUser(msgspec.Struct, kw_only=True):
 
 class UserPage(msgspec.Struct, kw_only=True):
     items: list[ShownUser]
+    next_cursor: str | None
+
+
+class ShownToken(msgspec.Struct, kw_only=True):
+    id: str
+    owner: str
+    name: str
+    created_ms: int
+    expires_ms: int
+
+
+class MadeToken(ShownToken, kw_only=True):
+    token: str
+
+
+class TokenPage(msgspec.Struct, kw_only=True):
+    items: list[ShownToken]
     next_cursor: str | None
 
 
@@ -98,6 +123,14 @@ OPERATIONS: Operations = {
         "Shut a user out, or let it in again", "security", {200: ShownUser}, body=(UserChange,), problems=CHANGE_PROBLEMS
     ),
     ("DELETE", f"{_BASE}/users/{{user}}"): Operation("Delete a user", "security", {204: None}, problems=CHANGE_PROBLEMS),
+    ("GET", f"{_BASE}/tokens"): Operation(
+        "List tokens", "security", {200: TokenPage}, "One's own; an administrator sees all. Never the tokens themselves.", problems=()
+    ),
+    ("POST", f"{_BASE}/tokens"): Operation(
+        "Make a token", "security", {201: MadeToken}, "For oneself without any right. The token is in this answer and nowhere else.",
+        body=(NewToken,), problems=CHANGE_PROBLEMS,
+    ),
+    ("DELETE", f"{_BASE}/tokens/{{token}}"): Operation("Delete a token", "security", {204: None}, "By its id.", problems=CHANGE_PROBLEMS),
     ("GET", f"{_BASE}/denials"): Operation(
         "What was denied at this broker in the last day, or would be", "security", {200: DenialList}, problems=()
     ),

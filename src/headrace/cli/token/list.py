@@ -1,0 +1,17 @@
+"""Command: `headrace token list`."""
+
+from __future__ import annotations
+
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Shape, column
+from headrace.cli.token_view import TOKENS, TokenRow, token_row
+
+
+@leaf(TokenRow, Shape.ITEMS, http=True)
+def command(run: Invocation) -> None:
+    """List tokens. Your own; an administrator sees everybody's."""
+    rows = [token_row(found) for found in run.http.ask("GET", TOKENS)["items"]]
+    run.output.items(
+        TokenRow, rows, [column("ID", "id", whole=True), column("OWNER", "owner"), column("FOR", "name")]
+    )
