@@ -308,12 +308,13 @@ def test_serve_says_where_it_is_and_stops_cleanly(tmp_path: Path, number: signal
 def test_the_banner_is_short_and_right(tmp_path: Path) -> None:
     process = serve("--data-dir", str(tmp_path / "data"))
     assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(5)]
+    lines = [process.stdout.readline() for _ in range(6)]
     process.terminate()
     rest, _ = process.communicate(timeout=120)
     assert rest == "" and lines[0].startswith("headrace 0.") and "ready in" in lines[0]
-    assert str(tmp_path / "data") in lines[3] and "durable" in lines[3]
-    assert "headrace topic produce hello -b localhost:" in lines[4]
+    assert lines[3].startswith("  Console ")
+    assert str(tmp_path / "data") in lines[4] and "durable" in lines[4]
+    assert "headrace topic produce hello -b localhost:" in lines[5]
 
 
 def test_a_directory_in_use_or_of_another_node_is_refused_s27(
