@@ -16,8 +16,9 @@ EXAMPLES ?= 200
 SAMPLE ?= 200
 SEED ?= 1
 KEEP ?=
+ORIGIN ?= http://localhost:9324
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test eos eos-sim compaction torture torture-single interop bench limits lock audit docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop bench limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +72,10 @@ console-test: env  ## the web console: types, a build that must give the committ
 	@scripts/system-packages nodejs=node npm=npm chromium=chromium
 	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent types
 	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit/http/test_console.py tests/client/test_console.py
+
+console-pictures:  ## every page of a running broker's console, at three widths, dark and light, to look at: make console-pictures ORIGIN=http://localhost:9324
+	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent && node test/pictures.mjs $(ORIGIN) ../.pictures 1440,1024,375 dark,light \
+	  home=/ topics=/console/topics queues=/console/queues dead=/console/dead groups=/console/groups schedules=/console/schedules webhooks=/console/webhooks cluster=/console/cluster
 
 rest-fuzz: env  ## schemathesis over the OpenAPI document: make rest-fuzz EXAMPLES=200
 	@$(BIN)/python tests/rest/rest_fuzz.py --examples $(EXAMPLES)

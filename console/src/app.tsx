@@ -17,6 +17,8 @@ const PLACES: Place[] = [
   { at: /^\/queues$/, load: () => import('./pages/queues.tsx') },
   { at: /^\/queues\/([^/]+)$/, load: () => import('./pages/queue.tsx') },
   { at: /^\/dead$/, load: () => import('./pages/dead.tsx') },
+  { at: /^\/schedules$/, load: () => import('./pages/schedules.tsx') },
+  { at: /^\/webhooks$/, load: () => import('./pages/webhooks.tsx') },
   { at: /^\/cluster$/, load: () => import('./pages/cluster.tsx') },
   { at: /^\/groups$/, load: () => import('./pages/groups.tsx') },
   { at: /^\/groups\/([^/]+)$/, load: () => import('./pages/group.tsx') },
@@ -27,6 +29,8 @@ export const RAIL: { words: string; href: string; key: string; at: string }[] = 
   { words: 'Queues', href: '/console/queues', key: 'q', at: '/queues' },
   { words: 'Dead letters', href: '/console/dead', key: 'd', at: '/dead' },
   { words: 'Groups', href: '/console/groups', key: 'g', at: '/groups' },
+  { words: 'Schedules', href: '/console/schedules', key: 's', at: '/schedules' },
+  { words: 'Webhooks', href: '/console/webhooks', key: 'w', at: '/webhooks' },
   { words: 'Cluster', href: '/console/cluster', key: 'c', at: '/cluster' },
 ];
 
@@ -105,6 +109,7 @@ function Top({ open }: { open: () => void }) {
       <button class="menu small" aria-label="Pages" onClick={open}>☰</button>
       <How />
       <div class="right">
+        <button class="search" onClick={() => dispatchEvent(new Event('headrace-search'))}>Search <kbd class="faint wide">Ctrl K</kbd></button>
         <button class="quiet wide" title="Local time or UTC" aria-pressed={utc.value} onClick={() => { utc.value = !utc.value; }}>{utc.value ? 'UTC' : zone(false)}</button>
         <button class="quiet wide" title="Dark, light, or as the system" onClick={() => { theme.value = next[theme.value]; }}>{words[theme.value]}</button>
       </div>

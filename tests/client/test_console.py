@@ -394,3 +394,54 @@ def test_a_group_is_explained_moved_and_moved_back(chromium: Chromium, filled: B
     chromium.run(click("Back to where it was"))
     settled(lambda: ask(filled, "GET", "/api/v1/groups/billing")["partitions"] == before["partitions"])
     assert_clean(chromium, filled)
+
+
+def test_w10_everything_with_a_name_is_found_by_keyboard(chromium: Chromium, filled: BrokerProcess) -> None:
+    """Ctrl-K, some letters, Enter; `g t` goes; `?` lists the keys; focus comes back."""
+    chromium.go(f"{site(filled)}/console/cluster")
+    chromium.until_text("Brokers", "controller")
+    chromium.run("dispatchEvent(new KeyboardEvent('keydown', {key: 'k', ctrlKey: true}))")
+    chromium.until("document.activeElement?.getAttribute('role') === 'combobox'")
+    for letter in "rders.v":
+        chromium.press(letter)
+    chromium.until("document.querySelector('[role=option]')?.innerText.includes('orders.v1')")
+    chromium.press("Enter")
+    chromium.until("location.pathname === '/console/topics/orders.v1'")
+    chromium.until_text("Newest first")
+    chromium.press("?")
+    chromium.until_text("search everything", "next and previous row")
+    chromium.press("Escape")
+    chromium.until("!document.querySelector('dialog')")
+    chromium.press("g")
+    chromium.press("q")
+    chromium.until("location.pathname === '/console/queues'")
+    assert_clean(chromium, filled)
+
+
+AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+PAGES = (
+    "/", "/console/topics", "/console/topics/orders.v1", "/console/topics/orders.v1?at=0:1", "/console/topics/orders.v1?tab=partitions",
+    "/console/topics/orders.v1?tab=config", "/console/queues", "/console/dead", "/console/groups", "/console/schedules",
+    "/console/webhooks", "/console/cluster",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(
+    not AXE.exists(),
+    reason="axe-core is not here: `make console-test` fetches it from npm and looks at every page",
+)
+def test_w11_axe_finds_nothing_serious(chromium: Chromium, filled: BrokerProcess) -> None:
+    """Acceptance 12, in part: contrast, names, roles, on every page, dark and light."""
+    found = []
+    for theme in ("dark", "light"):
+        for path in PAGES:
+            chromium.go(f"{site(filled)}{path}")
+            chromium.run(f"document.documentElement.dataset.theme = '{theme}'")
+            chromium.until("document.querySelector('h1') && !document.querySelector('.waiting')")
+            chromium.run(AXE.read_text() + "; 0")
+            found += chromium.run(
+                "axe.run(document, {resultTypes: ['violations']}).then((done) => done.violations"
+                ".filter((one) => ['serious', 'critical'].includes(one.impact))"
+                f".map((one) => ['{theme} {path}', one.id, one.nodes[0].target.join(' ')]))"
+            )
+    assert found == []

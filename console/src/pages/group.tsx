@@ -115,7 +115,7 @@ export function Page({ name }: { name: string }) {
         <button onClick={() => setAct('seek')} disabled={value.partitions.length === 0}>Move …</button>
         <button class="danger" onClick={() => setAct('delete')}>Delete</button>
       </Head>
-      {lags.some((one) => one !== null) && <section class="card"><h3>Messages behind, the last quarter of an hour</h3><Chart fromMs={history.value!.from_ms} stepMs={history.value!.step_ms} format={count} lines={[{ name: 'behind', values: lags }]} /></section>}
+      {lags.some((one) => one !== null) && <section class="card"><h2>Messages behind, the last quarter of an hour</h2><Chart fromMs={history.value!.from_ms} stepMs={history.value!.step_ms} format={count} lines={[{ name: 'behind', values: lags }]} /></section>}
       <section class="stack">
         <h2>Partitions</h2>
         {value.partitions.length === 0 ? <div class="card"><Empty title="It has not committed anything yet"><p>Where it stands is known after its first commit.</p></Empty></div> : (

@@ -44,6 +44,7 @@ function useSearch(topic: string, query: Record<string, string | undefined>) {
     } catch (error) {
       if (own.signal.aborted) return;
       state = { ...state, problem: asProblem(error) } as Found as typeof state;
+      if ((state as Found).problem?.status === 0) setTimeout(() => { if (!own.signal.aborted) setTurn((one) => one + 1); }, 2_000);
     }
     setFound({ ...state, busy: false });
   };

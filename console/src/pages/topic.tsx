@@ -19,7 +19,7 @@ function Partitions({ topic }: { topic: ShownTopic }) {
   const history = useHistory([`topic:${topic.name}.in`], '15s');
   return (
     <div class="stack">
-      {history.value && <section class="card"><h3>Messages in a second, the last quarter of an hour</h3><Chart fromMs={history.value.from_ms} stepMs={history.value.step_ms} lines={[{ name: 'in/s', values: history.value.series[`topic:${topic.name}.in`] ?? [] }]} /></section>}
+      {history.value && <section class="card"><h2>Messages in a second, the last quarter of an hour</h2><Chart fromMs={history.value.from_ms} stepMs={history.value.step_ms} lines={[{ name: 'in/s', values: history.value.series[`topic:${topic.name}.in`] ?? [] }]} /></section>}
       <div class="scroll">
         <table>
           <thead><tr><th class="n slim" scope="col">Partition</th><th class="n" scope="col">Leader</th><th scope="col">Replicas</th><th scope="col">In sync</th><th class="n" scope="col">Start</th><th class="n" scope="col">End</th><th class="n" scope="col">Messages</th><th scope="col">Share</th></tr></thead>

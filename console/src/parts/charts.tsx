@@ -74,7 +74,7 @@ export function Chart({ fromMs, stepMs, lines, format = rate }: {
   const height = 140;
   const above = 12;
   const point = at === undefined ? undefined : Math.min(length - 1, Math.max(0, at));
-  const ticks = [0, 0.25, 0.5, 0.75, 1];
+  const ticks = width > 420 ? [0, 0.25, 0.5, 0.75, 1] : [0, 1];
   return (
     <figure ref={element}>
       <svg class="chart" viewBox={`0 0 ${width + left + 4} ${height + above + 24}`} role="img"

@@ -81,7 +81,7 @@ export function FlowMap({ flow }: { flow: ShownFlow }) {
           const { x, y } = at.get(id(node))!;
           const late = node.kind !== 'topic' && node.amount > 0 && node.per_s === 0;
           return (
-            <g key={id(node)} class={`thing${on(id(node))}`} transform={`translate(${x} ${y})`} tabIndex={0} role="link" aria-label={`${node.kind} ${node.name}: ${sub(node)}`}
+            <g key={id(node)} class={`thing${on(id(node))}`} transform={`translate(${x} ${y})`} tabIndex={0} role="link"
               onMouseEnter={() => setLit(id(node))} onMouseLeave={() => setLit(undefined)} onFocus={() => setLit(id(node))} onBlur={() => setLit(undefined)}
               onClick={() => go(page(node))} onKeyDown={(event) => { if (event.key === 'Enter') go(page(node)); }}>
               <title>{visible(node.name)}</title>

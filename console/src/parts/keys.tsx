@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { go } from '../state/place.ts';
 import { Sheet } from './dialog.tsx';
+import { Palette } from './palette.tsx';
 
 type Rail = { words: string; href: string; key: string }[];
 
@@ -17,9 +18,15 @@ function walk(step: number): void {
 
 export function Keys({ rail }: { rail: Rail }) {
   const [help, setHelp] = useState(false);
+  const [all, setAll] = useState(false);
   useEffect(() => {
     let waits = 0; // after g
     const pressed = (event: KeyboardEvent): void => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
+        event.preventDefault();
+        if (!document.querySelector('dialog[open]')) setAll(true);
+        return;
+      }
       if (typing(event.target)) {
         if (event.key === 'Escape' && !document.querySelector('dialog[open]')) (event.target as HTMLElement).blur();
         return;
@@ -67,16 +74,22 @@ export function Keys({ rail }: { rail: Rail }) {
       }
     };
     addEventListener('keydown', pressed);
-    return () => removeEventListener('keydown', pressed);
+    const asked = (): void => setAll(true);
+    addEventListener('headrace-search', asked);
+    return () => {
+      removeEventListener('keydown', pressed);
+      removeEventListener('headrace-search', asked);
+    };
   }, [rail]);
+  if (all) return <Palette rail={rail} close={() => setAll(false)} />;
   if (!help) return null;
-  const all: [string, string][] = [
-    ['/', 'search on this page'], ['j, k', 'next and previous row'], ['Enter', 'open the row'], ['x', 'select the row'], ['e', 'edit the message that is open'],
+  const known: [string, string][] = [
+    ['Ctrl-K', 'search everything'], ['/', 'search on this page'], ['j, k', 'next and previous row'], ['Enter', 'open the row'], ['x', 'select the row'], ['e', 'edit the message that is open'],
     ['Space', 'pause and resume'], ['Esc', 'close'], ...rail.map((item): [string, string] => [`g ${item.key}`, item.words]), ['?', 'this list'],
   ];
   return (
     <Sheet title="Keys" close={() => setHelp(false)} foot={<button onClick={() => setHelp(false)}>Close</button>}>
-      <table class="plain"><tbody>{all.map(([key, words]) => <tr key={key}><th scope="row" class="slim"><kbd class="mono">{key}</kbd></th><td>{words}</td></tr>)}</tbody></table>
+      <table class="plain"><tbody>{known.map(([key, words]) => <tr key={key}><th scope="row" class="slim"><kbd class="mono">{key}</kbd></th><td>{words}</td></tr>)}</tbody></table>
     </Sheet>
   );
 }

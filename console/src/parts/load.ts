@@ -11,6 +11,7 @@ export interface Loaded<T> {
 }
 
 const PATIENCE_MS = 15_000;
+const AGAIN_MS = 2_000;
 
 // `key` is the question: as long as it is the same, the last answer stays while the next one is on its way.
 export function useLoad<T>(key: string, ask: (signal: AbortSignal) => Promise<T>, everyMs = 0): Loaded<T> {
@@ -19,10 +20,12 @@ export function useLoad<T>(key: string, ask: (signal: AbortSignal) => Promise<T>
   const asking = useRef(ask);
   asking.current = ask;
   useEffect(() => {
-    const control = new AbortController();
+    let control = new AbortController();
     let timer = 0;
     let ended = false;
     const run = async (): Promise<void> => {
+      control = new AbortController(); // of this question alone: one that took too long must not end the next
+      let wait = everyMs;
       const limit = setTimeout(() => control.abort(), PATIENCE_MS);
       try {
         const value = await asking.current(control.signal);
@@ -30,15 +33,18 @@ export function useLoad<T>(key: string, ask: (signal: AbortSignal) => Promise<T>
       } catch (error) {
         if (ended) return;
         const problem = asProblem(control.signal.aborted ? new Error('no answer within 15 seconds') : error);
-        if (problem.status === 0) suspect();
+        if (problem.status === 0) {
+          suspect();
+          wait = everyMs || AGAIN_MS; // nobody answered: that passes, and nobody should have to press a button for it
+        }
         setState((before) => ({ key, value: before.key === key ? before.value : undefined, problem }));
       } finally {
         clearTimeout(limit);
       }
-      if (everyMs && !ended) timer = window.setTimeout(() => void tick(), everyMs);
+      if (wait && !ended) timer = window.setTimeout(() => void tick(), wait);
     };
     const tick = async (): Promise<void> => {
-      if (document.hidden) timer = window.setTimeout(() => void tick(), everyMs);
+      if (document.hidden) timer = window.setTimeout(() => void tick(), everyMs || AGAIN_MS);
       else await run();
     };
     void run();

@@ -62,11 +62,20 @@ class TopicNow:
 
 
 @dataclass(slots=True)
+class Share:
+    """Of one topic in what a group reads."""
+
+    lag: int = 0
+    out_per_s: float = 0.0
+    counted: int = 0
+
+
+@dataclass(slots=True)
 class GroupNow:
     members: int = 0
     lag: int = 0
     out_per_s: float = 0.0
-    topics: tuple[str, ...] = ()
+    topics: dict[str, Share] = field(default_factory=dict)
     moved_ms: int = 0
     """When it last committed something new, by the wall clock; 0: not since this broker began."""
     seen_ms: int = 0
@@ -232,25 +241,34 @@ class Sampler:
 
     def _note_group(self, name: str, members: int, offsets: list[tuple[str, int, int]]) -> None:
         now_ms = self._clock.now_ms()
-        lag = counted = 0
+        shares: dict[str, Share] = {}
         for topic, number, offset in offsets:
             partition = self._partitions.get((topic, number))
+            share = shares.setdefault(topic, Share())
             if partition is not None:
-                lag += max(0, partition.high_watermark - max(offset, partition.log.start_offset))
-            counted += offset
+                share.lag += max(0, partition.high_watermark - max(offset, partition.log.start_offset))
+            share.counted += offset
+        lag = sum(share.lag for share in shares.values())
+        counted = sum(share.counted for share in shares.values())
         group = self.lately.groups.get(name)
         if group is None:
             group = self.lately.groups[name] = GroupNow(seen_ms=now_ms, counted=counted)
-        elif now_ms > group.seen_ms:
+        elif now_ms <= group.seen_ms:
+            return
+        else:
             # A group that was moved back has read nothing.
             group.out_per_s = max(0, counted - group.counted) * 1000 / (now_ms - group.seen_ms)
+            for topic, share in shares.items():
+                if (before := group.topics.get(topic)) is not None:
+                    read = max(0, share.counted - before.counted)
+                    share.out_per_s = read * 1000 / (now_ms - group.seen_ms)
             if counted > group.counted:
                 group.moved_ms = self._clock.wall_ms()
             group.seen_ms, group.counted = now_ms, counted
             values = {"lag": lag, "out": group.out_per_s}
             self.lately.history.put(f"group:{name}", self._second, values)
         group.members, group.lag = members, lag
-        group.topics = tuple(sorted({topic for topic, _, _ in offsets}))
+        group.topics = shares
 
     def written(self, tp: TopicPartition, otherwise: int) -> int:
         """The high watermark, where this broker knows it."""

@@ -53,8 +53,8 @@ class FlowDoor:
             group = groups[name]
             nodes.append(_node("group", name, group.out_per_s, group.lag, group.members))
             links += [
-                _link("topic", topic, "group", name, group.out_per_s, group.lag)
-                for topic in group.topics
+                _link("topic", topic, "group", name, share.out_per_s, share.lag)
+                for topic, share in sorted(group.topics.items())
                 if topic in shown
             ]
         for name in sorted(specs, key=lambda one: -_waiting(lately, one))[:most]:

@@ -142,7 +142,7 @@ class GroupDoor:
             "lag": now.lag,
             "members": now.members,
             "out_per_s": round(now.out_per_s, 2),
-            "topics": list(now.topics),
+            "topics": sorted(now.topics),
             "moved_ms": now.moved_ms or None,
         }
 

@@ -278,9 +278,9 @@ class LookDoor:
             {
                 "kind": "group",
                 "name": name,
-                "lag": group.lag,
+                "lag": group.topics[topic].lag,
                 "members": group.members,
-                "out_per_s": group.out_per_s,
+                "out_per_s": group.topics[topic].out_per_s,
             }
             for name, group in lately.groups.items()
             if topic in group.topics

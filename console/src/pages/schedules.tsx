@@ -1,0 +1,65 @@
+// Schedules: what the calendar sends, and when next.
+import { useState } from 'preact/hooks';
+import { get, post, remove } from '../api/client.ts';
+import { Act } from '../parts/dialog.tsx';
+import { useLoad } from '../parts/load.ts';
+import { A, Age, Command, Empty, Head, Name, ProblemBox, tell, Waiting, When } from '../parts/ui.tsx';
+import { quoted, visible } from '../parts/words.ts';
+import { http } from '../state/places.ts';
+import { to } from '../state/place.ts';
+
+function Add({ close, done }: { close: () => void; done: () => void }) {
+  const [name, setName] = useState('');
+  const [cron, setCron] = useState('0 6 * * *');
+  const [topic, setTopic] = useState('');
+  const [value, setValue] = useState('');
+  const body = { name, cron, topic, value };
+  return (
+    <Act title="Send by the calendar" close={close} act={name ? `Add ${name}` : 'Add the schedule'} ready={name !== '' && topic !== '' && cron !== ''}
+      commands={[{ words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} ${http()}/api/v1/schedules` }]}
+      run={async () => { await post('/api/v1/schedules', {}, body); tell(`Added ${name}`); done(); }}>
+      <div class="fields">
+        <label class="field"><span>Name</span><input value={name} spellcheck={false} onInput={(event) => setName(event.currentTarget.value)} /></label>
+        <label class="field"><span>When (cron, UTC)</span><input class="mono" value={cron} spellcheck={false} onInput={(event) => setCron(event.currentTarget.value)} /></label>
+        <label class="field"><span>Topic or queue</span><input value={topic} spellcheck={false} onInput={(event) => setTopic(event.currentTarget.value)} /></label>
+      </div>
+      <label class="field"><span>Message</span><textarea rows={4} value={value} spellcheck={false} onInput={(event) => setValue(event.currentTarget.value)} /></label>
+    </Act>
+  );
+}
+
+export function Page(_: { name: string }) {
+  const { value, problem, again } = useLoad('schedules', (signal) => get('/api/v1/schedules', {}, { signal }), 5_000);
+  const [adding, setAdding] = useState(false);
+  const [ending, setEnding] = useState<string | undefined>();
+  return (
+    <div class="stack">
+      <Head title="Schedules" lead="Messages that the calendar sends. Those that wait in a queue for their time are on the queue’s own page.">
+        <button class="main-act" onClick={() => setAdding(true)}>Add a schedule</button>
+      </Head>
+      {problem && !value && <ProblemBox of={problem} again={again} />}
+      {!value && !problem && <Waiting />}
+      {value && value.items.length === 0 && <div class="card"><Empty title="No schedules yet"><p>A schedule sends one message to a topic or queue whenever its cron expression says so.</p><Command text={`curl --json '{"name":"nightly","cron":"0 2 * * *","topic":"jobs","value":"clean up"}' ${http()}/api/v1/schedules`} /></Empty></div>}
+      {value && value.items.length > 0 && (
+        <div class="scroll moves"><table>
+          <thead><tr><th scope="col">Name</th><th scope="col">When</th><th scope="col">To</th><th scope="col">Next</th><th scope="col" class="less">Last</th><th scope="col" class="less">Message</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
+          <tbody>{value.items.map((row) => (
+            <tr key={row.name}>
+              <td class="name"><Name of={row.name} /></td><td class="mono">{visible(row.cron)}</td><td><A href={to('topics', row.topic)}><Name of={row.topic} /></A></td>
+              <td><When ms={row.next_ms} /> <span class="faint"><Age ms={row.next_ms} /></span></td><td class="less">{row.last_ms ? <Age ms={row.last_ms} /> : <span class="faint">never</span>}</td>
+              <td class="text mono less">{visible(row.value ?? '')}</td><td class="slim"><button class="small danger" onClick={() => setEnding(row.name)}>End</button></td>
+            </tr>
+          ))}</tbody>
+        </table></div>
+      )}
+      {adding && <Add close={() => setAdding(false)} done={again} />}
+      {ending !== undefined && (
+        <Act title={`End ${ending}`} close={() => setEnding(undefined)} act={`End ${ending}`} danger typed={ending}
+          commands={[{ words: 'The same with curl', text: `curl -X DELETE '${http()}/api/v1/schedules/${encodeURIComponent(ending)}'` }]}
+          run={async () => { await remove('/api/v1/schedules/{name}', { name: ending }); tell(`${ending} is ended`); again(); }}>
+          <p>Nothing more is sent by it. What it has sent stays.</p>
+        </Act>
+      )}
+    </div>
+  );
+}
