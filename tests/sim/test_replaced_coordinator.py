@@ -56,6 +56,16 @@ async def cut_off_and_replace(cluster: SimCluster, client: ClusterClient, place:
     return old
 
 
+async def apart(cluster: SimCluster, client: ClusterClient, place: Place) -> None:
+    """Who leads the topic is not who coordinates: only the coordinator is to be cut off."""
+    topic = Place(TOPIC, 0)
+    while (leader := cluster.invariants.states()[topic].leader) == cluster.invariants.states()[place].leader:
+        await client.move(*topic, [*(number for number in cluster.nodes if number != leader), leader])
+        await client.elect_preferred(*topic)
+        await asyncio.sleep(0.1)
+    client.forget_leader(0)
+
+
 async def begin(client: ClusterClient, producer: tuple[int, int], sequence: int) -> None:
     added = AddPartitionsToTxnRequest([], ID, *producer, [AddPartitionsToTxnTopic(TOPIC, [0])])
     await client.ask_coordinator(
@@ -95,6 +105,7 @@ def end_the_second(seed: int, wait_s: float) -> ErrorKind | None:
             ID, 1, ApiKey.END_TXN, 1, ended, lambda got: got.error_code, soon()
         )  # fmt: skip
         await asyncio.sleep(1.0)
+        await apart(cluster, client, TRANSACTIONS)
         old = await cut_off_and_replace(cluster, client, TRANSACTIONS)
         node = cluster.nodes[old]
         connection = await PeerConnection.open(node.address, PORT, "late")

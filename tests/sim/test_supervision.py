@@ -344,6 +344,12 @@ def test_f23_a_follower_with_a_full_disk_looks_now_and_then_and_says_so_once(
     cluster.simulation.run(scenario, limit_s=300.0)
 
 
+async def all_replicas(cluster: SimCluster) -> list[Any]:
+    """Of partition 0; a broker may be slow to open its own."""
+    await until(lambda: all(cluster._replica(node, 0) is not None for node in cluster.nodes.values()))
+    return [cluster._replica(node, 0) for node in cluster.nodes.values()]
+
+
 # -- configs of a live topic ---------------------------------------------------------------------------------------------
 
 
@@ -361,7 +367,7 @@ def test_f7_followers_hear_that_a_live_topic_need_not_be_synced_any_more() -> No
     async def scenario(simulation: Simulation) -> None:
         client = await started(cluster, 1)
         await alter(client, headrace_flush="os")
-        replicas = [cluster._replica(node, 0) for node in cluster.nodes.values()]
+        replicas = await all_replicas(cluster)
         await until(lambda: all(replica.config.flush == "os" for replica in replicas))
         began = asyncio.get_running_loop().time()
         for number in range(10):
@@ -378,7 +384,7 @@ def test_f7_followers_hear_that_a_live_topic_must_be_synced_from_now_on() -> Non
 
     async def scenario(simulation: Simulation) -> None:
         client = await started(cluster, 1, headrace_flush="os")
-        replicas = [cluster._replica(node, 0) for node in cluster.nodes.values()]
+        replicas = await all_replicas(cluster)
         await client.produce(0, batch_of("lazy"), soon())
         await alter(client, headrace_flush="commit")
         await until(lambda: all(replica.config.flush == "commit" for replica in replicas))
