@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import signal
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 import urllib.error
@@ -30,6 +32,7 @@ from sasl_clients import (
     with_kcat,
 )
 
+from headrace.cli.secure_start import client_lines, client_settings
 from headrace.security.certificates import Pair, issue, make_authority, show
 from headrace.security.founding import ADMIN, SecureFiles
 from headrace.testing.broker_process import BrokerProcess
@@ -232,6 +235,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         running.terminate()
         running.wait(120)
         running.stdout.close()
+
+
+def test_a56_the_printed_lines_work_and_hold_no_secret(secure: Secure) -> None:
+    """A29, A35: nothing that is printed, and nothing that `ps` shows, has the password in it."""
+    lines = dict(client_lines(secure.files, secure.bootstrap, secure.urls[0]))
+    assert not [line for line in lines.values() if secure.password in line]
+    for path in client_settings(secure.files):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600 and secure.password in path.read_text()
+    for client, said in (("librdkafka", "1 brokers"), ("curl", '"items"')):
+        done = subprocess.run(shlex.split(lines[client]), capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and said in done.stdout, done.stderr
 
 
 def test_a56_a_secured_cluster_replicates_and_any_broker_answers_for_any_queue(

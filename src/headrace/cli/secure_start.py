@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from headrace.node.settings import Settings
@@ -49,20 +51,49 @@ def secured(settings: Settings, node_ids: list[int], hosts: list[str]) -> tuple[
 
 
 def client_lines(files: SecureFiles, bootstrap: str, url: str) -> list[ClientLine]:
-    ca, password = files.authority.certificate, files.password
-    word = password.read_text().strip()
-    java = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{ADMIN}" password="{word}";'
+    """Nothing secret is printed or stands in anybody's list of processes (A29, A35): each line names a file that only its owner reads."""
+    ca, password, settings = files.authority.certificate, files.password, client_settings(files)
     return [
         ClientLine("headrace", f"export HEADRACE_BOOTSTRAP={bootstrap} HEADRACE_URL={url} HEADRACE_USER={ADMIN} "
-                   f"HEADRACE_PASSWORD_FILE={password} HEADRACE_TLS_CA={ca}"),
-        ClientLine("librdkafka", f"kcat -b {bootstrap} -X security.protocol=SASL_SSL -X ssl.ca.location={ca} "
-                   f"-X sasl.mechanism=SCRAM-SHA-512 -X sasl.username={ADMIN} -X sasl.password={word} -L"),
-        ClientLine("Java", f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
-                   f"sasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={java}"),
+                   f"HEADRACE_PASSWORD_FILE={quote(str(password))} HEADRACE_TLS_CA={quote(str(ca))}"),
+        ClientLine("librdkafka", f"kcat -F {quote(str(settings.librdkafka))} -b {bootstrap} -L"),
+        ClientLine("Java", f"kafka-topics.sh --bootstrap-server {bootstrap} --command-config {quote(str(settings.java))} --list"),
         ClientLine("kafkajs", f'new Kafka({{ brokers: ["{bootstrap.split(",")[0]}"], ssl: {{ ca: [fs.readFileSync("{ca}")] }}, '
-                   f'sasl: {{ mechanism: "scram-sha-512", username: "{ADMIN}", password: "{word}" }} }})'),
-        ClientLine("curl", f"curl --cacert {ca} -u {ADMIN}:{word} {url}/api/v1/topics"),
+                   f'sasl: {{ mechanism: "scram-sha-512", username: "{ADMIN}", password: fs.readFileSync("{password}", "utf8").trim() }} }})'),
+        ClientLine("curl", f"curl -K {quote(str(settings.curl))} {url}/api/v1/topics"),
     ]  # fmt: skip
+
+
+class ClientSettings(NamedTuple):
+    librdkafka: Path
+    java: Path
+    curl: Path
+
+
+def client_settings(files: SecureFiles) -> ClientSettings:
+    """Files for clients that take their secrets from one; written anew when the directory was moved."""
+    ca, word = files.authority.certificate, files.password.read_text().strip()
+    made = ClientSettings(
+        *(files.directory / f"{ADMIN}.{name}" for name in ("librdkafka", "properties", "curl"))
+    )
+    login = "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    _keep(made.librdkafka, f"{login}ssl.ca.location={ca}\nsasl.username={ADMIN}\nsasl.password={word}\n")
+    _keep(
+        made.java,
+        f"{login}ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
+        f'sasl.jaas.config={module} required username="{ADMIN}" password="{word}";\n',
+    )
+    _keep(made.curl, f'cacert = "{ca}"\nuser = "{ADMIN}:{word}"\n')
+    return made
+
+
+def _keep(path: Path, content: str) -> None:
+    if path.exists() and path.read_text() == content:
+        return
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(content)
 
 
 def shown_lines(lines: list[ClientLine]) -> str:

@@ -199,10 +199,11 @@ async def _start(node: Node, stop: asyncio.Event) -> bool:
 def _announce(run: Invocation, settings: Settings, node: Node) -> None:
     host = "localhost" if settings.is_loopback else (settings.advertised_host or settings.host)
     cluster = node.metadata.image.cluster
+    url = f"{'http' if node.tls is None else 'https'}://{host}:{node.http_port}"
     row = ServeRow(
         version=__version__,
         kafka=f"{host}:{node.kafka_port}",
-        http=f"{'http' if node.tls is None else 'https'}://{host}:{node.http_port}",
+        http=url,
         kafka_port=node.kafka_port,
         http_port=node.http_port,
         node_id=settings.node_id,
@@ -211,7 +212,7 @@ def _announce(run: Invocation, settings: Settings, node: Node) -> None:
         durable=not settings.ephemeral,
         pid=os.getpid(),
         ready_ms=age_ms() or int((time.perf_counter() - _LOADED) * 1000),
-        console=f"http://{host}:{node.http_port}/" if settings.console else None,
+        console=f"{url}/" if settings.console else None,
         sqs_signed=bool(settings.sqs_credentials),
         mode=node.security.image.mode.mode,
         security_dir=settings.security_dir if settings.secure else None,
@@ -262,6 +263,7 @@ def _secure_banner(row: ServeRow, data: str) -> str:
             f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s   (mode {row.mode}, TLS)",
             f"  Kafka     {row.kafka}",
             f"  HTTP      {row.http}",
+            *([f"  Console   {row.console}"] if row.console else []),
             f"  Data      {data}",
             f"  Security  {_short(row.security_dir)}   (keep ca.key to yourself)",
             "Clients, as the administrator (make others with: headrace user create NAME):",
