@@ -316,8 +316,21 @@ def test_a_commit_of_a_member_that_was_thrown_out_is_refused(broker: BrokerProce
     heir.subscribe([topic])
     assert len(heir.consume(10, 20)) == 10, "the zombie has not polled for too long: its partition is free"
     heir.commit(offsets=[ck.TopicPartition(topic, 0, 10)], asynchronous=False)
-    with pytest.raises(ck.KafkaException):
-        zombie.commit(offsets=[ck.TopicPartition(topic, 0, 1)], asynchronous=False)
+    taken: list[bool] = []
+
+    def commit() -> None:
+        try:
+            zombie.commit(offsets=[ck.TopicPartition(topic, 0, 1)], asynchronous=False)
+            taken.append(True)
+        except ck.KafkaException:
+            taken.append(False)
+
+    # librdkafka may keep the commit of a member that has just left to itself for ever: it has no deadline, and sends nothing.
+    late = threading.Thread(target=commit, daemon=True)
+    late.start()
+    late.join(60)
+    assert taken in ([False], [])
     assert heir.committed([ck.TopicPartition(topic, 0)], 15)[0].offset == 10
     heir.close()
-    zombie.close()
+    if not late.is_alive():
+        zombie.close()

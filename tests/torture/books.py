@@ -35,6 +35,10 @@ PRODUCER: dict[str, Any] = {
 }
 
 
+UNTOLD = -1
+"""librdkafka knows that a message is there, and not where: its repeated batch was older than the five that brokers remember."""
+
+
 def quiet(error: ck.KafkaError) -> None:
     """Lost connections are what this is about."""
 
@@ -111,7 +115,8 @@ class Bulk:
         if error is not None:
             self.books.failures.append(f"{place & (2**40 - 1)}: {error}")
             return
-        self.books.acked[place] = message.offset() or 0
+        offset = message.offset()
+        self.books.acked[place] = UNTOLD if offset is None else offset
         times, now = self.books.times[place >> 40], time.monotonic()
         if not times or now - times[-1] > 0.005:
             times.append(now)
@@ -186,10 +191,13 @@ def audit(
         acked=len(books.acked),
         there=sum(seen.values()),
         lost=sum(
-            place not in seen and offset >= starts[place >> 40] for place, offset in books.acked.items()
+            place not in seen and (offset >= starts[place >> 40] or (offset == UNTOLD and not may_fade))
+            for place, offset in books.acked.items()
         ),
         duplicated=sum(count - 1 for count in seen.values()),
-        moved=sum(offsets.get(place, offset) != offset for place, offset in books.acked.items()),
+        moved=sum(
+            offset != UNTOLD and offsets.get(place, offset) != offset for place, offset in books.acked.items()
+        ),
         disordered=disordered,
     )
 
