@@ -283,14 +283,14 @@ class Witness:
         while not self._stop.is_set():
             partition, value = number % self._partitions, f"w{number}"
             number += 1
-            told: list[tuple[Any, int]] = []
+            told: list[tuple[Any, int | None]] = []
             with self._book:
                 operation = self.history.invoke(100, "send", [Send(partition, value)], now_ms=_now_ms())
             producer.produce(
                 self._topic,
                 value.encode(),
                 partition=partition,
-                on_delivery=lambda error, message, told=told: told.append((error, message.offset() or 0)),  # type: ignore[misc]
+                on_delivery=lambda error, message, told=told: told.append((error, message.offset())),  # type: ignore[misc]
             )
             while not told:
                 producer.poll(0.1)
@@ -299,7 +299,7 @@ class Witness:
             with self._book:
                 self.history.complete(
                     operation,
-                    Outcome.OK if error is None else Outcome.INFO,
+                    Outcome.OK if error is None and offset is not None else Outcome.INFO,
                     [Send(partition, value, offset if error is None else None)],
                     now_ms=_now_ms(),
                 )
