@@ -90,13 +90,17 @@ def one(raw: RawClient, kind: int, name: str, key: str) -> Any:
 def interval(raw: RawClient, topic: str, group: str, member: str = "member") -> int:
     """What a member is told when it joins, with either protocol."""
     if group.startswith("share"):
+        key: int = ApiKey.SHARE_GROUP_HEARTBEAT
         request: Any = ShareGroupHeartbeatRequest(group, member, 0, subscribed_topic_names=[topic])
-        answer = raw.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request)
     else:
+        key = ApiKey.CONSUMER_GROUP_HEARTBEAT
         request = ConsumerGroupHeartbeatRequest(
             group, member, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=[topic], topic_partitions=[]
         )
-        answer = raw.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    deadline = time.monotonic() + 60
+    answer: Any = raw.call(key, 1, request)
+    while answer.error_code == ErrorKind.COORDINATOR_LOAD_IN_PROGRESS and time.monotonic() < deadline:
+        answer = raw.call(key, 1, request)  # as every client would
     assert ErrorKind(answer.error_code) is ErrorKind.NONE, answer.error_message
     told: int = answer.heartbeat_interval_ms
     return told
