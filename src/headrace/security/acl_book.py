@@ -49,6 +49,9 @@ class AclBook:
     def __contains__(self, acl: Acl) -> bool:
         return acl.digest in self._by_digest
 
+    def has(self, digest: str) -> bool:
+        return digest in self._by_digest
+
     def add(self, acl: Acl) -> None:
         digest = acl.digest
         if digest in self._by_digest:

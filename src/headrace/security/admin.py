@@ -60,6 +60,7 @@ class SecurityAdmin:
         self._metadata = metadata
         image.load(metadata.image.opaque(SPACE))
         self._tell_unreadable()
+        self._tell_unreadable()
 
     @property
     def revision(self) -> int:
@@ -77,7 +78,10 @@ class SecurityAdmin:
 
     def _tell_unreadable(self) -> None:
         for key, problem in self.image.unreadable.items():
-            log.error("security key %r is not readable and gives nobody anything: %s", key, problem)
+            log.error(
+                "security key %r can't be read (%s): until it is mended it takes rights away; write it again or delete it",
+                key, problem,
+            )  # fmt: skip
 
     # -- the mode ----------------------------------------------------------------------------------------------------
 

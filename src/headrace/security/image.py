@@ -6,6 +6,7 @@ what was decided can be kept until then.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -34,6 +35,9 @@ from headrace.security.rights import Operation, Resource
 _NOBODY = Verdict(False, "no right allows it")
 _CLUSTER_ACTION = Verdict(False, "only brokers have ClusterAction")
 _DISABLED = Verdict(False, "the user is disabled")
+_UNKNOWN = Verdict(
+    False, "a right in the coordinator can't be read and may be a denial: see the broker's log"
+)
 
 
 class Revoked(NamedTuple):
@@ -59,6 +63,9 @@ class SecurityImage:
         self.acls = AclBook()
         self.unreadable: dict[str, str] = {}
         """Keys whose values are not what they promise: an alarm (A51), and never a right."""
+        self._unknown: set[str] = set()
+        """Rights among them of which we never knew what they say. They may be denials, so they deny everything to everybody
+        but super users."""
 
     def load(self, stored: Mapping[str, bytes]) -> None:
         for name, raw in stored.items():
@@ -68,17 +75,37 @@ class SecurityImage:
         """One key below `security/`; None when it was deleted."""
         self.version += 1
         self.unreadable.pop(name, None)
+        self._unknown.discard(name)
         try:
             return self._take(name, raw)
         except (msgspec.MsgspecError, ValueError) as problem:
             self.unreadable[name] = str(problem)
-            return None
+            return self._fail_closed(name)
+
+    def _fail_closed(self, name: str) -> Revoked | None:
+        """A51: damage takes away and never gives. A right that was known stays as it was; a mode that can't be read is the strictest."""
+        if name == MODE:
+            self._set_mode(ModeRecord(Mode.ENFORCED))
+        elif name.startswith(USERS):
+            user = name[len(USERS) :]
+            with contextlib.suppress(ValueError):
+                user = name_in(user)
+            self.users[user] = UserRecord(enabled=False)
+            return Revoked(user)
+        elif name.startswith(ACLS) and not self.acls.has(name[len(ACLS) :]):
+            self._unknown.add(name)
+        return None
+
+    def _set_mode(self, mode: ModeRecord) -> None:
+        self.mode = mode
+        self.guards = mode.mode is not Mode.OPEN
+        self.enforces = mode.mode is Mode.ENFORCED
 
     def _take(self, name: str, raw: bytes | None) -> Revoked | None:
         if name == MODE:
-            self.mode = ModeRecord(Mode.OPEN) if raw is None else msgspec.json.decode(raw, type=ModeRecord)
-            self.guards = self.mode.mode is not Mode.OPEN
-            self.enforces = self.mode.mode is Mode.ENFORCED
+            self._set_mode(
+                ModeRecord(Mode.OPEN) if raw is None else msgspec.json.decode(raw, type=ModeRecord)
+            )
         elif name == SUPER_USERS:
             self.super_users = frozenset(() if raw is None else msgspec.json.decode(raw, type=list[str]))
         elif name.startswith(USERS):
@@ -91,11 +118,11 @@ class SecurityImage:
             if raw is not None:
                 self.tokens[name[len(TOKENS) :]] = msgspec.json.decode(raw, type=TokenRecord)
         elif name.startswith(ACLS):
+            acl = None if raw is None else msgspec.json.decode(raw, type=Acl)
+            if acl is not None and acl.digest != name[len(ACLS) :]:
+                raise ValueError("it is not the right that its key names")
             self.acls.remove(name[len(ACLS) :])
-            if raw is not None:
-                acl = msgspec.json.decode(raw, type=Acl)
-                if acl.digest != name[len(ACLS) :]:
-                    raise ValueError("it is not the right that its key names")
+            if acl is not None:
                 self.acls.add(acl)
         return None
 
@@ -132,6 +159,8 @@ class SecurityImage:
             return _DISABLED
         if str(principal) in self.super_users:
             return Verdict(True, f"{principal} is a super user")
+        if self._unknown:
+            return _UNKNOWN
         found = self.acls.find(principal, host, operation, resource, name)
         if found.deny is not None:
             return Verdict(False, found.deny.words)

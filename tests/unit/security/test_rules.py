@@ -252,6 +252,35 @@ def test_a51_a_value_that_is_damaged_is_told_and_gives_nobody_anything(key: str,
     assert key not in held.unreadable
 
 
+def test_a51_a_damaged_mode_is_the_strictest_also_after_a_restart() -> None:
+    held = SecurityImage()
+    held.load({"mode": b"\xff"})
+    assert held.guards and held.enforces
+
+
+def test_a51_a_damaged_user_is_disabled_and_its_connections_end() -> None:
+    held = image(acl("t"))
+    held.apply(user_key("alice"), encode(UserRecord(1)))
+    assert may(held, READ, "t")
+    assert held.apply(user_key("alice"), b"\xff") == Revoked("alice")
+    assert not may(held, READ, "t")
+
+
+def test_a51_a_denial_that_was_damaged_goes_on_denying() -> None:
+    denial = acl("t", permission=Permission.DENY)
+    held = image(acl("*"), denial)
+    assert may(held, READ, "u") and not may(held, READ, "t")
+    held.apply(acl_key(denial), b"\xff")
+    assert may(held, READ, "u") and not may(held, READ, "t"), "it stays as it was known"
+    # A broker that starts now has never known it: it may have been about anything.
+    started = image(acl("*"), supers=("User:root",))
+    started.apply(acl_key(denial), b"\xff")
+    assert not may(started, READ, "t") and not may(started, READ, "u")
+    assert started.decide(Principal("User", "root"), "1.2.3.4", READ, Resource.TOPIC, "t").allowed
+    started.apply(acl_key(denial), None)
+    assert may(started, READ, "t"), "deleted, it says nothing any more"
+
+
 def test_a51_a_right_under_another_ones_key_is_damaged() -> None:
     held = image()
     held.apply(acl_key(acl("t")), msgspec.json.encode(acl("u")))
