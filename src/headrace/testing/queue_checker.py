@@ -328,7 +328,7 @@ def _early_redeliveries(view: _View) -> Iterator[QueueAnomaly]:
             early = [
                 (first, second, held_until_ms)
                 for first, second in orders
-                if second.receive.completed_ms < (held_until_ms := _held_until_ms(view, first, second.ended))
+                if second.receive.completed_ms < (held_until_ms := _held_until_ms(view, first, second))
             ]
             if len(early) == len(orders):  # whichever was first
                 first, second, held_until_ms = early[0]
@@ -351,15 +351,22 @@ def _in_order(handed: list[_Handed]) -> list[_Handed]:
     return in_order
 
 
-def _held_until_ms(view: _View, handed: _Handed, before: int) -> int:
-    """The earliest moment at which the lease can have ended, as far as the client can know."""
+def _held_until_ms(view: _View, handed: _Handed, other: _Handed | None) -> int:
+    """The earliest moment at which the lease can have ended before `other` (or somebody unseen) had the message, as far as
+    clients can know. An older receipt may prolong a newer lease (F39), so a change that was answered while the other receive
+    was under way may have found the message in its hands: it can only have made the older lease shorter."""
     earliest_ms = view.clocks.earliest_ms
     until_ms = earliest_ms(handed.receive.invoked_ms, handed.receive.visibility_ms)
     for change in view.changes.get(handed.delivery.receipt, ()):
-        if change.begun > before or change.outcome is Outcome.FAIL:
+        if change.outcome is Outcome.FAIL or (other is not None and change.begun > other.ended):
             continue
         changed_ms = earliest_ms(change.invoked_ms, change.visibility_ms)
-        is_sure = change.outcome is Outcome.OK and change.ended is not None and change.ended < before
+        is_sure = (
+            other is not None
+            and change.outcome is Outcome.OK
+            and change.ended is not None
+            and change.ended < other.receive.begun
+        )
         until_ms = changed_ms if is_sure else min(until_ms, changed_ms)
     return until_ms
 
@@ -394,15 +401,15 @@ def _may_be_too_late(view: _View, delete: Delete, own: _Handed, later: list[_Han
     """Whether another delivery may have been out before the delete. A handle of an older one deletes nothing, although the
     answer is a success (R56)."""
     assert delete.ended is not None
-    if delete.completed_ms < _held_until_ms(view, own, delete.ended):
-        return False
-    others = [one for one in view.handed[delete.message] if one is not own]
-    if any(one.receive.begun < delete.ended and own.may_be_before(one) for one in others):
-        return True
+    for one in view.handed[delete.message]:
+        may_be_between = one is not own and one.receive.begun < delete.ended and own.may_be_before(one)
+        until_ms = min(one.receive.completed_ms, delete.completed_ms)
+        if may_be_between and until_ms >= _held_until_ms(view, own, one):
+            return True
     number = own.delivery.number
-    return (
-        bool(number) and min(one.delivery.number for one in later) > number + 1
-    )  # nobody saw the one in between
+    if not number or min(one.delivery.number for one in later) <= number + 1:
+        return False
+    return delete.completed_ms >= _held_until_ms(view, own, None)  # nobody saw the one in between
 
 
 def _vanished(view: _View, remaining: frozenset[Message]) -> Iterator[QueueAnomaly]:

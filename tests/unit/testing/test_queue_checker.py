@@ -283,6 +283,22 @@ def test_receives_that_overlap_may_have_come_in_either_order() -> None:
     assert story.check().is_valid, "the short lease may have been the first, and over"
 
 
+def test_a_change_answered_while_the_message_is_handed_out_again_may_have_prolonged_the_newer_lease() -> None:
+    """F39: an older receipt may keep a message longer for whoever has it now (queue seed 9600010)."""
+    for change_first in (False, True):
+        story = Story()
+        story.send("a")
+        receive, old = story.history.receive(Q, 1_000, 0), Delivery("a", "old", 1)
+        story.history.end(receive, OK, 10, [old])
+        if change_first:
+            story.change(old, 60_000, at=500)
+        again = story.history.receive(Q, 1_000, 2_000)
+        if not change_first:
+            story.change(old, 60_000, at=2_001)
+        story.history.end(again, OK, 2_010, [Delivery("a", "new", 2)])
+        assert story.check().names() == ({"early-redelivery"} if change_first else set())
+
+
 def test_receives_that_overlap_are_early_when_neither_order_is_legal() -> None:
     story = Story()
     story.send("a")
