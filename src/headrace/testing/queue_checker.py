@@ -472,8 +472,7 @@ def _overtaken(view: _View, earlier: Enqueue, later: Enqueue, handed: _Handed) -
 def _may_have_left(view: _View, deliveries: list[_Handed], handed: _Handed) -> bool:
     """Whether all leases of a message that left by another door may have been over when `handed` was handed out."""
     return all(
-        one.receive.begun < handed.ended
-        and _held_until_ms(view, one, handed.ended) <= handed.receive.completed_ms
+        one.receive.begun < handed.ended and _held_until_ms(view, one, handed) <= handed.receive.completed_ms
         for one in deliveries
     )
 
