@@ -8,12 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from manual_reader import Reader, follow
+from secured import Secured
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -47,7 +48,9 @@ class Told(NamedTuple):
 
 
 class Person:
-    def __init__(self, awscli: Path, broker: BrokerProcess, home: Path) -> None:
+    def __init__(
+        self, awscli: Path, broker: BrokerProcess, home: Path, key: dict[str, str] | None = None
+    ) -> None:
         self.home = home
         # Version 1 looks for SQS in a place of its own, whatever AWS_ENDPOINT_URL says.
         self._before = ["--endpoint-url", broker.url, "sqs"]
@@ -55,8 +58,8 @@ class Person:
             **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
             "PYTHONPATH": str(awscli),
             "HOME": str(home),
-            "AWS_ACCESS_KEY_ID": "anything",
-            "AWS_SECRET_ACCESS_KEY": "anything",
+            "AWS_ACCESS_KEY_ID": key["id"] if key else "anything",
+            "AWS_SECRET_ACCESS_KEY": key["secret"] if key else "anything",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_PAGER": "",
         }
@@ -176,3 +179,29 @@ def test_what_is_wrong_is_said_by_its_name(person: Person, words: tuple[str, ...
     refused = person.run(*words)
     assert refused.code in (252, 254, 255)
     assert says in refused.err
+
+
+def test_a31_awscli_signs_with_a_key_of_a_user(
+    awscli: Path, fresh_broker: Callable[..., BrokerProcess], tmp_path: Path, topic: str
+) -> None:
+    sealing = tmp_path / "secrets.key"
+    sealing.write_text("07" * 32)
+    sealing.chmod(0o600)
+    secured = Secured(fresh_broker(arguments=("--secrets-key-file", str(sealing))))
+    key = secured.ask("POST", "/keys", {})
+    admin = Person(awscli, secured.broker, tmp_path, key)
+    stranger = Person(awscli, secured.broker, tmp_path)
+    try:
+        url = admin.type("create-queue", "--queue-name", topic)["QueueUrl"]
+        admin.type("send-message", "--queue-url", url, "--message-body", "x")
+        told = stranger.run("list-queues")
+        assert told.code != 0 and "SignatureDoesNotMatch" in told.err
+        assert (
+            admin.type("receive-message", "--queue-url", url, "--wait-time-seconds", "20")["Messages"][0][
+                "Body"
+            ]
+            == "x"
+        )
+    finally:
+        admin.leave()
+        stranger.leave()

@@ -506,7 +506,7 @@ def test_signatures_are_verified_when_keys_are_configured(
     broker = fresh_broker(arguments=("--sqs-credentials", str(credentials)))
     connect(broker, "AKID", "s3cret").create_queue(QueueName="signed")
     for key, secret in (("AKID", "wrong"), ("NOBODY", "s3cret")):
-        refused("AccessDenied", connect(broker, key, secret).create_queue, QueueName="other")
+        refused("SignatureDoesNotMatch", connect(broker, key, secret).create_queue, QueueName="other")
     assert len(connect(broker, "AKID", "s3cret").list_queues()["QueueUrls"]) == 1
 
 

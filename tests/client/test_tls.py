@@ -33,6 +33,7 @@ from sasl_clients import (
 )
 
 from headrace.cli.secure_start import client_lines, client_settings
+from headrace.security.access_keys import read_access_keys
 from headrace.security.certificates import Pair, issue, make_authority, show
 from headrace.security.founding import ADMIN, SecureFiles
 from headrace.testing.broker_process import BrokerProcess
@@ -243,6 +244,15 @@ def test_a56_the_printed_lines_work_and_hold_no_secret(secure: Secure) -> None:
     assert not [line for line in lines.values() if secure.password in line]
     for path in client_settings(secure.files):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and secure.password in path.read_text()
+    (secret,) = read_access_keys(str(secure.files.access_key)).values()
+    assert not [line for line in lines.values() if secret in line]
+    settings, _, command = lines["aws, boto3"].partition("; ")
+    assert command == "aws sqs list-queues"
+    ask = "import boto3; print(boto3.client('sqs').list_queues()['ResponseMetadata']['HTTPStatusCode'])"
+    done = subprocess.run(
+        ["sh", "-c", f'{settings}; exec "$0" -c "$1"', sys.executable, ask], capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+    assert done.stdout == "200\n", done.stderr
     for client, said in (("librdkafka", "1 brokers"), ("curl", '"items"')):
         done = subprocess.run(shlex.split(lines[client]), capture_output=True, text=True, timeout=120)
         assert done.returncode == 0 and said in done.stdout, done.stderr

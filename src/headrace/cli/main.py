@@ -27,6 +27,7 @@ NOUNS = {
     "acl": "Give and take rights, and find out why something is denied.",
     "security": "Turn authentication and rights on, look at them, turn them off.",
     "token": "Tokens for programs that use HTTP.",
+    "key": "Access keys for SQS: what boto3 and the AWS command line sign with.",
     "cert": "Make certificates for brokers and clients, look at them, renew them.",
     "cluster": "Look at the brokers, drain one, spread the load.",
     "pipeline": "Archive, replay, transform, aggregate, mirror and audit topics with Spark.",

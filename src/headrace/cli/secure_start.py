@@ -35,6 +35,8 @@ def secured(settings: Settings, node_ids: list[int], hosts: list[str]) -> tuple[
 
     files = secure_files(settings)
     made = initialise(files, [*hosts_of(settings), *hosts], node_ids, time.time_ns() // 1_000_000)
+    if not settings.secrets_key_file:
+        settings = msgspec.structs.replace(settings, secrets_key_file=str(files.secrets_key))
     if settings.tls_cert:
         return settings, made  # bring-your-own certificates are as good
     pair = files.broker(settings.node_id)
@@ -60,6 +62,8 @@ def client_lines(files: SecureFiles, bootstrap: str, url: str) -> list[ClientLin
         ClientLine("Java", f"kafka-topics.sh --bootstrap-server {bootstrap} --command-config {quote(str(settings.java))} --list"),
         ClientLine("kafkajs", f'new Kafka({{ brokers: ["{bootstrap.split(",")[0]}"], ssl: {{ ca: [fs.readFileSync("{ca}")] }}, '
                    f'sasl: {{ mechanism: "scram-sha-512", username: "{ADMIN}", password: fs.readFileSync("{password}", "utf8").trim() }} }})'),
+        ClientLine("aws, boto3", f"export AWS_SHARED_CREDENTIALS_FILE={quote(str(files.access_key))} AWS_CA_BUNDLE={quote(str(ca))} "
+                   f"AWS_ENDPOINT_URL_SQS={url} AWS_DEFAULT_REGION=us-east-1; aws sqs list-queues"),
         ClientLine("curl", f"curl -K {quote(str(settings.curl))} {url}/api/v1/topics"),
     ]  # fmt: skip
 

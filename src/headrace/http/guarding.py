@@ -42,6 +42,10 @@ class HttpGuard:
     def is_on(self) -> bool:
         return self._authorizer.guards
 
+    @property
+    def enforces(self) -> bool:
+        return self._authorizer.enforces
+
     def __call__(self, rights: Rights, handler: Handler) -> Handler:
         """A route's handler behind the guard."""
         if rights.before_login or rights.judged_inside:
@@ -96,16 +100,24 @@ class HttpGuard:
             raise Unauthenticated("this needs a user name and a password")
         return access
 
+    def need_heard(self, request: Request) -> None:
+        """Raises THROTTLING_QUOTA_EXCEEDED: who guesses is not heard for a while (A61)."""
+        if self._logins.is_shut_out(request.peer.host):
+            raise HeadraceError(
+                ErrorKind.THROTTLING_QUOTA_EXCEEDED, "too many wrong passwords from this address"
+            )
+
+    def failed(self, request: Request) -> None:
+        """Somebody has not proved in another way who they are."""
+        self._logins.guessed(request.peer.host)
+
     async def _named(self, request: Request) -> Principal:
         given = request.headers.get(b"authorization")
         if given is None:
             return ANONYMOUS
         scheme, _, value = given.decode("latin-1").partition(" ")
         host = request.peer.host
-        if self._logins.is_shut_out(host):
-            raise HeadraceError(
-                ErrorKind.THROTTLING_QUOTA_EXCEEDED, "too many wrong passwords from this address"
-            )
+        self.need_heard(request)
         if scheme.lower() == "bearer":
             try:
                 return self._logins.by_token(value.strip(), host)

@@ -47,6 +47,7 @@ from headrace.http.server import HttpServer
 from headrace.http.sqs.call import SqsSettings
 from headrace.http.sqs.door import SqsDoor
 from headrace.http.sqs.host import SqsHost
+from headrace.http.sqs.policies import QueuePolicies
 from headrace.kafka.dispatch import Dispatcher
 from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
@@ -56,12 +57,11 @@ from headrace.node.health import Health
 from headrace.node.membership import Membership
 from headrace.node.patience import Patience
 from headrace.node.process_metrics import ProcessMetrics
-from headrace.node.securing import NodeTls, found_security, need_safe_mode
+from headrace.node.securing import NodeTls, found_security, key_ring, need_safe_mode
 from headrace.node.services import ServiceOptions, build_services
 from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
-from headrace.security.access_keys import read_access_keys
 from headrace.security.admin import SecurityAdmin
 from headrace.security.denials import Denials
 from headrace.security.desk import Security
@@ -109,6 +109,7 @@ class Node:
             plain_without_tls=settings.allow_plain_without_tls,
         )
         self._http_guard = HttpGuard(self._guard, self._logins)
+        self._keys = key_ring(settings, runtime, self._security_image)
         self.tls = NodeTls(settings, runtime) if settings.tls_cert else None
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
@@ -151,7 +152,7 @@ class Node:
         self.services = build_services(self.broker, self._service_options(), self.health.troubles)
         self._make_doors()
         if settings.secure:
-            await found_security(settings, self.runtime, self.security.admin)
+            await found_security(settings, self.runtime, self.security.admin, self._keys)
         need_safe_mode(settings, self.security.admin)
         record = await self._previous_record()
         self.kafka_port = await self.kafka.bind(
@@ -287,6 +288,7 @@ class Node:
             self._logins,
             self._guard,
             self._denials,
+            self._keys,
         )
         admin = self.security.admin
         self.metadata.listeners.append(admin.heard)
@@ -318,8 +320,13 @@ class Node:
         )
         peer_desks.mount(router)
         services.queues.anywhere.peers = peer_desks
+        policies = QueuePolicies(self._security_image, sqs)
+        policies.load(self.metadata.image.opaque("queues"))
+        self.metadata.listeners.append(policies.heard)
         sqs_host = SqsHost(self.runtime, broker.node_id, broker.new_uuid, services.latest, services.queues)
-        SqsDoor(sqs_host, sqs, forwarder, self._console.front, self._http_guard).mount(router)
+        SqsDoor(sqs_host, sqs, forwarder, self._console.front, self._http_guard, self.security.keys).mount(
+            router
+        )
         mount_rest(router, services, forwarder, sqs.receipt_key, __version__)
         AboutDoor(
             self.runtime.clock,
@@ -377,7 +384,7 @@ class Node:
             region=settings.sqs_region,
             receipt_key=self._receipt_key,
             strict=settings.sqs_strict,
-            access_keys=read_access_keys(settings.sqs_credentials) if settings.sqs_credentials else {},
+            tls_only=self.tls is not None and settings.plaintext_policy == "refuse",
         )
 
     def _places(self) -> dict[str, str]:

@@ -16,11 +16,15 @@ from headrace.core.principals import USER, Principal
 from headrace.net.doorway import Doorway, Factory
 from headrace.net.tls import BadCertificate, Certificates, TlsFiles, client_context
 from headrace.node.settings import Settings
+from headrace.security.access_keys import read_access_keys
 from headrace.security.admin import SecurityAdmin
 from headrace.security.certificates import expiry_ms
 from headrace.security.founding import ADMIN, SecureFiles
+from headrace.security.image import SecurityImage
+from headrace.security.key_ring import KeyRing
 from headrace.security.records import Mode
 from headrace.security.scram import DEFAULT_ITERATIONS, HASHES, SALT_BYTES, record_of, salted_password
+from headrace.security.sealing import read_sealer
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +92,23 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-async def found_security(settings: Settings, runtime: Runtime, admin: SecurityAdmin) -> None:
+def key_ring(settings: Settings, runtime: Runtime, image: SecurityImage) -> KeyRing:
+    """Raises INVALID_CONFIG."""
+    return KeyRing(
+        image,
+        runtime.random_bytes,
+        read_sealer(settings.secrets_key_file) if settings.secrets_key_file else None,
+        read_access_keys(settings.sqs_credentials) if settings.sqs_credentials else None,
+    )
+
+
+async def found_security(settings: Settings, runtime: Runtime, admin: SecurityAdmin, ring: KeyRing) -> None:
     """A34: at the first start of a secured cluster its administrator is made, and the mode set; once, by whoever is first."""
     image = admin.image
     if not image.super_users:
-        password = SecureFiles(Path(settings.security_dir)).password.read_text().strip()
+        files = SecureFiles(Path(settings.security_dir))
+        password = files.password.read_text().strip()
+        keys = read_access_keys(str(files.access_key))
 
         def records() -> dict[str, tuple[bytes, bytes]]:
             salts = {mechanism: runtime.random_bytes(SALT_BYTES) for mechanism in HASHES}
@@ -106,7 +122,9 @@ async def found_security(settings: Settings, runtime: Runtime, admin: SecurityAd
             mechanism: record_of(mechanism, salted, salt, DEFAULT_ITERATIONS)
             for mechanism, (salt, salted) in made.items()
         }
-        await admin.found(ADMIN, scram)
+        await admin.found(
+            ADMIN, scram, {key_id: ring.seal(key_id, secret) for key_id, secret in keys.items()}
+        )
     if image.mode.since_ms == 0:
         await admin.set_mode(Mode.ENFORCED, Principal(USER, ADMIN))
     elif not image.enforces:

@@ -52,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Make what is missing (an authority, certificates, an administrator), speak TLS, and let nobody in without a name."""
     security_dir: str = ""
     """Where the files of a secured cluster are; security in the data directory when empty."""
+    secrets_key_file: str = ""
+    """The key under which secrets in the coordinator are sealed (access keys), the same for all brokers; secrets.key in the security directory with --secure."""
     tls_cert: str = ""
     """The certificate of this broker, PEM, with those between it and its authority: both ports then speak TLS."""
     tls_key: str = ""

@@ -6,7 +6,7 @@ are: the name itself, `*`, and the name's beginnings of those lengths that prefi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
@@ -37,6 +37,8 @@ class AclBook:
     def __init__(self) -> None:
         self._by_digest: dict[str, Acl] = {}
         self._rules: dict[_Key, list[Acl]] = {}
+        self._policies: dict[str, Sequence[Acl]] = {}
+        """By queue. They count like all others; who lists and deletes rights is not shown them."""
         self._lengths: dict[Resource, dict[int, int]] = {}
         """Of prefixed rights: how many there are of each length."""
 
@@ -57,6 +59,17 @@ class AclBook:
         if digest in self._by_digest:
             return
         self._by_digest[digest] = acl
+        self._put(acl)
+
+    def set_policy(self, queue: str, acls: Sequence[Acl]) -> None:
+        for acl in self._policies.pop(queue, ()):
+            self._take(acl)
+        if acls:
+            self._policies[queue] = acls
+        for acl in acls:
+            self._put(acl)
+
+    def _put(self, acl: Acl) -> None:
         self._rules.setdefault(_key(acl), []).append(acl)
         if acl.pattern is Pattern.PREFIXED:
             lengths = self._lengths.setdefault(acl.resource, {})
@@ -64,8 +77,10 @@ class AclBook:
 
     def remove(self, digest: str) -> None:
         acl = self._by_digest.pop(digest, None)
-        if acl is None:
-            return
+        if acl is not None:
+            self._take(acl)
+
+    def _take(self, acl: Acl) -> None:
         rules = self._rules[_key(acl)]
         rules.remove(acl)
         if not rules:

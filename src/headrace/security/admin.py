@@ -15,14 +15,18 @@ from headrace.cluster.changes import Change, Compare, Delete, Put
 from headrace.cluster.image import Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import USER, Principal
+from headrace.security.access_keys import make_access_key
 from headrace.security.image import SecurityImage
+from headrace.security.key_ring import KeyRing
 from headrace.security.records import (
     ACLS,
+    KEYS,
     MODE,
     SPACE,
     SUPER_USERS,
     TOKENS,
     Acl,
+    KeyRecord,
     Mode,
     ModeRecord,
     ScramRecord,
@@ -42,6 +46,7 @@ MAX_ATTEMPTS = 10
 MAX_USERS = 100_000
 MAX_ACLS = 100_000
 MAX_TOKENS = 100
+MAX_KEYS = 20
 DAY_MS = 86_400_000
 AT_ONCE = 50
 """Operations in one transaction of the coordinator."""
@@ -59,7 +64,6 @@ class SecurityAdmin:
         self._runtime = runtime
         self._metadata = metadata
         image.load(metadata.image.opaque(SPACE))
-        self._tell_unreadable()
         self._tell_unreadable()
 
     @property
@@ -127,17 +131,19 @@ class SecurityAdmin:
 
         await self._commit(ops, f"credentials of user {name!r}")
 
-    async def found(self, name: str, scram: dict[str, ScramRecord]) -> None:
-        """The first administrator, unless there is one."""
+    async def found(self, name: str, scram: dict[str, ScramRecord], keys: dict[str, bytes]) -> None:
+        """The first administrator, unless there is one. `keys`: ids of access keys, and their secrets, sealed."""
 
         def ops() -> Ops:
             if self.image.super_users:
                 return []
-            made: list[tuple[str, bytes | None]] = [
+            now_ms = self._runtime.clock.wall_ms()
+            return [
                 (SUPER_USERS, encode([f"{USER}:{name}"])),
-                (user_key(name), encode(UserRecord(self._runtime.clock.wall_ms()))),
+                (user_key(name), encode(UserRecord(now_ms))),
+                *((scram_key(name, each), encode(record)) for each, record in scram.items()),
+                *((KEYS + each, encode(KeyRecord(name, sealed, now_ms))) for each, sealed in keys.items()),
             ]
-            return [*made, *((scram_key(name, each), encode(record)) for each, record in scram.items())]
 
         await self._commit(ops, f"the first administrator {name!r}")
 
@@ -154,14 +160,25 @@ class SecurityAdmin:
         def ops() -> Ops:
             self._need_user(name)
             self._need_other_super_user(name)
-            gone: list[tuple[str, bytes | None]] = [(user_key(name), None)]
-            gone += [(scram_key(name, mechanism), None) for mechanism in self.image.scram.get(name, {})]
-            gone += [
-                (TOKENS + digest, None) for digest, held in self.image.tokens.items() if held.owner == name
-            ][:AT_ONCE]
-            return gone
+            gone = [user_key(name), *(scram_key(name, each) for each in self.image.scram.get(name, {}))]
+            return [(key, None) for key in (*gone, *self._credentials_of(name)[:AT_ONCE])]
 
+        self._need_user(name)
+        self._need_other_super_user(name)
+        while len(doomed := self._credentials_of(name)) > AT_ONCE:
+            # First, so that nobody who is given this name again finds them alive.
+            await self._commit(
+                lambda doomed=doomed: [(key, None) for key in doomed[:AT_ONCE]],  # type: ignore[misc]
+                f"credentials of user {name!r}",
+            )
         await self._commit(ops, f"user {name!r} deleted")
+
+    def _credentials_of(self, name: str) -> list[str]:
+        image = self.image
+        return [
+            *(TOKENS + digest for digest, held in image.tokens.items() if held.owner == name),
+            *(KEYS + key_id for key_id, held in image.keys.items() if held.owner == name),
+        ]
 
     def _need_user(self, name: str) -> UserRecord:
         user = self.image.users.get(name)
@@ -198,6 +215,21 @@ class SecurityAdmin:
 
     async def delete_token(self, digest: str) -> None:
         await self._commit(lambda: [(TOKENS + digest, None)], "a token deleted")
+
+    # -- access keys -------------------------------------------------------------------------------------------------
+
+    async def make_key(self, owner: str, name: str, ring: KeyRing) -> tuple[str, str, KeyRecord]:
+        """Its id; the secret, which nobody can show again; and what is known of it."""
+        self._need_user(owner)
+        mine = sum(held.owner == owner for held in self.image.keys.values())
+        self._need_room(mine, MAX_KEYS, "access keys of one user")
+        key_id, secret = make_access_key(self._runtime.random_bytes)
+        record = KeyRecord(owner, ring.seal(key_id, secret), self._runtime.clock.wall_ms(), name)
+        await self._commit(lambda: [(KEYS + key_id, encode(record))], f"an access key of {owner!r}")
+        return key_id, secret, record
+
+    async def delete_key(self, key_id: str) -> None:
+        await self._commit(lambda: [(KEYS + key_id, None)], f"access key {key_id} deleted")
 
     # -- rights ------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from headrace.security.admin import SecurityAdmin
 from headrace.security.denials import Denials
 from headrace.security.guard import Guard
 from headrace.security.image import SecurityImage
+from headrace.security.key_ring import KeyRing
 from headrace.security.logins import Logins
 
 
@@ -18,3 +19,4 @@ class Security:
     logins: Logins
     guard: Guard
     denials: Denials
+    keys: KeyRing

@@ -1,4 +1,5 @@
-"""Adapter: the files of a secured cluster (A56): its authority, a certificate for each broker, the first administrator's password.
+"""Adapter: the files of a secured cluster (A56): its authority, a certificate for each broker, the first administrator's password,
+the key under which secrets are sealed (A31).
 
 Made by one command and again without harm: what is there stays, unless a certificate is about to end or lacks a name.
 """
@@ -12,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.security.access_keys import credentials_text, make_access_key
 from headrace.security.certificates import RENEW_DAYS, Pair, issue, make_authority, show
+from headrace.security.sealing import KEY_BYTES
 
 ADMIN = "admin"
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -31,6 +34,16 @@ class SecureFiles(NamedTuple):
         """Of the first administrator: one line."""
         return self.directory / f"{ADMIN}.password"
 
+    @property
+    def access_key(self) -> Path:
+        """Of the first administrator, as ~/.aws/credentials has them."""
+        return self.directory / f"{ADMIN}.aws"
+
+    @property
+    def secrets_key(self) -> Path:
+        """Every broker has it, and the coordinator never."""
+        return self.directory / "secrets.key"
+
     def broker(self, node_id: int) -> Pair:
         return Pair(self.directory / f"broker-{node_id}.pem", self.directory / f"broker-{node_id}.key")
 
@@ -48,10 +61,15 @@ def initialise(files: SecureFiles, hosts: Sequence[str], node_ids: Iterable[int]
         if not _is_good(pair, names, wall_ms):
             issue(files.authority, pair, f"headrace broker {node_id}", names)
             made.append(pair.certificate)
-    if not files.password.exists():
-        with open(os.open(files.password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(18) + "\n")
-        made.append(files.password)
+    for path, content in (
+        (files.password, secrets.token_urlsafe(18)),
+        (files.secrets_key, secrets.token_hex(KEY_BYTES)),
+        (files.access_key, credentials_text(*make_access_key(secrets.token_bytes))),
+    ):
+        if not path.exists():
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(content + "\n")
+            made.append(path)
     return made
 
 

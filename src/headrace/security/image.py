@@ -7,7 +7,7 @@ what was decided can be kept until then.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,12 +17,14 @@ from headrace.security.acl_book import AclBook
 from headrace.security.authorizer import Verdict
 from headrace.security.records import (
     ACLS,
+    KEYS,
     MODE,
     SCRAM,
     SUPER_USERS,
     TOKENS,
     USERS,
     Acl,
+    KeyRecord,
     Mode,
     ModeRecord,
     ScramRecord,
@@ -60,6 +62,8 @@ class SecurityImage:
         """User -> mechanism -> record."""
         self.tokens: dict[str, TokenRecord] = {}
         """By the SHA-256 of the token."""
+        self.keys: dict[str, KeyRecord] = {}
+        """By the id of the access key."""
         self.acls = AclBook()
         self.unreadable: dict[str, str] = {}
         """Keys whose values are not what they promise: an alarm (A51), and never a right."""
@@ -117,6 +121,10 @@ class SecurityImage:
             self.tokens.pop(name[len(TOKENS) :], None)
             if raw is not None:
                 self.tokens[name[len(TOKENS) :]] = msgspec.json.decode(raw, type=TokenRecord)
+        elif name.startswith(KEYS):
+            self.keys.pop(name[len(KEYS) :], None)
+            if raw is not None:
+                self.keys[name[len(KEYS) :]] = msgspec.json.decode(raw, type=KeyRecord)
         elif name.startswith(ACLS):
             acl = None if raw is None else msgspec.json.decode(raw, type=Acl)
             if acl is not None and acl.digest != name[len(ACLS) :]:
@@ -141,6 +149,11 @@ class SecurityImage:
             records[mechanism] = msgspec.json.decode(raw, type=ScramRecord)
         if not records:
             del self.scram[name]
+
+    def set_policy(self, queue: str, acls: Sequence[Acl]) -> None:
+        """What the policy of a queue stands for; nothing when it has none."""
+        self.version += 1
+        self.acls.set_policy(queue, acls)
 
     def is_enabled(self, name: str) -> bool:
         user = self.users.get(name)

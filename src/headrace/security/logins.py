@@ -91,9 +91,13 @@ class Logins:
         held = None if digest is None else self.image.tokens.get(digest)
         clock = self._runtime.clock
         if held is None or clock.wall_ms() >= held.expires_ms or not self.image.is_enabled(held.owner):
-            self.limits.failed(host, "", clock.now_ms())
+            self.guessed(host)
             raise LoginFailed("no such token, or not any more")
         return Principal(USER, held.owner)
+
+    def guessed(self, host: str) -> None:
+        """Something that nobody guesses was wrong: it is counted, and answered without delay."""
+        self.limits.failed(host, "", self._runtime.clock.now_ms())
 
     def nonce(self) -> bytes:
         return self._runtime.random_bytes(NONCE_BYTES)

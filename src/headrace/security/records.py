@@ -5,6 +5,7 @@
     users/<name>              a user: enabled or not
     scram/<name>/<mechanism>  salt, iterations, StoredKey, ServerKey: what a password leaves behind
     tokens/<sha256>           a token: whose, what it is called, until when
+    keys/<access key id>      an access key for SQS: whose, and its secret, sealed
     acls/<digest>             one right
 
 Values are input (X27): what does not decode is reported and not used.
@@ -28,6 +29,7 @@ SUPER_USERS = "super_users"
 USERS = "users/"
 SCRAM = "scram/"
 TOKENS = "tokens/"
+KEYS = "keys/"
 ACLS = "acls/"
 
 MAX_NAME = 249
@@ -81,6 +83,13 @@ class TokenRecord(msgspec.Struct, frozen=True):
     expires_ms: int
 
 
+class KeyRecord(msgspec.Struct, frozen=True):
+    owner: str
+    sealed: bytes
+    created_ms: int
+    name: str = ""
+
+
 class Acl(msgspec.Struct, frozen=True):
     """One right, as Kafka's tools show it."""
 
@@ -105,6 +114,16 @@ class Acl(msgspec.Struct, frozen=True):
         place = "" if self.host == ANY_NAME else f" from {self.host}"
         verb = "may" if self.permission is Permission.ALLOW else "must not"
         return f"{self.principal} {verb} {operation} {word(self.resource)} {name}{place}"
+
+
+class PolicyAcl(Acl, frozen=True):
+    """One that a queue's policy stands for (A42): it comes and goes with the policy."""
+
+    queue: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{super().words} (the policy of queue {self.queue})"
 
 
 def word(value: Operation | Resource) -> str:

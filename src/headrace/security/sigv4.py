@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
@@ -70,10 +70,11 @@ def claimed_region(header: str) -> str:
 class SignatureVerifier:
     """Knows the keys. `verify` raises BadSignature."""
 
-    def __init__(self, secrets: Mapping[str, str], service: str = "sqs") -> None:
-        self._secrets = dict(secrets)
+    def __init__(self, find: Callable[[str], str | None], service: str = "sqs") -> None:
+        """`find`: the secret of an access key."""
+        self._find = find
         self._service = service
-        self._signing_keys: dict[tuple[str, str, str], bytes] = {}
+        self._signing_keys: dict[tuple[str, str, str, str], bytes] = {}
 
     def verify(
         self,
@@ -94,9 +95,9 @@ class SignatureVerifier:
         if claimed is not None and not hmac.compare_digest(claimed, payload.encode()):
             raise BadSignature("the body is not the one that was signed")
         canonical = canonical_request(method, path, query_string, headers, credential.signed_headers, payload)
-        expected = self._signature(credential, stamp, canonical)
-        is_known = credential.access_key in self._secrets
-        if not hmac.compare_digest(expected, credential.signature) or not is_known:
+        secret = self._find(credential.access_key)
+        expected = self._signature(credential, stamp, canonical, secret)
+        if not hmac.compare_digest(expected, credential.signature) or secret is None:
             raise BadSignature("the signature does not match")
         return credential
 
@@ -119,20 +120,19 @@ class SignatureVerifier:
         if len(set(credential.signed_headers)) != len(credential.signed_headers):
             raise BadSignature("a header is signed twice")
 
-    def _signature(self, credential: Credential, stamp: str, canonical: str) -> str:
+    def _signature(self, credential: Credential, stamp: str, canonical: str, secret: str | None) -> str:
         scope = f"{credential.date}/{credential.region}/{credential.service}/aws4_request"
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         text = f"{SCHEME}\n{stamp}\n{scope}\n{digest}"
-        return hmac.digest(self._signing_key(credential), text.encode(), "sha256").hex()
+        return hmac.digest(self._signing_key(credential, secret), text.encode(), "sha256").hex()
 
-    def _signing_key(self, credential: Credential) -> bytes:
+    def _signing_key(self, credential: Credential, secret: str | None) -> bytes:
         # An unknown key takes the same way as a known one, so that time tells nothing.
-        name = credential.access_key if credential.access_key in self._secrets else _NOBODY
-        at = (name, credential.date, credential.region)
+        name = _NOBODY if secret is None else credential.access_key
+        at = (name, secret or _NOBODY, credential.date, credential.region)
         key = self._signing_keys.get(at)
         if key is None:
-            secret = self._secrets.get(name, _NOBODY)
-            key = f"AWS4{secret}".encode()
+            key = f"AWS4{secret or _NOBODY}".encode()
             for part in (credential.date, credential.region, credential.service, "aws4_request"):
                 key = hmac.digest(key, part.encode(), "sha256")
             if len(self._signing_keys) >= _MAX_KEYS:

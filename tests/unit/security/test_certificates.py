@@ -52,8 +52,11 @@ def test_a57_what_is_wrong_with_a_certificate_is_said(tmp_path: Path) -> None:
 def test_a56_init_makes_what_is_missing_and_leaves_the_rest(tmp_path: Path) -> None:
     files = SecureFiles(tmp_path / "security")
     made = initialise(files, ["a.example"], [1, 2], now_ms())
-    assert [path.name for path in made] == ["ca.pem", "broker-1.pem", "broker-2.pem", "admin.password"]
-    assert stat.S_IMODE(os.stat(files.password).st_mode) == 0o600
+    assert [path.name for path in made] == [
+        "ca.pem", "broker-1.pem", "broker-2.pem", "admin.password", "secrets.key", "admin.aws",
+    ]  # fmt: skip
+    for secret in (files.password, files.secrets_key, files.access_key):
+        assert stat.S_IMODE(os.stat(secret).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(files.directory).st_mode) == 0o700
     before = {path.name: path.read_bytes() for path in files.directory.iterdir()}
     assert initialise(files, ["a.example"], [1, 2], now_ms()) == []

@@ -35,7 +35,7 @@ def sign(
     return ("POST", path, query, sent, body), int(stamp.timestamp() * 1000)
 
 
-VERIFIER = SignatureVerifier(KEYS)
+VERIFIER = SignatureVerifier(KEYS.get)
 _word = st.text("abcXYZ019-_.~", min_size=1, max_size=8)
 
 

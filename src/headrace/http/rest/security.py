@@ -12,20 +12,18 @@ from msgspec import Meta
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ports import Clock
-from headrace.core.principals import ANONYMOUS, USER, Principal
+from headrace.core.principals import USER, Principal
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.reading import answer, invalid, json_object
+from headrace.http.rest.credentials import CredentialDoor, caller, read
+from headrace.http.rest.reading import answer, invalid
 from headrace.http.router import Router
 from headrace.security.acl_book import granting
 from headrace.security.desk import Security
-from headrace.security.records import Mode, Pattern, ScramRecord, TokenRecord, word
-from headrace.security.rights import CLUSTER, OWN, Operation, Resource, alter, describe, needs
+from headrace.security.records import Mode, Pattern, ScramRecord, word
+from headrace.security.rights import CLUSTER, Operation, Resource, alter, describe, needs
 from headrace.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, SHA_256, SHA_512
-from headrace.security.tokens import DEFAULT_DAYS, MOST_DAYS
 
 HOUR_MS = 3_600_000
-ID_CHARS = 16
-"""Of a token's digest: what it is called when it is listed and deleted."""
 _LOOK = needs(describe(CLUSTER))
 _CHANGE = needs(alter(CLUSTER))
 
@@ -62,13 +60,6 @@ class SuperUsers(msgspec.Struct, forbid_unknown_fields=True):
     super_users: Annotated[list[str], Meta(max_length=1_000)]
 
 
-class NewToken(msgspec.Struct, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(max_length=100)] = ""
-    days: Annotated[int, Meta(ge=1, le=MOST_DAYS)] = DEFAULT_DAYS
-    owner: str = ""
-    """Empty: whoever asks."""
-
-
 class Question(msgspec.Struct, forbid_unknown_fields=True):
     """May this principal do this, to this, from there?"""
 
@@ -96,9 +87,7 @@ class SecurityDoor:
         router.add("PUT", f"{base}/users/{{user}}/password", self._set_password, _CHANGE)
         router.add("PATCH", f"{base}/users/{{user}}", self._change_user, _CHANGE)
         router.add("DELETE", f"{base}/users/{{user}}", self._delete_user, _CHANGE)
-        router.add("GET", f"{base}/tokens", self._tokens, OWN)
-        router.add("POST", f"{base}/tokens", self._add_token, OWN)
-        router.add("DELETE", f"{base}/tokens/{{token}}", self._delete_token, OWN)
+        CredentialDoor(self._security).mount(router)
         router.add("GET", f"{base}/denials", self._denials, _LOOK)
         router.add("POST", f"{base}/explain", self._explain, _LOOK)
 
@@ -121,7 +110,7 @@ class SecurityDoor:
         )
 
     async def _set_mode(self, request: Request) -> Answer:
-        wanted = _read(request, ModeChange)
+        wanted = read(request, ModeChange)
         image = self._image
         if wanted.mode is Mode.ENFORCED and not wanted.force:
             self._need_ready()
@@ -131,7 +120,7 @@ class SecurityDoor:
                 "there is no super user yet: nobody could administer the cluster",
                 "Create one with: headrace user create admin --super",
             )
-        await self._security.admin.set_mode(wanted.mode, _caller(request))
+        await self._security.admin.set_mode(wanted.mode, caller(request))
         return await self._status(request)
 
     def _need_ready(self) -> None:
@@ -157,7 +146,7 @@ class SecurityDoor:
         )
 
     async def _set_super_users(self, request: Request) -> Answer:
-        wanted = _read(request, SuperUsers).super_users
+        wanted = read(request, SuperUsers).super_users
         for name in wanted:
             kind, colon, rest = name.partition(":")
             if kind != USER or not colon or not rest:
@@ -186,7 +175,7 @@ class SecurityDoor:
         }
 
     async def _add_user(self, request: Request) -> Answer:
-        wanted = _read(request, NewUser)
+        wanted = read(request, NewUser)
         if wanted.name in self._image.users:
             raise HeadraceError(ErrorKind.CONFLICT, f"there is a user {wanted.name!r} already")
         admin = self._security.admin
@@ -199,44 +188,17 @@ class SecurityDoor:
         name = request.params["user"]
         if name not in self._image.users:
             raise HeadraceError(ErrorKind.RESOURCE_NOT_FOUND, f"there is no user {name!r}")
-        await self._security.admin.alter_scram(name, _records(_read(request, NewPassword).scram))
+        await self._security.admin.alter_scram(name, _records(read(request, NewPassword).scram))
         return answer(self._shown(name))
 
     async def _change_user(self, request: Request) -> Answer:
         name = request.params["user"]
-        await self._security.admin.set_enabled(name, _read(request, UserChange).enabled)
+        await self._security.admin.set_enabled(name, read(request, UserChange).enabled)
         return answer(self._shown(name))
 
     async def _delete_user(self, request: Request) -> Answer:
         await self._security.admin.delete_user(request.params["user"])
         return Response(b"", 204, "")
-
-    # Tokens of one's own need no right; those of others are the administrator's.
-
-    async def _tokens(self, request: Request) -> Answer:
-        items = [
-            _shown_token(digest, held)
-            for digest, held in sorted(self._image.tokens.items(), key=lambda item: item[1].created_ms)
-            if _is_own(request, held.owner) or _may(request, Operation.DESCRIBE)
-        ]
-        return answer({"items": items, "next_cursor": None})
-
-    async def _add_token(self, request: Request) -> Answer:
-        wanted = _read(request, NewToken)
-        owner = wanted.owner or _caller(request).name
-        _need_own(request, owner)
-        token, digest, held = await self._security.admin.make_token(owner, wanted.name, wanted.days)
-        return answer({**_shown_token(digest, held), "token": token}, 201)
-
-    async def _delete_token(self, request: Request) -> Answer:
-        identifier = request.params["token"]
-        for digest, held in self._image.tokens.items():
-            if digest[:ID_CHARS] == identifier and (
-                _is_own(request, held.owner) or _may(request, Operation.ALTER)
-            ):
-                await self._security.admin.delete_token(digest)
-                return Response(b"", 204, "")
-        raise HeadraceError(ErrorKind.NOT_FOUND, f'there is no token "{identifier}"')
 
     async def _denials(self, request: Request) -> Answer:
         since_ms = self._clock.wall_ms() - 24 * HOUR_MS
@@ -265,7 +227,7 @@ class SecurityDoor:
 
     async def _explain(self, request: Request) -> Answer:
         """A48: what would be said to somebody, by which rule, and what would allow it."""
-        asked = _read(request, Question)
+        asked = read(request, Question)
         kind, _, name = asked.principal.partition(":")
         operation = _named(Operation, asked.operation, "operation")
         resource = _named(Resource, asked.resource, "resource")
@@ -281,29 +243,6 @@ class SecurityDoor:
                 for each in granting(operation)
             ]  # fmt: skip
         return answer({"allowed": verdict.allowed, "rule": verdict.rule, "granted_by": grants})
-
-
-def _shown_token(digest: str, held: TokenRecord) -> dict[str, Any]:
-    return {
-        "id": digest[:ID_CHARS],
-        "owner": held.owner,
-        "name": held.name,
-        "created_ms": held.created_ms,
-        "expires_ms": held.expires_ms,
-    }
-
-
-def _is_own(request: Request, owner: str) -> bool:
-    return _caller(request) == Principal(USER, owner)
-
-
-def _may(request: Request, operation: Operation) -> bool:
-    return request.access is None or request.access.may(operation, Resource.CLUSTER, "")
-
-
-def _need_own(request: Request, owner: str) -> None:
-    if not _is_own(request, owner) and not _may(request, Operation.ALTER):
-        raise HeadraceError(ErrorKind.ACCESS_DENIED, "needs Alter on cluster, for somebody else's token")
 
 
 def _named(kind: type[Any], value: object, what: str) -> Any:
@@ -328,14 +267,3 @@ def _records(given: dict[str, GivenScram]) -> dict[str, ScramRecord]:
     if not made:
         raise invalid("scram has no mechanism")
     return made
-
-
-def _caller(request: Request) -> Principal:
-    return ANONYMOUS if request.access is None else request.access.principal
-
-
-def _read(request: Request, kind: type[Any]) -> Any:
-    try:
-        return msgspec.convert(json_object(request), kind)
-    except msgspec.ValidationError as problem:
-        raise invalid(str(problem)) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headrace.broker.queueing.desk import QueueDesk
@@ -32,10 +31,10 @@ class SqsSettings(NamedTuple):
     region: str = "us-east-1"
     strict: bool = False
     """Refuse what AWS refuses: longer delays, larger batches."""
+    tls_only: bool = False
+    """No connection without TLS is taken."""
     receipt_key: bytes = b""
     """Under every receipt handle (R56)."""
-    access_keys: Mapping[str, str] = {}
-    """Access key id -> secret. When there are any, every request must be signed (SigV4)."""
 
 
 class SqsServices(NamedTuple):

@@ -27,6 +27,7 @@ from headrace.http.sqs.host import SqsHost
 from headrace.http.sqs.rights import RIGHTS, named
 from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
 from headrace.security.guard import ABSENT
+from headrace.security.key_ring import KeyRing
 from headrace.security.rights import JUDGED_INSIDE, Rights
 from headrace.security.sigv4 import SCHEME, BadSignature, Credential, SignatureVerifier
 
@@ -87,6 +88,7 @@ class SqsDoor:
         forwarder: Forwarder,
         front: Handler,
         guard: HttpGuard,
+        keys: KeyRing,
     ) -> None:
         """`front` answers who GETs `/` and does not mean SQS."""
         self._front = front
@@ -94,7 +96,8 @@ class SqsDoor:
         self._broker = broker
         self._forwarder = forwarder
         self._services = SqsServices(broker, broker.queues, settings)
-        self._verifier = SignatureVerifier(settings.access_keys) if settings.access_keys else None
+        self._keys = keys
+        self._verifier = SignatureVerifier(keys.secret_of)
         self.requests: dict[str, int] = {}
 
     def mount(self, router: Router) -> None:
@@ -131,7 +134,7 @@ class SqsDoor:
         is_query = False
         try:
             found = _BY_TARGET.get(request.headers.get(b"x-amz-target", b""))
-            credential = self._signed(request) if self._verifier is not None else None
+            credential = self._signed(request) if self._keys.must_sign or self._guard.is_on else None
             region = "" if credential is None else credential.region
             if found is not None:
                 name, action = found
@@ -158,10 +161,11 @@ class SqsDoor:
     async def _check(
         self, request: Request, credential: Credential | None, rights: Rights, parameters: dict[str, Any]
     ) -> None:
-        """Who signs with a key of --sqs-credentials is the user of that name (A22, A45)."""
+        """Who signs is the owner of the key (A22, A31, A45)."""
         try:
-            if credential is not None:
-                request.access = self._guard.admit(Principal(USER, credential.access_key), request)
+            key = None if credential is None else self._keys.find(credential.access_key)
+            if key is not None:
+                request.access = self._guard.admit(Principal(USER, key.owner), request)
             else:
                 request.access = await self._guard.identify(request)
             self._guard.check(rights, named(parameters), parameters, request.access)
@@ -202,9 +206,11 @@ class SqsDoor:
             return error_response(failure, request.request_id, is_query=is_query)
 
     def _signed(self, request: Request) -> Credential | None:
-        """Keys are configured, so a caller must have signed the region that it claims (X19)."""
-        if self._verifier is None or request.sender is not None:
+        """Who signs is judged by the signature alone (X19), and must where keys are configured by file. Mode observe refuses nobody."""
+        is_signed = request.header(b"authorization").startswith(SCHEME)
+        if request.sender is not None or not (is_signed or self._keys.must_sign):
             return None
+        self._guard.need_heard(request)
         try:
             return self._verifier.verify(
                 request.method,
@@ -215,8 +221,11 @@ class SqsDoor:
                 self._broker.runtime.clock.wall_ms(),
             )
         except BadSignature as refusal:
+            if not (self._keys.must_sign or self._guard.enforces):
+                return None
+            self._guard.failed(request)
             raise HeadraceError(
-                ErrorKind.ACCESS_DENIED,
+                ErrorKind.SIGNATURE_MISMATCH if is_signed else ErrorKind.MISSING_AUTHENTICATION,
                 f"The request signature we calculated does not match the signature you provided: {refusal}.",
             ) from None
 

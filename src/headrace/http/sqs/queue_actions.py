@@ -11,6 +11,7 @@ from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.attributes import check_together, checked, engine_config, shown, topic_configs
 from headrace.http.sqs.call import Call, invalid, queue_name_problem
+from headrace.http.sqs.policies import check_policy
 from headrace.security.rights import GROUP
 
 PURGE_INTERVAL_MS = 60_000
@@ -34,6 +35,8 @@ async def create_queue(call: Call) -> dict[str, Any]:
                       "must end with .fifo suffix and be 1 to 80 in length.")  # fmt: skip
     attributes = checked(call, given, name)
     check_together(attributes)
+    if "Policy" in attributes:
+        check_policy(call, name, attributes["Policy"])
     tags = _tags(call.get("tags", dict, {}))
     existing = call.desk.find_spec(name)
     if existing is not None:
@@ -124,6 +127,8 @@ async def set_queue_attributes(call: Call) -> dict[str, Any]:
     is_fifo = spec.name.endswith(".fifo")
     given = call.get("Attributes", dict)
     changed = checked(call, given, spec.name)
+    if "Policy" in changed:
+        check_policy(call, spec.name, changed["Policy"])
     if changed.get("FifoQueue", "") not in ("", "true" if is_fifo else "false"):
         raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, "The FifoQueue attribute can't be changed.")
     attributes = {**spec.attributes, **changed}
@@ -194,7 +199,7 @@ async def list_dead_letter_source_queues(call: Call) -> dict[str, Any]:
 
 
 async def add_permission(call: Call) -> dict[str, Any]:
-    """Stored and shown in the Policy attribute; access itself is decided by the server's own rules."""
+    """A42: a statement of the queue's policy, and so rights that count at every door."""
     spec = call.queue()
     label = call.text("Label")
     accounts, actions = call.texts("AWSAccountIds"), call.texts("Actions")
@@ -241,4 +246,5 @@ def _policy(spec: QueueSpec) -> dict[str, Any]:
 
 async def _store_policy(call: Call, spec: QueueSpec, policy: dict[str, Any]) -> None:
     text = msgspec.json.encode(policy).decode() if policy["Statement"] else ""
+    check_policy(call, spec.name, text)
     await call.desk.change(spec.name, attributes={**spec.attributes, "Policy": text})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from headrace.http.openapi import Operation, Operations
+from headrace.http.rest.credentials import NewKey, NewToken
 from headrace.http.rest.operations.queues import CHANGE_PROBLEMS
 from headrace.http.rest.security import (
     ModeChange,
     NewPassword,
-    NewToken,
     NewUser,
     Question,
     SuperUsers,
@@ -59,6 +59,22 @@ class MadeToken(ShownToken, kw_only=True):
 
 class TokenPage(msgspec.Struct, kw_only=True):
     items: list[ShownToken]
+    next_cursor: str | None
+
+
+class ShownKey(msgspec.Struct, kw_only=True):
+    id: str
+    owner: str
+    name: str
+    created_ms: int
+
+
+class MadeKey(ShownKey, kw_only=True):
+    secret: str
+
+
+class KeyPage(msgspec.Struct, kw_only=True):
+    items: list[ShownKey]
     next_cursor: str | None
 
 
@@ -131,6 +147,14 @@ OPERATIONS: Operations = {
         body=(NewToken,), problems=CHANGE_PROBLEMS,
     ),
     ("DELETE", f"{_BASE}/tokens/{{token}}"): Operation("Delete a token", "security", {204: None}, "By its id.", problems=CHANGE_PROBLEMS),
+    ("GET", f"{_BASE}/keys"): Operation(
+        "List access keys", "security", {200: KeyPage}, "One's own; an administrator sees all. Never their secrets.", problems=()
+    ),
+    ("POST", f"{_BASE}/keys"): Operation(
+        "Make an access key for SQS", "security", {201: MadeKey}, "For oneself without any right. The secret is in this answer and nowhere else.",
+        body=(NewKey,), problems=CHANGE_PROBLEMS,
+    ),
+    ("DELETE", f"{_BASE}/keys/{{key}}"): Operation("Delete an access key", "security", {204: None}, problems=CHANGE_PROBLEMS),
     ("GET", f"{_BASE}/denials"): Operation(
         "What was denied at this broker in the last day, or would be", "security", {200: DenialList}, problems=()
     ),

@@ -1,0 +1,24 @@
+"""Command: access keys as commands show them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.cli.output import Row
+
+KEYS = "/api/v1/security/keys"
+
+
+class KeyRow(Row):
+    SCHEMA: ClassVar[str] = "headrace.key/v1"
+    NAME: ClassVar[str] = "id"
+    id: str
+    owner: str
+    name: str
+    created_ms: int
+    secret: str | None = None
+    """Only when it was made just now: it is shown once."""
+
+
+def key_row(found: dict[str, Any]) -> KeyRow:
+    return KeyRow(**found)
