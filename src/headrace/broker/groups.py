@@ -39,9 +39,10 @@ from headrace.groups.commands import (
 from headrace.groups.config import GroupConfig, Migration, StreamsSettings
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
-from headrace.groups.topics import TopicInfo
+from headrace.groups.topics import Sees, TopicInfo
 
 CONFIGS = "groups/"
+RIGHTS = "security/"
 
 TOPICS_SETTLE_S = 0.05
 """Groups are told of all topics at once, so many that are made one after the other are told together (F27)."""
@@ -72,6 +73,8 @@ class Groups(ShardSet):
         """None until somebody asks: the cluster may not be known yet."""
         self._topics: Mapping[str, TopicInfo] = {}
         self._looks_soon = False
+        self.sees: Sees | None = None
+        """Whether somebody may see a topic: what a pattern finds depends on it (A44). Whoever knows about rights sets it."""
 
     def _new_machine(self, partition: Partition) -> GroupShard:
         wall_minus_now_ms = self._clock.wall_ms() - self._clock.now_ms()
@@ -122,6 +125,7 @@ class Groups(ShardSet):
         moved = any(
             isinstance(delta, (TopicCreated, TopicGone))
             or (isinstance(delta, PartitionChanged) and delta.old is None)
+            or (self.sees is not None and isinstance(delta, OpaqueChanged) and delta.key.startswith(RIGHTS))
             for delta in deltas
         )
         if moved and not self._looks_soon:
@@ -137,7 +141,7 @@ class Groups(ShardSet):
             topic.name: TopicInfo(topic.id, len(topic.partitions), _racks(topic, racks))
             for topic in self._image.topics.values()
         }
-        self.tell_loaded(TopicsChanged(0, self._topics))
+        self.tell_loaded(TopicsChanged(0, self._topics, self.sees))
 
     # -- configs ---------------------------------------------------------------------------------------------------
 
@@ -190,7 +194,7 @@ class Groups(ShardSet):
     def loaded(self, load: Load) -> None:
         own = self._own_configs()
         load.tell(ConfigsChanged(0, self._config, own))
-        load.tell(TopicsChanged(0, self._topics))
+        load.tell(TopicsChanged(0, self._topics, self.sees))
         self._catch_up(load)
 
     # -- topics that were deleted --------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -10,6 +10,9 @@ from headrace.core.ids import is_internal
 from headrace.groups.topic_regex import InvalidPattern, TopicPattern
 
 MAX_CACHED_PATTERNS = 1_000
+
+Sees = Callable[[str, str, str], bool]
+"""Whether a principal at an address may see a topic."""
 
 
 class TopicInfo(NamedTuple):
@@ -22,10 +25,11 @@ class TopicInfo(NamedTuple):
 class TopicIndex:
     """One view of the cluster's topics. Immutable but for its cache; a new view replaces it as a whole."""
 
-    __slots__ = ("_matches", "by_id", "topics")
+    __slots__ = ("_matches", "_sees", "by_id", "topics")
 
-    def __init__(self, topics: Mapping[str, TopicInfo]) -> None:
+    def __init__(self, topics: Mapping[str, TopicInfo], sees: Sees | None = None) -> None:
         self.topics = topics
+        self._sees = sees
         self.by_id = {info.topic_id: name for name, info in topics.items()}
         self._matches: dict[str, frozenset[str]] = {}
 
@@ -39,14 +43,20 @@ class TopicIndex:
             self._matches[pattern] = found
         return found
 
-    def resolve(self, names: Iterable[str], pattern: str | None) -> frozenset[str]:
+    def resolve(
+        self, names: Iterable[str], pattern: str | None, reader: str = "", host: str = ""
+    ) -> frozenset[str]:
         """The topics of a subscription that exist. Its pattern was checked when it came; one that the topics of today
-        make too expensive matches nothing."""
+        make too expensive matches nothing, and it matches nothing that its reader may not see (A44)."""
         found = frozenset(name for name in names if name in self.topics)
         if not pattern:
             return found
         try:
-            return found | self.matching(pattern)
+            matching = self.matching(pattern)
+            if reader and self._sees is not None:
+                sees = self._sees
+                return found.union(name for name in matching if sees(reader, host, name))
+            return found | matching
         except InvalidPattern:
             self._matches[pattern] = frozenset()
             return found

@@ -22,7 +22,7 @@ def topics_changed(table: GroupTable, command: TopicsChanged) -> Plan:
         # The topic that this shard is a partition of exists. So this is not a cluster without topics but a broker
         # that does not know its cluster yet, and on its word every group would have to let everything go.
         return Plan(replies=(Reply(command.waiter, ErrorKind.NONE),))
-    index = TopicIndex(command.topics)
+    index = TopicIndex(command.topics, command.sees)
     facts: list[Fact] = [TopicsSeen(index)]
     for group in table.groups.values():
         if isinstance(group, ClassicGroup) or not group.members:

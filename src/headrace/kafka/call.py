@@ -8,10 +8,10 @@ from typing import Generic, NamedTuple, TypeVar
 from headrace.broker.broker import Broker
 from headrace.broker.pacing import Pace
 from headrace.broker.services import Services
-from headrace.kafka.operations import Legal, operations
+from headrace.kafka.operations import ON_CLUSTER, Legal, operations
 from headrace.kafka.session import Session
 from headrace.security.desk import Security
-from headrace.security.rights import Operation, Resource
+from headrace.security.rights import CLUSTER, Operation, Resource
 
 Request_co = TypeVar("Request_co", covariant=True)
 
@@ -47,6 +47,12 @@ class Call(NamedTuple, Generic[Request_co]):
     def refuses(self, operation: Operation, resource: Resource, name: str) -> bool:
         access = self.session.access
         return access is not None and access.refuses(operation, resource, name)
+
+    def cluster_bits(self, asked: bool) -> int:
+        """Of the cluster: nothing for who may not describe it, as in Kafka."""
+        if asked and not self.may(Operation.DESCRIBE, CLUSTER):
+            return 0
+        return self.bits(asked, ON_CLUSTER, CLUSTER)
 
     def bits(self, asked: bool, legal: Legal, resource: Resource, name: str = "") -> int:
         """What the caller may do with it, where a request wants to know (A47)."""

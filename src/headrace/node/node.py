@@ -292,6 +292,7 @@ class Node:
         )
         admin = self.security.admin
         self.metadata.listeners.append(admin.heard)
+        services.groups.sees = admin.image.shows
         admin.on_revoked += [services.connections.close_user, self.http.close_user]
         self.kafka = KafkaServer(
             self.runtime,

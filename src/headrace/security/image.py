@@ -155,6 +155,13 @@ class SecurityImage:
         self.version += 1
         self.acls.set_policy(queue, acls)
 
+    def shows(self, reader: str, host: str, topic: str) -> bool:
+        """Whether a principal, as text, finds a topic that it looks for by a pattern."""
+        kind, _, name = reader.partition(":")
+        return not self.enforces or (
+            self.decide(Principal(kind, name), host, Operation.DESCRIBE, Resource.TOPIC, topic).allowed
+        )
+
     def is_enabled(self, name: str) -> bool:
         user = self.users.get(name)
         return user is not None and user.enabled

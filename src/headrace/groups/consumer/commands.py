@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
-from headrace.groups.topics import TopicInfo
+from headrace.groups.topics import Sees, TopicInfo
 
 TopicPartitions = tuple[tuple[bytes, tuple[int, ...]], ...]
 """Topic id and partitions, as on the wire."""
@@ -20,6 +20,8 @@ class TopicsChanged:
 
     waiter: int
     topics: Mapping[str, TopicInfo]
+    sees: Sees | None = None
+    """Whether somebody may see a topic; None: everybody sees all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class ConsumerGroupHeartbeat:
     pattern: str | None = None
     """Version 1 and up: a regular expression; empty drops it."""
     assignor: str | None = None
+    reader: str = ""
+    """Who asks, where that counts."""
     owned: TopicPartitions | None = None
     client_id: str = ""
     client_host: str = ""

@@ -35,7 +35,7 @@ class ConsumerDraft(Draft[ConsumerGroup]):
             return
         self.do(MemberSubscribed(self.group.group_id, member_id, subscription))
         old = present.subscription if present is not None else Subscription()
-        if present is None or (old.topics, old.pattern) != (subscription.topics, subscription.pattern):
+        if present is None or old.what != subscription.what:
             self.bump()
 
     def bump(self) -> None:
@@ -55,7 +55,7 @@ class ConsumerDraft(Draft[ConsumerGroup]):
                 member.member_id,
                 member.subscription.instance_id,
                 member.subscription.rack_id,
-                self.index.resolve(member.subscription.topics, member.subscription.pattern),
+                member.subscription.resolve(self.index),
             )
             for member in group.members.values()
         ]

@@ -232,9 +232,10 @@ def _advance(draft: ConsumerDraft, command: ConsumerGroupHeartbeat) -> Plan:
 
 
 def _subscription(command: ConsumerGroupHeartbeat, old: Subscription) -> Subscription:
+    pattern = old.pattern if command.pattern is None else command.pattern or None
     return Subscription(
         old.topics if command.topics is None else tuple(sorted(set(command.topics))),
-        old.pattern if command.pattern is None else command.pattern or None,
+        pattern,
         command.instance_id if command.instance_id is not None else old.instance_id,
         command.rack_id if command.rack_id is not None else old.rack_id,
         command.client_id,
@@ -242,6 +243,7 @@ def _subscription(command: ConsumerGroupHeartbeat, old: Subscription) -> Subscri
         command.rebalance_timeout_ms if command.rebalance_timeout_ms != -1 else old.rebalance_timeout_ms,
         command.assignor if command.assignor is not None else old.assignor,
         None,
+        command.reader if pattern else "",
     )
 
 

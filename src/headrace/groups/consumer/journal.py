@@ -43,6 +43,8 @@ CURRENT_KEY = 8
 _HASH_TAG = 0
 _EMPTY_SINCE_TAG = 10_000
 _CLASSIC_TAG = 0
+_READER_TAG = 10_001
+"""Of ours: Kafka asks about rights where it looks for topics, and keeps no name."""
 
 
 # --- writing -------------------------------------------------------------------------------------------------
@@ -76,10 +78,17 @@ def _encode_subscribed(fact: facts.MemberSubscribed) -> Iterable[JournalRecord]:
             compact(given.pattern),
             INT32.pack(given.rebalance_timeout_ms),
             compact(given.assignor),
-            NO_TAGS if given.classic is None else tagged({_CLASSIC_TAG: _classic(given.classic)}),
+            _tags(given),
         )
     )
     yield record(MEMBER_KEY, (fact.group_id, fact.member_id), value)
+
+
+def _tags(given: Subscription) -> bytes:
+    tags = {} if given.classic is None else {_CLASSIC_TAG: _classic(given.classic)}
+    if given.reader:
+        tags[_READER_TAG] = compact(given.reader)
+    return tagged(tags) if tags else NO_TAGS
 
 
 def _classic(classic: ClassicMetadata) -> bytes:
@@ -181,8 +190,18 @@ def _decode_subscribed(key: Reader, value: Reader | None) -> Any:
     pattern, rebalance_timeout_ms = value.compact_nullable(), value.number(INT32)
     assignor, tags = value.compact_nullable(), value.tags()
     classic = _decode_classic(Reader(tags[_CLASSIC_TAG])) if _CLASSIC_TAG in tags else None
+    reader = Reader(tags[_READER_TAG]).compact_string() if _READER_TAG in tags else ""
     subscription = Subscription(
-        topics, pattern, instance_id, rack_id, client_id, client_host, rebalance_timeout_ms, assignor, classic
+        topics,
+        pattern,
+        instance_id,
+        rack_id,
+        client_id,
+        client_host,
+        rebalance_timeout_ms,
+        assignor,
+        classic,
+        reader,
     )
     return facts.MemberSubscribed(group_id, member_id, subscription)
 

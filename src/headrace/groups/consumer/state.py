@@ -44,6 +44,16 @@ class Subscription(NamedTuple):
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMetadata | None = None
+    reader: str = ""
+    """With a pattern: whose eyes look for its topics. Empty: nobody asks about rights."""
+
+    @property
+    def what(self) -> tuple[tuple[str, ...], str | None, str]:
+        """What decides which topics are read."""
+        return self.topics, self.pattern, self.reader
+
+    def resolve(self, index: TopicIndex) -> frozenset[str]:
+        return index.resolve(self.topics, self.pattern, self.reader, self.client_host.removeprefix("/"))
 
 
 class ConsumerMember(NamedTuple):
@@ -100,8 +110,12 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
 
     def topics_subscribed(self, index: TopicIndex) -> frozenset[str]:
         by_name = frozenset(name for m in self.members.values() for name in m.subscription.topics)
-        patterns = {m.subscription.pattern for m in self.members.values() if m.subscription.pattern}
-        return index.resolve(by_name, None).union(*(index.resolve((), pattern) for pattern in patterns))
+        looking = {
+            (m.subscription.reader, m.subscription.client_host, m.subscription.pattern): m.subscription
+            for m in self.members.values()
+            if m.subscription.pattern
+        }
+        return index.resolve(by_name, None).union(*(each.resolve(index) for each in looking.values()))
 
     def retention(self, index: TopicIndex | None) -> tuple[frozenset[str] | None, int | None]:
         """See ClassicGroup.retention."""

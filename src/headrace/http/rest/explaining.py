@@ -38,7 +38,7 @@ class ExplainDoor:
 
     async def _explain(self, request: Request) -> Answer:
         name = request.params["group"]
-        standing = await self._groups.standing(name)
+        standing = await self._groups.standing(request)
         lately = self._sampler.lately
         now = lately.groups.get(name, GroupNow())
         owners = {

@@ -30,7 +30,8 @@ from headrace.http.rest.paging import page, sorted_window
 from headrace.http.rest.reading import answer, body_of, invalid, time_ms
 from headrace.http.rest.records import Bounds, RecordReader
 from headrace.http.router import Router
-from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, delete, describe, needs, read
+from headrace.security.access import Access
+from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, Operation, delete, describe, needs, read
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.delete_groups import DeleteGroupsRequest
@@ -129,11 +130,12 @@ class GroupDoor:
         )
         wanted = request.query.get("with", "").split(",")
         rows = [
-            {**_summary(found[name]), **(self._numbers(name) if "lag" in wanted else {})} for name in names
+            {**_summary(found[name]), **(self._numbers(request, name) if "lag" in wanted else {})}
+            for name in names
         ]
         return page(request, rows, cursor, total)
 
-    def _numbers(self, name: str) -> dict[str, Any]:
+    def _numbers(self, request: Request, name: str) -> dict[str, Any]:
         """As this broker sampled them; None for a group that another one coordinates."""
         now = self._lately.groups.get(name)
         if now is None:
@@ -142,7 +144,7 @@ class GroupDoor:
             "lag": now.lag,
             "members": now.members,
             "out_per_s": round(now.out_per_s, 2),
-            "topics": sorted(now.topics),
+            "topics": sorted(topic for topic in now.topics if request.sees(TOPIC, topic)),
             "moved_ms": now.moved_ms or None,
         }
 
@@ -168,11 +170,15 @@ class GroupDoor:
             "GET /api/v1/groups lists them.",
         )
 
-    async def standing(self, name: str) -> GroupStanding:
-        """Everything about where a group stands. Raises GROUP_ID_NOT_FOUND."""
+    async def standing(self, request: Request) -> GroupStanding:
+        """Everything about where a group stands, of the topics that the caller may see (A44). Raises GROUP_ID_NOT_FOUND."""
+        name = request.params["group"]
         group = await self._known(name)
         members = await self._members(group)
+        for member in members:
+            member["assignment"] = [tp for tp in member["assignment"] if request.sees(TOPIC, tp["topic"])]
         committed = await self._committed(name)
+        committed = {tp: offset for tp, offset in committed.items() if request.sees(TOPIC, tp.topic)}
         read = {tp.topic for tp in committed} | {
             tp["topic"] for member in members for tp in member["assignment"]
         }
@@ -185,7 +191,7 @@ class GroupDoor:
         return GroupStanding(group, members, committed, bounds)
 
     async def _describe(self, request: Request) -> Answer:
-        group, members, committed, bounds = await self.standing(request.params["group"])
+        group, members, committed, bounds = await self.standing(request)
         rows = [_row(tp, committed.get(tp), bounds.get(tp)) for tp in sorted({*committed, *bounds})]
         lags = [row["lag"] for row in rows if row["lag"] is not None]
         oldest_ms = await self._oldest_unread(rows)
@@ -261,6 +267,8 @@ class GroupDoor:
         name = request.params["group"]
         wanted = body_of(request, Seek)
         before = await self._committed(name)
+        if request.access is not None:
+            before = _readable(request.access, wanted, before)
         targets = await self._targets(wanted, before)
         if not wanted.dry_run:
             await self._commit(name, targets)
@@ -339,6 +347,20 @@ class GroupDoor:
         if result.error_code:
             raise HeadraceError(ErrorKind(result.error_code), f'group "{name}" was not deleted')
         return Response(b"", 204, "")
+
+
+def _readable(access: Access, wanted: Seek, before: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Of what a group has committed, what the caller may read. What is named and may not be read is not there (A44)."""
+    named = [one.topic for one in wanted.offsets or ()] + ([wanted.topic] if wanted.topic is not None else [])
+    for topic in named:
+        if access.refuses(Operation.READ, TOPIC, topic):
+            raise HeadraceError(
+                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
+                f'there is no "{topic}", or you do not have access to it',
+            )
+    return {
+        tp: offset for tp, offset in before.items() if not access.refuses(Operation.READ, TOPIC, tp.topic)
+    }
 
 
 def _summary(group: ListedGroup) -> dict[str, Any]:

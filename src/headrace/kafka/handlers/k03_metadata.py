@@ -11,7 +11,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, is_internal, topic_name_problem
 from headrace.core.limits import AUTO_CREATED_PER_REQUEST
 from headrace.kafka.call import Call
-from headrace.kafka.operations import ON_CLUSTER, ON_TOPIC
+from headrace.kafka.operations import ON_TOPIC
 from headrace.security.rights import CLUSTER, OWN, TOPIC, Operation, create, describe
 from headrace.wire.messages.metadata import (
     MetadataRequest,
@@ -59,9 +59,7 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
         cluster_id=call.broker.cluster_id,
         controller_id=-1 if controller is None else controller.broker_id,
         topics=topics,
-        cluster_authorized_operations=call.bits(
-            call.request.include_cluster_authorized_operations, ON_CLUSTER, CLUSTER
-        ),
+        cluster_authorized_operations=call.cluster_bits(call.request.include_cluster_authorized_operations),
     )
 
 

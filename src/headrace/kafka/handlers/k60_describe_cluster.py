@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
-from headrace.kafka.operations import ON_CLUSTER
-from headrace.security.rights import CLUSTER, OWN, Operation
+from headrace.security.rights import OWN
 from headrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -37,9 +36,5 @@ def handle(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
             )
             for node in sorted(nodes)
         ],
-        cluster_authorized_operations=call.bits(
-            request.include_cluster_authorized_operations and call.may(Operation.DESCRIBE, CLUSTER),
-            ON_CLUSTER,
-            CLUSTER,
-        ),
+        cluster_authorized_operations=call.cluster_bits(request.include_cluster_authorized_operations),
     )

@@ -68,6 +68,7 @@ def _command(call: Call[ConsumerGroupHeartbeatRequest], waiter: int) -> Consumer
         topics=None if names is None else tuple(names),
         pattern=request.subscribed_topic_regex,
         assignor=request.server_assignor,
+        reader="" if call.session.access is None else str(call.session.access.principal),
         owned=owned,
         client_id=call.client_id,
         client_host=f"/{call.client_host}",

@@ -62,11 +62,12 @@ async def _describe(call: Call[ConsumerGroupDescribeRequest], group_id: str) -> 
         authorized_operations=call.bits(
             call.request.include_authorized_operations, ON_GROUP, GROUP, group_id
         ),
-        members=[_member(member) for member in group.members],
+        members=[_member(call, member) for member in group.members],
     )
 
 
-def _member(member: commands.DescribedConsumer) -> Member:
+def _member(call: Call[ConsumerGroupDescribeRequest], member: commands.DescribedConsumer) -> Member:
+    """Without the topics that the caller may not see (A44)."""
     return Member(
         member.member_id,
         member.instance_id,
@@ -74,15 +75,21 @@ def _member(member: commands.DescribedConsumer) -> Member:
         member.member_epoch,
         member.client_id,
         member.client_host,
-        list(member.topics),
+        [topic for topic in member.topics if call.sees(TOPIC, topic)],
         member.pattern,
-        _assignment(member.assignment),
-        _assignment(member.target),
+        _assignment(call, member.assignment),
+        _assignment(call, member.target),
         CLASSIC if member.is_classic else CONSUMER,
     )
 
 
-def _assignment(assigned: tuple[commands.DescribedAssignment, ...]) -> Assignment:
+def _assignment(
+    call: Call[ConsumerGroupDescribeRequest], assigned: tuple[commands.DescribedAssignment, ...]
+) -> Assignment:
     return Assignment(
-        [TopicPartitions(entry.topic_id, entry.topic, list(entry.partitions)) for entry in assigned]
+        [
+            TopicPartitions(entry.topic_id, entry.topic, list(entry.partitions))
+            for entry in assigned
+            if call.sees(TOPIC, entry.topic)
+        ]
     )

@@ -60,18 +60,23 @@ async def _describe(call: Call[ShareGroupDescribeRequest], group_id: str) -> Des
         authorized_operations=call.bits(
             call.request.include_authorized_operations, ON_GROUP, GROUP, group_id
         ),
-        members=[_member(member) for member in group.members],
+        members=[_member(call, member) for member in group.members],
     )
 
 
-def _member(member: commands.DescribedShareMember) -> Member:
-    assigned = [TopicPartitions(one.topic_id, one.topic, list(one.partitions)) for one in member.assignment]
+def _member(call: Call[ShareGroupDescribeRequest], member: commands.DescribedShareMember) -> Member:
+    """Without the topics that the caller may not see (A44)."""
+    assigned = [
+        TopicPartitions(one.topic_id, one.topic, list(one.partitions))
+        for one in member.assignment
+        if call.sees(TOPIC, one.topic)
+    ]
     return Member(
         member.member_id,
         member.rack_id,
         member.member_epoch,
         member.client_id,
         member.client_host,
-        list(member.topics),
+        [topic for topic in member.topics if call.sees(TOPIC, topic)],
         Assignment(assigned),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAMES_DESCRIBED
 from headrace.groups.streams import commands
@@ -62,7 +64,7 @@ async def _describe(call: Call[StreamsGroupDescribeRequest], group_id: str) -> D
         group_state=group.state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
-        topology=Topology(group.topology_epoch, [_subtopology(sub) for sub in group.subtopologies]),
+        topology=Topology(group.topology_epoch, [_subtopology(call, sub) for sub in group.subtopologies]),
         authorized_operations=call.bits(
             call.request.include_authorized_operations, ON_GROUP, GROUP, group_id
         ),
@@ -70,13 +72,21 @@ async def _describe(call: Call[StreamsGroupDescribeRequest], group_id: str) -> D
     )
 
 
-def _subtopology(sub: topologies.Subtopology) -> Subtopology:
+def _subtopology(call: Call[StreamsGroupDescribeRequest], sub: topologies.Subtopology) -> Subtopology:
+    """Without the topics that the caller may not see (A44)."""
+
+    def seen(names: Iterable[str]) -> list[str]:
+        return sorted(name for name in names if call.sees(TOPIC, name))
+
+    def shown(topics: Iterable[topologies.InternalTopic]) -> list[TopicInfo]:
+        return [_topic(topic) for topic in sorted(topics) if call.sees(TOPIC, topic.name)]
+
     return Subtopology(
         sub.subtopology_id,
-        sorted(sub.sources),
-        sorted(sub.repartition_sinks),
-        [_topic(topic) for topic in sorted(sub.changelogs)],
-        [_topic(topic) for topic in sorted(sub.repartition_sources)],
+        seen(sub.sources),
+        seen(sub.repartition_sinks),
+        shown(sub.changelogs),
+        shown(sub.repartition_sources),
     )
 
 
