@@ -8,19 +8,24 @@ import os
 import shlex
 import signal
 import socket
+import sqlite3
 import ssl
 import stat
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from raw_client import RawClient
 from sasl_clients import (
     Login,
     WrongPassword,
@@ -33,10 +38,21 @@ from sasl_clients import (
 )
 
 from headrace.cli.secure_start import client_lines, client_settings
+from headrace.core.cluster_key import PEER_CONNECTIONS, derive
+from headrace.core.errors import HeadraceError
+from headrace.core.peer_proof import MECHANISM, Hello, answer_challenge
+from headrace.node.securing import need_safe_coordinator
+from headrace.node.settings import Settings
 from headrace.security.access_keys import read_access_keys
 from headrace.security.certificates import Pair, issue, make_authority, show
-from headrace.security.founding import ADMIN, SecureFiles
+from headrace.security.founding import ADMIN, SecureFiles, initialise
+from headrace.security.image import SecurityImage
+from headrace.security.records import Mode, ModeRecord, encode
 from headrace.testing.broker_process import BrokerProcess
+from headrace.testing.etcd_server import EtcdServer, ServerTls, etcd_binary
+from headrace.wire.api import ApiKey
+from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 pytestmark = pytest.mark.client
 
@@ -295,3 +311,103 @@ def test_a56_a_secured_cluster_replicates_and_any_broker_answers_for_any_queue(
             status, answer = cluster.ask("POST", f"/queues/{queue}/messages", {"value": "x"}, url=url)
             assert status < 300, answer
         assert cluster.ask("GET", "/api/v1/topics", url=url, user="alice", password="wrong")[0] == 401
+
+
+class Impostor(RawClient):
+    """Somebody who has read the cluster's key in the coordinator, with a certificate or without."""
+
+    def __init__(self, cluster: Secure, port: int, pair: Pair | None) -> None:
+        super().__init__(port)
+        context = ssl.create_default_context(cafile=cluster.ca)
+        if pair is not None:
+            context.load_cert_chain(pair.certificate, pair.key)
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+
+    def claim(self, key: bytes, hello: Hello) -> int:
+        assert self.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(MECHANISM)).error_code == 0
+        challenge = self.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(hello.encode()))
+        assert challenge.error_code == 0, challenge
+        proof = answer_challenge(key, hello, bytes(challenge.auth_bytes))
+        return int(self.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(proof)).error_code)
+
+
+def test_a49_the_clusters_key_without_a_brokers_certificate_proves_nothing(cluster: Secure) -> None:
+    (path,) = cluster.files.directory.parent.rglob("coordinator.db")
+    with closing(sqlite3.connect(path)) as store:
+        kept = {
+            key: (value, at) for key, value, at in store.execute("SELECT key, value, mod_revision FROM kv")
+        }
+    (secret,) = [
+        bytes.fromhex(value.decode()) for key, (value, _) in kept.items() if key.endswith("secrets/cluster")
+    ]
+    epochs = {number: kept[f"brokers/{number}"][1] for number in (1, 2, 3)}
+    port = int(cluster.bootstrap.split(",")[0].rpartition(":")[2])
+    hello = Hello(2, epochs[2], 1, epochs[1], bytes(32))
+    key = derive(secret, PEER_CONNECTIONS)
+    codes = [
+        Impostor(cluster, port, pair).claim(key, hello)
+        for pair in (None, cluster.files.broker(3), cluster.files.broker(2))
+    ]
+    assert codes == [58, 58, 0]
+
+
+@pytest.mark.skipif(etcd_binary() is None, reason="etcd is not installed")
+def test_a51_a_secured_cluster_on_an_etcd_with_tls(tmp_path: Path, topic: str) -> None:
+    files = SecureFiles(tmp_path / "security")
+    initialise(files, [], [1, 2], time.time_ns() // 1_000_000)
+    pair = Pair(tmp_path / "etcd.pem", tmp_path / "etcd.key")
+    issue(files.authority, pair, "etcd", ["localhost", "127.0.0.1"])
+    ca = str(files.authority.certificate)
+    probe = ssl.create_default_context(cafile=ca)
+    probe.load_cert_chain(pair.certificate, pair.key)
+    tls = ServerTls(str(pair.certificate), str(pair.key), client_ca=ca, probe=probe)
+    etcd = EtcdServer(tmp_path / "etcd", tls=tls).start()
+    started: list[BrokerProcess] = []
+    try:
+        for number in (1, 2):
+            own = files.broker(number)
+            url = f"etcds://{etcd.address}/prod?ca={ca}&cert={own.certificate}&key={own.key}"
+            more = (
+                "--secure",
+                "--security-dir",
+                str(files.directory),
+                "--node-id",
+                str(number),
+                "--coordinator",
+                url,
+            )
+            started.append(BrokerProcess(tmp_path / f"data{number}", arguments=more).start())
+        bootstrap = ",".join(f"localhost:{each.kafka_port}" for each in started)
+        secure = Secure(tmp_path, bootstrap, [f"https://localhost:{each.http_port}" for each in started])
+        admin = AdminClient(librdkafka(secure.login()))
+        for future in admin.create_topics([NewTopic(topic, 2, 2)]).values():
+            future.result(60)
+        producer = confluent_kafka.Producer({**librdkafka(secure.login()), "acks": "all"})
+        outcome: list[Any] = []
+        for number in range(20):
+            producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: outcome.append(error))
+        assert producer.flush(120) == 0 and outcome == [None] * 20
+        assert {secure.ask("GET", "/api/v1/security", url=url)[1]["mode"] for url in secure.urls} == {
+            "enforced"
+        }
+    finally:
+        for each in started:
+            each.__exit__(None, None, None)
+        etcd.stop()
+
+
+def test_a51_an_etcd_on_a_network_without_tls_is_not_believed_about_rights() -> None:
+    image = SecurityImage()
+    image.apply("mode", encode(ModeRecord(Mode.ENFORCED)))
+    admin = SimpleNamespace(image=image)
+
+    def start(**settings: Any) -> None:
+        need_safe_coordinator(Settings(**settings), admin)  # type: ignore[arg-type]
+
+    start(coordinator="etcd://127.0.0.1:2379,localhost")
+    start(coordinator="etcds://10.1.2.3")
+    start(coordinator="etcd://10.1.2.3", insecure_coordinator=True)
+    with pytest.raises(HeadraceError, match="without TLS"):
+        start(coordinator="etcd://127.0.0.1,10.1.2.3")
+    image.apply("mode", encode(ModeRecord(Mode.OBSERVE)))
+    start(coordinator="etcd://10.1.2.3")

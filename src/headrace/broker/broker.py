@@ -5,7 +5,6 @@ It knows nothing of coordinators and doors: those are services on top of it (ser
 
 from __future__ import annotations
 
-import ssl
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
+from headrace.net.tls import PeerTls
 
 DELETE_RECORDS_MS = 30_000
 
@@ -32,7 +32,7 @@ class BrokerOptions(NamedTuple):
     ephemeral: bool = False
     repair: bool = False
     disk_reserve_bytes: int = AUTOMATIC
-    peer_tls: ssl.SSLContext | None = None
+    peer_tls: PeerTls | None = None
     """Connections to other brokers are encrypted with this."""
 
 

@@ -6,8 +6,6 @@ for a life that is over, and are refused what only brokers may ask.
 
 from __future__ import annotations
 
-import ssl
-
 from headrace.broker.metadata import Metadata
 from headrace.broker.peer import PeerConnection, PeerLost
 from headrace.broker.runtime import Runtime
@@ -16,6 +14,7 @@ from headrace.core.cluster_key import PEER_CONNECTIONS, derive
 from headrace.core.errors import ErrorKind
 from headrace.core.peer_proof import MECHANISM, NONCE_BYTES, Answerer, BadProof, Hello, answer_challenge
 from headrace.core.principals import Principal
+from headrace.net.tls import PeerTls
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -29,9 +28,9 @@ class PeerUnproven(PeerLost):
 
 class Introductions:
     def __init__(
-        self, runtime: Runtime, metadata: Metadata, cluster_key: bytes, tls: ssl.SSLContext | None = None
+        self, runtime: Runtime, metadata: Metadata, cluster_key: bytes, tls: PeerTls | None = None
     ) -> None:
-        """`tls`: of connections to others; they are proven inside it as they are without."""
+        """`tls`: of connections to others; they are proven inside it as they are without, and by certificates too (A49)."""
         self._tls = tls
         self.broker_epoch = 0
         """Of our current registration."""
@@ -49,9 +48,11 @@ class Introductions:
             raise PeerLost(f"broker {broker_id} is not registered")
         me = self._image.broker_id
         place = node.registration
-        connection = await PeerConnection.open(place.host, place.port, f"broker-{me}", self._tls)
+        context = None if self._tls is None else self._tls.context
+        connection = await PeerConnection.open(place.host, place.port, f"broker-{me}", context)
         nonce = self._runtime.random_bytes(NONCE_BYTES)
         try:
+            self.need_certified(broker_id, connection.certified_broker)
             await self._prove(connection, Hello(me, self.broker_epoch, broker_id, node.epoch, nonce))
         except BadProof as problem:
             connection.close()
@@ -87,10 +88,17 @@ class Introductions:
             raise BadProof("this is another broker, or another life of it")
         return Answerer(self._key, hello, self._runtime.random_bytes(NONCE_BYTES))
 
-    async def admit(self, answerer: Answerer, proof: bytes) -> Principal:
-        """Raises BadProof; HeadraceError or CoordinatorError when it can't be found out now."""
+    def need_certified(self, claimed: int, certified: int) -> None:
+        """Raises BadProof. The cluster's key lies in the coordinator; the key of a certificate lies with one broker."""
+        if self._tls is not None and self._tls.by_certificate and certified != claimed:
+            raise BadProof(f"it shows no certificate of broker {claimed}")
+
+    async def admit(self, answerer: Answerer, proof: bytes, certified: int) -> Principal:
+        """`certified`: which broker its certificate is of. Raises BadProof; HeadraceError or CoordinatorError when it can't be
+        found out now."""
         answerer.check(proof)
         hello = answerer.hello
+        self.need_certified(hello.asker, certified)
         if self._registered_epoch(hello.asker) != hello.asker_epoch:
             # It has the cluster's key; perhaps its registration is news to us.
             await self._metadata.load()

@@ -16,6 +16,7 @@ from typing import Any, cast
 from headrace.core import limits
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ports import Buffer
+from headrace.net.tls import certified_broker
 from headrace.wire.api import API
 from headrace.wire.codec import decode, encode
 from headrace.wire.framing import RequestHeader, decode_response_header, encode_request_frame
@@ -69,6 +70,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         except (OSError, TimeoutError) as problem:
             raise PeerLost(f"{host}:{port} can't be reached: {problem or 'no answer'}") from problem
         return protocol
+
+    @property
+    def certified_broker(self) -> int:
+        """Which broker the other end's certificate is of; -1: none."""
+        return -1 if self._transport is None else certified_broker(self._transport)
 
     async def call(self, key: int, version: int, request: object, seconds: float) -> Any:
         """Send one general message and decode its answer."""

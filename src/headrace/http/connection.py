@@ -31,6 +31,7 @@ from headrace.http.messages import (
 )
 from headrace.http.problem import problem, problem_of
 from headrace.http.reader import SLICE_BYTES, RequestReader
+from headrace.net.tls import certified_broker
 
 if TYPE_CHECKING:
     from headrace.http.server import HttpServer
@@ -111,6 +112,8 @@ class HttpConnection(asyncio.Protocol):
         is_tls = transport.get_extra_info("sslcontext") is not None
         # A UNIX socket's peer name is a string; it counts as loopback.
         self.peer = Peer("", 0, is_tls) if isinstance(address, str) else Peer(address[0], address[1], is_tls)
+        if is_tls:
+            self.peer = self.peer._replace(certified_broker=certified_broker(transport))
         self._now_ms = self._idle_since_ms = self._taken_at_ms = self._server.clock.now_ms()
         server = self._server
         self._reader = RequestReader(self, server.router, server.read_limits, self.peer, server.browsers)

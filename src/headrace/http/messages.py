@@ -31,6 +31,8 @@ class Peer(NamedTuple):
     host: str
     port: int
     is_tls: bool
+    certified_broker: int = -1
+    """Which broker its certificate is of."""
 
 
 class Request:

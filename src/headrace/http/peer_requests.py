@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Mapping
 
 from headrace.broker.introductions import Introductions
@@ -12,6 +11,7 @@ from headrace.cluster.image import ClusterImage
 from headrace.core import principals
 from headrace.core.cluster_key import PEER_REQUESTS, derive
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.peer_proof import BadProof
 from headrace.http.messages import Request, Response
 from headrace.http.peer_seals import (
     CLOCK,
@@ -29,6 +29,7 @@ from headrace.http.peer_seals import (
 from headrace.http.problem import problem
 from headrace.net.h1_client import H1Client, HttpFailure, Origin
 from headrace.net.h1_client import Response as Got
+from headrace.net.tls import PeerTls
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +45,9 @@ class PeerRequests:
         image: ClusterImage,
         introductions: Introductions,
         cluster_key: bytes,
-        tls: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
-        self._tls = tls
+        self._tls = None if tls is None else tls.context
         self._runtime = runtime
         self._image = image
         self._introductions = introductions
@@ -132,14 +133,18 @@ class PeerRequests:
             if value is None:
                 raise BadSeal("there is none")
             seal = read_seal(self._key, value, said)
-            self._check(seal)
+            self._check(seal, request.peer.certified_broker)
         except BadSeal as trouble:
             log.warning("a request from %s is not taken for a peer's: %s", request.peer.host, trouble)
             return self._refusal(request, trouble)
         request.sender = principals.broker(seal.asker, seal.asker_epoch)
         return None
 
-    def _check(self, seal: Seal) -> None:
+    def _check(self, seal: Seal, certified: int) -> None:
+        try:
+            self._introductions.need_certified(seal.asker, certified)
+        except BadProof as trouble:
+            raise BadSeal(str(trouble)) from None
         if (seal.answerer, seal.answerer_epoch) != (self._image.broker_id, self._introductions.broker_epoch):
             raise BadSeal("it is for another broker, or another life of it")
         node = self._image.broker(seal.asker)

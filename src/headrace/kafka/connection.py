@@ -20,6 +20,7 @@ from headrace.core import limits
 from headrace.core.ports import Buffer, Clock
 from headrace.core.principals import Principal
 from headrace.kafka.session import Session
+from headrace.net.tls import certified_broker
 
 _INITIAL_BUFFER = 16 * limits.KIB
 _KEPT_BUFFER = 4 * limits.MIB
@@ -125,6 +126,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
         self.session.is_tls = transport.get_extra_info("sslcontext") is not None
+        if self.session.is_tls:
+            self.session.certified_broker = certified_broker(transport)
         self.transport.set_write_buffer_limits(high=4 * limits.MIB, low=limits.MIB)
         self.server.hold(len(self._buffer))
         if not self.server.admit(self):

@@ -15,13 +15,15 @@ from headrace.security.logins import Exchange
 
 class Session:
     __slots__ = (
-        "access", "answerer", "bare_tokens", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
+        "access", "answerer", "bare_tokens", "certified_broker", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
         "proved_by",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.principal: Principal = ANONYMOUS
         self.is_tls = False
+        self.certified_broker = -1
+        """Which broker its certificate is of; that alone proves nothing yet."""
         self.access: Access | None = None
         """What it may do; None while nothing was asked of it, and in mode open."""
         self.mechanism = ""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
+from asyncio import BaseTransport
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 HANDSHAKE_S = 10.0
+_is_broker = re.compile(r"headrace://cluster/broker/([0-9]{1,9})").fullmatch
 
 
 class TlsFiles(NamedTuple):
@@ -30,8 +33,31 @@ class BadCertificate(Exception):
     """The text says which file, and what is wrong with it."""
 
 
-def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Raises BadCertificate."""
+class PeerTls(NamedTuple):
+    """How brokers of a cluster call each other."""
+
+    context: ssl.SSLContext
+    by_certificate: bool
+    """The certificate of a broker says which one it is, and nothing that another one claims is believed (A49)."""
+
+
+def broker_uri(broker_id: int) -> str:
+    """In the certificate of a broker. Whose cluster it is, its authority says."""
+    return f"headrace://cluster/broker/{broker_id}"
+
+
+def certified_broker(transport: BaseTransport) -> int:
+    """Which broker the certificate at the other end of a connection is of, as our authority signed it; -1: of none."""
+    shown = transport.get_extra_info("peercert") or {}
+    for kind, name in shown.get("subjectAltName", ()):
+        found = _is_broker(name) if kind == "URI" else None
+        if found is not None:
+            return int(found.group(1))
+    return -1
+
+
+def server_context(files: TlsFiles, *, asks: bool = False) -> ssl.SSLContext:
+    """`asks`: who connects may show a certificate of our authority. Raises BadCertificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
@@ -43,7 +69,17 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as problem:
         words = (problem.strerror or str(problem)).lower() if isinstance(problem, OSError) else str(problem)
         raise BadCertificate(f"{files.certificate} with {files.key}: {words}") from None
+    if asks:
+        _trust(context, files.authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+def _trust(context: ssl.SSLContext, authority: str) -> None:
+    try:
+        context.load_verify_locations(authority)
+    except (OSError, ssl.SSLError) as problem:
+        raise BadCertificate(f"{authority}: {problem}") from None
 
 
 def client_context(authority: str) -> ssl.SSLContext:
@@ -59,9 +95,17 @@ def client_context(authority: str) -> ssl.SSLContext:
 class Certificates:
     """The context for connections that come now."""
 
-    def __init__(self, files: TlsFiles, expiry_ms: Callable[[str], int], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        files: TlsFiles,
+        expiry_ms: Callable[[str], int],
+        now_ms: Callable[[], int],
+        *,
+        asks: bool = False,
+    ) -> None:
         """`expiry_ms`: of the certificate in a file. Raises BadCertificate."""
         self._files = files
+        self._asks = asks
         self._expiry_ms = expiry_ms
         self._now_ms = now_ms
         self._seen = self._stamp()
@@ -85,7 +129,7 @@ class Certificates:
         return True
 
     def _try(self) -> tuple[ssl.SSLContext, int]:
-        context = server_context(self._files)
+        context = server_context(self._files, asks=self._asks)
         expires_ms = self._expiry_ms(self._files.certificate)
         if expires_ms <= self._now_ms():
             raise BadCertificate(f"{self._files.certificate} has expired")

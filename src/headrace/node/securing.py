@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
 from headrace.broker.runtime import Runtime
+from headrace.coordinator.opening import etcd_settings
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.measures import Family, gauge
 from headrace.core.principals import USER, Principal
 from headrace.net.doorway import Doorway, Factory
-from headrace.net.tls import BadCertificate, Certificates, TlsFiles, client_context
+from headrace.net.tls import BadCertificate, Certificates, PeerTls, TlsFiles, broker_uri, client_context
 from headrace.node.settings import Settings
 from headrace.security.access_keys import read_access_keys
 from headrace.security.admin import SecurityAdmin
-from headrace.security.certificates import expiry_ms
+from headrace.security.certificates import expiry_ms, show
 from headrace.security.founding import ADMIN, SecureFiles
 from headrace.security.image import SecurityImage
 from headrace.security.key_ring import KeyRing
@@ -43,10 +43,16 @@ class NodeTls:
         self._warned: set[int] = set()
         files = TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
         try:
-            self.certificates = Certificates(files, expiry_ms, runtime.clock.wall_ms)
-            self.peers: ssl.SSLContext | None = None
+            self._by_certificate = bool(settings.tls_ca) and (
+                broker_uri(settings.node_id) in show(Path(settings.tls_cert)).names
+            )
+            self.certificates = Certificates(
+                files, expiry_ms, runtime.clock.wall_ms, asks=self._by_certificate
+            )
+            self.peers: PeerTls | None = None
             if settings.secure or settings.internal_tls:
-                self.peers = client_context(settings.tls_ca)
+                self.peers = PeerTls(client_context(settings.tls_ca), self._by_certificate)
+                self._show_own()
         except (BadCertificate, OSError, ValueError) as problem:
             raise HeadraceError(
                 ErrorKind.INVALID_CONFIG, str(problem), "headrace cert check FILE says what is wrong with it"
@@ -69,6 +75,12 @@ class NodeTls:
     def reload(self) -> None:
         if self.certificates.look():
             self._warned.clear()
+            self._show_own()
+
+    def _show_own(self) -> None:
+        """To brokers that we call. What was tried out is taken from the same files."""
+        if self.peers is not None and self._by_certificate:
+            self.peers.context.load_cert_chain(self._settings.tls_cert, self._settings.tls_key)
 
     def _warn(self) -> None:
         left_s = self.certificates.expires_in_s()
@@ -131,8 +143,23 @@ async def found_security(settings: Settings, runtime: Runtime, admin: SecurityAd
         log.warning("this broker was started with --secure, and the cluster's mode is %s", image.mode.mode)
 
 
+def need_safe_coordinator(settings: Settings, admin: SecurityAdmin) -> None:
+    """A51: whoever can write between us and the coordinator decides who may what."""
+    url = settings.coordinator
+    if not admin.image.enforces or settings.insecure_coordinator or not url.startswith("etcd:"):
+        return
+    hosts = [endpoint.host for endpoint in etcd_settings(url).endpoints]
+    if not all(host == "localhost" or _is_loopback(host) for host in hosts):
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG,
+            "this cluster enforces rights, and its etcd is called over a network without TLS",
+            "use etcds://… with ca=, or --insecure-coordinator if the network between is yours",
+        )
+
+
 def need_safe_mode(settings: Settings, admin: SecurityAdmin) -> None:
     """X1: what is open is not served to a network unless somebody has said so."""
+    need_safe_coordinator(settings, admin)
     if settings.secure and not (settings.is_loopback or settings.insecure or admin.image.enforces):
         raise HeadraceError(
             ErrorKind.INVALID_CONFIG,

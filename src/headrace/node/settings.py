@@ -72,6 +72,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Data centre or rack of this broker."""
     coordinator: str = ""
     """Coordinator URL: sqlite in the data directory when empty, or etcd://host:2379,…"""
+    insecure_coordinator: bool = False
+    """Call an etcd on a network without TLS although the cluster enforces rights."""
     flush: Literal["commit", "interval", "os"] = "commit"
     """commit: acks=all means on disk. interval: synced every flush_interval_ms. os: left to the kernel."""
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 1000

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.net.tls import broker_uri
 from headrace.security.access_keys import credentials_text, make_access_key
 from headrace.security.certificates import RENEW_DAYS, Pair, issue, make_authority, show
 from headrace.security.sealing import KEY_BYTES
@@ -58,8 +59,9 @@ def initialise(files: SecureFiles, hosts: Sequence[str], node_ids: Iterable[int]
     names = list(dict.fromkeys((*hosts, *LOCAL, socket.gethostname())))
     for node_id in node_ids:
         pair = files.broker(node_id)
-        if not _is_good(pair, names, wall_ms):
-            issue(files.authority, pair, f"headrace broker {node_id}", names)
+        uri = broker_uri(node_id)
+        if not _is_good(pair, [*names, uri], wall_ms):
+            issue(files.authority, pair, f"headrace broker {node_id}", names, [uri])
             made.append(pair.certificate)
     for path, content in (
         (files.password, secrets.token_urlsafe(18)),

@@ -73,7 +73,9 @@ async def _broker(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateRespon
         if session.answerer is None:
             session.answerer = introductions.challenge(bytes(request.auth_bytes))
             return SaslAuthenticateResponse(ErrorKind.NONE, None, session.answerer.challenge())
-        session.prove(await introductions.admit(session.answerer, bytes(request.auth_bytes)))
+        session.prove(
+            await introductions.admit(session.answerer, bytes(request.auth_bytes), session.certified_broker)
+        )
     except BadProof as problem:
         session.end_proof()
         log.warning("a connection from %s does not prove to be a broker: %s", call.client_host, problem)
