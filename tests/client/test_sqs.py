@@ -135,6 +135,27 @@ def test_batches(sqs: Sqs, queue: str) -> None:
     assert answer["Failed"][0]["Code"] == "ReceiptHandleIsInvalid"
 
 
+def test_r56_a_batch_deletes_what_its_receipts_hold_and_nothing_else(sqs: Sqs, queue: str) -> None:
+    """A stale receipt behind a good one deletes neither its own message nor keeps the other."""
+    for body in ("kept", "deleted"):
+        sqs.send_message(QueueUrl=queue, MessageBody=body)
+    held: dict[str, str] = {}
+    while len(held) < 2:
+        held |= {message["Body"]: message["ReceiptHandle"] for message in receive(sqs, queue)}
+    sqs.change_message_visibility(QueueUrl=queue, ReceiptHandle=held["kept"], VisibilityTimeout=0)
+    (again,) = receive(sqs, queue)
+    assert again["Body"] == "kept"
+    receipts = [held["deleted"], held["kept"]]
+    entries = [{"Id": str(number), "ReceiptHandle": receipt} for number, receipt in enumerate(receipts)]
+    sqs.delete_message_batch(QueueUrl=queue, Entries=entries)
+    with pytest.raises(ClientError):  # it is not in flight any more
+        sqs.change_message_visibility(QueueUrl=queue, ReceiptHandle=held["deleted"], VisibilityTimeout=0)
+    sqs.change_message_visibility(QueueUrl=queue, ReceiptHandle=again["ReceiptHandle"], VisibilityTimeout=0)
+    (left,) = receive(sqs, queue)
+    assert left["Body"] == "kept"
+    assert receive(sqs, queue, wait=0) == []
+
+
 def test_visibility(sqs: Sqs, queue: str) -> None:
     """Q2: 0 gives back at once; an expired lock redelivers; the old receipt deletes nothing (R56)."""
     sqs.send_message(QueueUrl=queue, MessageBody="x")

@@ -548,7 +548,7 @@ def test_a_new_leader_goes_on(server: Server, endpoint: Endpoint, name: str, tmp
         leader = next(b for b in brokers if f'mq_webhook_in_flight{{webhook="{name}"}}' in _metrics(b))
         leader.kill()
         left = [broker for broker in brokers if broker is not leader]
-        until(lambda: {got.value for got in endpoint.taken} >= {f"m{number}" for number in range(40)}, 90)
+        until(lambda: {got.value for got in endpoint.taken} >= {f"m{number}" for number in range(40)})
         api = Api(left[0])
         until(lambda: api.webhook(name)["delivered"] > 0)
         assert api.ask("GET", f"/api/v1/webhooks/{name}/deliveries")["items"], "any broker shows them (C6)"

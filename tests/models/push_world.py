@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from queue_desk import EPOCH_MS, SOURCE, Desk
 
-from headrace.broker.queueing.questions import Delivery
+from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.broker.supervision import Supervisor
 from headrace.core.plan import Rejected
@@ -27,7 +27,7 @@ Behaviour = Callable[[bytes], Awaitable[Answer]]
 
 
 class World:
-    """Stands in for the broker, the desk, the registry and the HTTP client of one courier."""
+    """Stands in for the broker, its queues, the registry and the HTTP client of one courier."""
 
     def __init__(self, dice: Dice, config: QueueConfig, behave: Behaviour, **options: Any) -> None:
         self.engine = Desk(config)
@@ -48,6 +48,7 @@ class World:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._arrival = asyncio.Event()
         self.shards = SimpleNamespace(arrival=self._arrivals)
+        self.local = self.layouts = self
         clock = SimpleNamespace(now_ms=self.now_ms, wall_ms=lambda: self.now_ms() + EPOCH_MS)
         supervise = Supervisor(clock, self._spawn).supervise
         runtime: Any = SimpleNamespace(
@@ -82,15 +83,13 @@ class World:
         self.sent.append([one["value"] for one in (document if isinstance(document, list) else [document])])
         return await self.behave(body)
 
-    # --- the desk -------------------------------------------------------------------------------------------------
+    # --- its queues -------------------------------------------------------------------------------------------------
 
-    def find_spec(self, name: str) -> QueueSpec:
+    def find(self, name: str) -> QueueSpec:
         return self.queue
 
-    def sources(self, spec: QueueSpec) -> list[Source]:
-        return [SOURCE]
-
-    local_sources = sources
+    def of(self, spec: QueueSpec) -> Any:
+        return SimpleNamespace(sources=[SOURCE], local=[(SOURCE, None)])
 
     def counts(self, spec: QueueSpec) -> list[tuple[Source, Any]]:
         self._catch_up()
@@ -112,7 +111,7 @@ class World:
         await asyncio.sleep(self._dice.uniform(0.0001, 0.003))
         self._catch_up()
 
-    async def receive_here(
+    async def receive(
         self, queue: QueueSpec, count: int, *, visibility_ms: int, owner: str
     ) -> list[Delivery]:
         self.received += 1

@@ -33,7 +33,7 @@ SETTLE_S = 0.02
 ROUNDS = 7
 BACKGROUND = (
     "Controller.", "Couriers.", "CronSchedules.", "Housekeeping.", "HttpServer._sweep", "KafkaServer._sweep",
-    "Membership.keep_alive", "Metadata.", "QueueKeeper.", "Signal.", "SqliteCoordinator.", "SqliteStore.",
+    "Membership.keep_alive", "Metadata.", "QueueUpkeep.", "Signal.", "SqliteCoordinator.", "SqliteStore.",
 )  # fmt: skip
 """What a broker does by itself now and then; whoever asks has no part in it."""
 PRODUCE, FETCH = 0, 1

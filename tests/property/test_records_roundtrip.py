@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.records.batch import BatchHeader, CorruptBatch, read_header, scan, seal
-from headrace.records.build import Record, build_batch
+from headrace.records.build import Record, append_record, build_batch
 from headrace.records.compression import Codec, compress, inflate
 from headrace.records.read import iter_spans, plain_body, read_control, read_records
 from headrace.records.rebuild import rebuild_batch
@@ -30,6 +30,43 @@ def test_round_trip(values: list[Record], codec: Codec, base: int) -> None:
     assert read_records(data, max_bytes=CAP) == [
         record._replace(offset=base + index) for index, record in enumerate(values)
     ]
+
+
+edge_deltas = st.integers(-70, 70) | st.integers(-(2**40), 2**40)
+edge_sizes = st.integers(0, 70) | st.integers(4_030, 4_110) | st.integers(8_150, 8_200)
+
+
+@given(
+    st.none() | st.binary(max_size=70),
+    st.none() | edge_sizes,
+    st.lists(st.tuples(st.text(max_size=3), maybe_bytes), max_size=1).map(tuple),
+    edge_deltas,
+    edge_deltas,
+)
+def test_the_short_way_to_write_a_record_writes_what_the_long_way_does(
+    key: bytes | None,
+    size: int | None,
+    given_headers: tuple[tuple[str, bytes | None], ...],
+    time: int,
+    place: int,
+) -> None:
+    value = None if size is None else b"v" * size
+    fields = bytearray(1)
+    append_varint(fields, time)
+    append_varint(fields, place)
+    for part in (key, value):
+        append_varint(fields, -1 if part is None else len(part))
+        fields += part or b""
+    append_varint(fields, len(given_headers))
+    for name, content in given_headers:
+        for part in (name.encode("utf-8", "surrogateescape"), content):
+            append_varint(fields, -1 if part is None else len(part))
+            fields += part or b""
+    expected = bytearray(b"before")
+    append_varint(expected, len(fields))
+    written = bytearray(b"before")
+    append_record(written, Record(key, value, given_headers), time, place)
+    assert written == expected + fields
 
 
 @given(records, codecs)

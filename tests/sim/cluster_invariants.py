@@ -113,8 +113,12 @@ class Invariants:
             if compares:
                 self._write_book(place)
                 self._same_history(place)
+        for node in self._nodes.values():
+            self._queues_are_where_they_are(node)
         if compares:
             self._coordinators_are_loaded()
+            for node in self._nodes.values():
+                self._what_was_sent_lies_in_the_log(node)
 
     def states(self) -> dict[Place, PartitionState]:
         """Every partition as the coordinator has it now."""
@@ -204,6 +208,37 @@ class Invariants:
         enough = min(self._min_isr[self._ids[place.topic]], len(state.replicas))
         if len(state.isr) >= enough and state.elr:
             raise Broken(f"R28: ISR {state.isr} of {place} is large enough, yet ELR {state.elr}")
+
+    # -- queues -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _queues_are_where_they_are(node: SimNode) -> None:
+        """Where the parts of a queue are is looked up once, and forgotten when the cluster or the shards here change."""
+        services = getattr(node.service, "services", None)
+        if services is None or not node.is_running:
+            return
+        layouts = services.queues.layouts
+        for name, layout in layouts._known.items():
+            if layout != layouts._look(layout.spec):
+                raise Broken(f"{node.name} looks for {name} where it was: {layout}")
+
+    def _what_was_sent_lies_in_the_log(self, node: SimNode) -> None:
+        """Messages are handed out from memory as the log has them."""
+        services = getattr(node.service, "services", None)
+        if services is None or not node.is_running:
+            return
+        for tp, hosted in services.queues.shards.hosted.items():
+            data, sent = hosted.data, hosted.payloads._sent
+            if not sent or self.replica(node, Place(*tp)) is not data or self._has_failed_disk(node, data):
+                continue
+            end = data.last_stable_offset
+            for offset, record in sent.items():
+                if data.log.start_offset <= offset < end:
+                    records = read_records(data.log.read(offset, 1, end), max_bytes=CHUNK)
+                    if record not in records:
+                        raise Broken(
+                            f"{node.name} would hand out of {tp} {record}, and the log has {records}"
+                        )
 
     # -- what lies in the logs ----------------------------------------------------------------------------------------
 

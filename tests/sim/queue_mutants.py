@@ -11,8 +11,10 @@ from cluster_mutants import ALL
 from queue_sim import QueueShape
 
 from headrace.broker.load import Load
-from headrace.broker.queueing.moving import Moving
-from headrace.broker.queueing.transfers import NotMoved, Transfers
+from headrace.broker.queueing.layout import Layouts
+from headrace.broker.queueing.local.payloads import Payloads
+from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
+from headrace.broker.queueing.placement.migration import GroupMigration
 from headrace.broker.shards import Shard
 from headrace.core.errors import HeadraceError
 from headrace.core.plan import Plan
@@ -89,6 +91,7 @@ def _any_receipt_will_do(board: Board, command: commands.Ack, now_ms: int) -> Pl
 
 
 _append = Load._append
+_sent = Payloads.sent
 _init_shard = Shard.__init__
 _engine_config = attributes.engine_config
 _restart_clocks = shard.restart_clocks
@@ -140,7 +143,7 @@ def _one_by_one_is_too_slow(self: Lanes, lane: Lane) -> None:
         return
     level.pop(lane.id, None)
     if lane.id != MAIN and lane.unused:
-        del self._by_id[lane.id], self._by_key[lane.level, lane.group]
+        del self.by_id[lane.id], self._by_key[lane.level, lane.group]
         self._free_ids.append(lane.id)
 
 
@@ -164,7 +167,7 @@ async def _first_here_then_there(self: Transfers, load: Any, letters: Any, make_
 
 async def _write(transfers: Transfers, load: Any, letters: Any) -> None:
     """In a transaction of its own, which knows nothing of what is done with the messages here."""
-    client = transfers._broker.transaction(f"mutant/{load.shard.partition.tp}")
+    client = transfers._host.transaction(f"mutant/{load.shard.partition.tp}")
     await client.begin()
     await client.add(letters)
     for target, records in letters.items():
@@ -184,7 +187,13 @@ async def _off_to_the_new_partition(*_: Any) -> None:
     """Whatever the old one still holds of the group."""
 
 
+def _the_wrong_message(self: Payloads, base_offset: int, records: Any) -> None:
+    _sent(self, base_offset + 1, records)
+
+
 MUTANTS = [
+    QueueMutant("C6", "a queue is looked for where it was", ((Layouts, "forget", lambda self: None),), ROUGH, "where it was"),
+    QueueMutant("R57", "memory is not what the log says", ((Payloads, "sent", _the_wrong_message),), CALM, "would hand out"),
     QueueMutant("R56", "any receipt deletes", ((shard._DECIDE, "Ack", _any_receipt_will_do),), replace(ROUGH, kinds=(FaultKind.SLOW,)), "vanished", 1),
     QueueMutant("R57", "answers do not wait for the journal", ((Load, "_append", _answer_before_it_is_committed),), BUSY, "resurrection|early-redelivery", 2, BLACKOUTS),
     QueueMutant("R57", "receives are not journaled", ((queue_actions, "engine_config", _leases_in_memory),), ROUGH, "early-redelivery"),
@@ -192,7 +201,7 @@ MUTANTS = [
     QueueMutant("R58", "leases are measured by the wall clock", ((Shard, "__init__", _leases_by_the_wall_clock),), CALM, "early-redelivery", 1, JUMPS),
     QueueMutant("R59", "a group has many batches out", ((Lanes, "refresh", _one_by_one_is_too_slow),), FIFO, "fifo-violation"),
     QueueMutant("R59", "a deduplication id is forgotten", ((DedupIndex, "find", lambda *_: None), (DedupIndex, "sift", lambda self, messages, window_ms: ((), (), 0))), FIFO, "dedup-violation"),
-    QueueMutant("R59", "a group moves before its old partition is through with it", ((Moving, "decide", _off_to_the_new_partition),), STRETCHED, "fifo-violation", 2),
+    QueueMutant("R59", "a group moves before its old partition is through with it", ((GroupMigration, "decide", _off_to_the_new_partition),), STRETCHED, "fifo-violation", 2),
     QueueMutant("R60", "a dead letter is written before it is done", ((Transfers, "transfer", _first_there_then_here),), DYING, "twice", 1),
     QueueMutant("R60", "a dead letter is done before it is written", ((Transfers, "transfer", _first_here_then_there),), DYING, "vanished", 1),
 ]  # fmt: skip

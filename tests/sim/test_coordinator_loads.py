@@ -57,7 +57,8 @@ async def _ready_a_turn_after_the_last_read(self: Load) -> None:
     if not self.ended:
         self._gate_offset = position
         self.state = ShardState.READY
-        self._execute(self.machine.loaded(self._runtime.clock.now_ms()))
+        now_ms = self._runtime.clock.now_ms()
+        self._execute(self.machine.loaded(now_ms), now_ms)
 
 
 def offset_after_a_failover(delay_ms: float, monkeypatch: pytest.MonkeyPatch) -> int | None:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from queue_clients import HTTP_PORT, SqsClient
 from queue_stage import Stage
 
-from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Request
 from headrace.http.peer_seals import SEAL, WINDOW_MS, Nonces
@@ -92,7 +92,7 @@ async def receive_elsewhere(stage: Stage, wire: Wire, url: str) -> Sent:
     body = json.dumps({"QueueUrl": url}).encode()
     forwarder = Forwarder(service.broker.node_id, service._peer_requests)
     task = asyncio.ensure_future(
-        forwarder.forward(Request("POST", "/", headers=headers, body=body), Elsewhere(2, QUEUE))
+        forwarder.forward(Request("POST", "/", headers=headers, body=body), WrongBroker(2, QUEUE))
     )
     await asyncio.sleep(0.5)
     if not wire.hold:

@@ -15,6 +15,9 @@ from cluster_sim import BROKERS
 from queue_clients import Refused, SqsClient, Unknown
 from queue_stage import CONFIGS, Stage
 
+from headrace.broker.load import Load
+from headrace.core.errors import ErrorKind
+from headrace.core.ids import TopicPartition
 from headrace.records.build import Record, build_batch
 
 
@@ -60,6 +63,46 @@ def test_a_move_task_moves_what_other_brokers_lead() -> None:
             ask = SqsClient([host.address], stage.dice.fork("ask"))
             got = await ask.insist("GetQueueAttributes", QueueUrl="jobs", AttributeNames=["All"])
             assert got["Attributes"]["ApproximateNumberOfMessagesNotVisible"] == "15", "whoever is asked"
+
+    Stage(1, play).perform()
+
+
+@pytest.mark.parametrize("sent", ["before", "after"])
+def test_a_receiver_that_waits_waits_for_a_shard_that_loads(
+    sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked for time; what the shard has when it has loaded, it gets. Who does not wait is told to try again."""
+    load = Load.load
+
+    async def slowly(self: Load) -> None:
+        if self.generation > 1:
+            await asyncio.sleep(3.0)
+        await load(self)
+
+    monkeypatch.setattr(Load, "load", slowly)
+
+    async def play(stage: Stage) -> None:
+        sqs = stage._sqs("admin")
+        await sqs.insist("CreateQueue", QueueName="jobs")
+        if sent == "before":
+            await sqs.insist("SendMessage", QueueUrl="jobs", MessageBody="m")
+        (home,) = (
+            node
+            for node in stage.nodes.values()
+            if TopicPartition("jobs", 0) in node.service.services.queues.shards.hosted
+        )
+        hosted = home.service.services.queues.shards.hosted[TopicPartition("jobs", 0)]
+        hosted.load.distrust(ErrorKind.UNKNOWN_SERVER_ERROR)
+        here = SqsClient([home.address], stage.dice.fork("here"))
+        with pytest.raises(Unknown):
+            await here.ask("ReceiveMessage", QueueUrl="jobs")
+        waiting = asyncio.ensure_future(here.ask("ReceiveMessage", 60.0, QueueUrl="jobs", WaitTimeSeconds=20))
+        if sent == "after":
+            await asyncio.sleep(1.0)
+            assert not hosted.ready
+            await sqs.insist("SendMessage", QueueUrl="jobs", MessageBody="m")
+        (message,) = (await waiting)["Messages"]
+        assert message["Body"] == "m"
 
     Stage(1, play).perform()
 

@@ -16,7 +16,7 @@ from queue_clients import Refused, SqsClient, Unknown
 from queue_stage import CONFIGS, Stage
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.questions import AskSend, Outgoing
+from headrace.broker.queueing.routing.peer_calls import AskSend, Outgoing
 from headrace.cluster.election import ElectionType
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, shard_for
@@ -43,7 +43,7 @@ class Move:
             QueueName=QUEUE,
             Attributes={"FifoQueue": "true", "ContentBasedDeduplication": "true"},
         )
-        await until(lambda: all(desk.find_spec(QUEUE) is not None for desk in self.desks()))
+        await until(lambda: all(desk.find(QUEUE) is not None for desk in self.desks()))
         await self.change(active=1, **changes)
 
     def desks(self) -> list[Any]:
@@ -54,18 +54,18 @@ class Move:
     async def change(self, *, config: dict[str, Any] | None = None, **changes: Any) -> None:
         desk = self.desks()[0]
         if config:
-            changes["config"] = {**desk.spec(QUEUE).config, **config}
-        await desk.change(QUEUE, **changes)
+            changes["config"] = {**desk.catalog.spec(QUEUE).config, **config}
+        await desk.catalog.change(QUEUE, **changes)
         await until(
             lambda: all(
-                getattr(other.spec(QUEUE), name) == value
+                getattr(other.catalog.spec(QUEUE), name) == value
                 for other in self.desks()
                 for name, value in changes.items()
             )
         )
 
     async def begin(self) -> None:
-        await self.change(active=2, moving_from=1, era=self.desks()[0].spec(QUEUE).era + 1)
+        await self.change(active=2, moving_from=1, era=self.desks()[0].catalog.spec(QUEUE).era + 1)
 
     def home(self, number: int) -> SimNode:
         """Who leads the journal of a partition."""
@@ -115,7 +115,7 @@ class Move:
         return sum(
             counts.end_offset - counts.start_offset
             for desk in self.desks()
-            for _, counts in desk.counts(desk.spec(QUEUE))
+            for _, counts in desk.local.counts(desk.catalog.spec(QUEUE))
         )
 
 
@@ -188,15 +188,15 @@ def test_a_message_is_written_only_in_the_era_that_its_place_was_chosen_in() -> 
         await move.change(active=1, moving_from=0, era=2)
         assert await move.send("first") == 0
         await move.begin()
-        new = move.home(1).service.services.queues.placing
+        new = move.home(1).service.services.queues.placement
         late = AskSend(
             queue=QUEUE, topic=QUEUE, partition=1, messages=(Outgoing(_record("late"), b"late"),), routed_in=1
         )
         assert (await new.send_at_home(late)).sent[0].partition == 0, "sent on in an earlier change"
-        old = move.home(0).service.services.queues.placing
+        old = move.home(0).service.services.queues.placement
         for era in (0, 1, 2):
             with pytest.raises(HeadraceError) as refused:
-                await old.send(QUEUE, 0, _record("later"), era)
+                await old.send_to_partition(QUEUE, 0, _record("later"), era)
             assert refused.value.kind is ErrorKind.NOT_COORDINATOR
         assert await move.in_order() == ["first", "late"]
 
@@ -210,7 +210,7 @@ def test_a_client_does_not_notice_that_its_message_was_refused_while_the_queue_c
         move = Move(stage)
         await move.make()
         home = move.home(0)
-        placing = home.service.services.queues.placing
+        placing = home.service.services.queues.placement
         send_at_home, refusals = placing.send_at_home, 3
 
         async def changing(ask: AskSend) -> Any:
@@ -241,13 +241,13 @@ def test_a_change_is_ended_only_by_who_looked_at_it() -> None:
         await move.make()
         await move.begin()
         desk = move.desks()[0]
-        seen = desk.spec(QUEUE)
+        seen = desk.catalog.spec(QUEUE)
         await move.change(active=1, moving_from=0, era=2)
         await move.begin()
         with pytest.raises(HeadraceError) as refused:
-            await desk.change_seen(seen, moving_from=0, moved_ms=0, era=seen.era + 1)
+            await desk.catalog.change_seen(seen, moving_from=0, moved_ms=0, era=seen.era + 1)
         assert refused.value.kind is ErrorKind.CONFLICT
-        assert desk.spec(QUEUE).moving_from == 1
+        assert desk.catalog.spec(QUEUE).moving_from == 1
 
     Stage(4, play).perform()
 
@@ -269,7 +269,7 @@ def test_what_stayed_during_a_change_is_not_sent_again_unnoticed_after_it() -> N
         while asyncio.get_running_loop().time() < sent + 2.5:
             assert await move.send("once") == 0, "a duplicate, and answered as the first one"
             await asyncio.sleep(0.2)
-        await until(lambda: not any(desk.spec(QUEUE).moving_from for desk in move.desks()))
+        await until(lambda: not any(desk.catalog.spec(QUEUE).moving_from for desk in move.desks()))
         assert asyncio.get_running_loop().time() >= sent + 3.0
         assert await move.send("later") == 1
 

@@ -13,7 +13,7 @@ import asyncio
 from typing import NamedTuple
 
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.delayed import mark_waiting
+from headrace.broker.queueing.local.delayed import mark_waiting
 from headrace.broker.runtime import Runtime
 from headrace.cluster.configs import TopicConfig
 from headrace.core.limits import KIB, MIB

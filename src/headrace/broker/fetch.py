@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import FetchWaiter, Partition
-from headrace.broker.queueing.delayed import without_waiting
+from headrace.broker.queueing.local.delayed import without_waiting
 from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.views.scanner import Lens
 from headrace.core.errors import ErrorKind

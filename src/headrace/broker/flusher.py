@@ -140,8 +140,17 @@ class Flusher:
         self._urgent = 0
         self._wake.clear()
         self._hurry.clear()
-        rounds = [(partition, flush) for partition in partitions if (flush := self._begin(partition))]
-        files = [file for _, flush in rounds for file in flush.files]
+        rounds: list[tuple[Replica, Flush]] = []
+        files: list[File] = []
+        for partition in partitions:
+            try:
+                flush = partition.log.begin_flush()
+            except Exception as problem:
+                self._give_up(partition, problem)
+                continue
+            if flush is not None:
+                rounds.append((partition, flush))
+                files += flush.files
         if files:
             self.sync_started_ms = self._runtime.clock.now_ms()
             began = asyncio.get_running_loop().time()
@@ -168,13 +177,6 @@ class Flusher:
                 partition.on_durable()
             except Exception as problem:
                 self._give_up(partition, problem)
-
-    def _begin(self, partition: Replica) -> Flush | None:
-        try:
-            return partition.log.begin_flush()
-        except Exception as problem:
-            self._give_up(partition, problem)
-            return None
 
     def _give_up(self, partition: Replica, problem: Exception) -> None:
         """Whether its promises are kept is not known any more: whoever holds another copy should lead."""

@@ -13,6 +13,8 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Protocol
 
 from headrace.broker.partition import Partition
@@ -23,6 +25,8 @@ from headrace.core.plan import JournalRecord, Machine, Plan, Reply
 from headrace.records.build import Record, build_batch
 
 log = logging.getLogger(__name__)
+
+_durable = attrgetter("durable")
 
 BARRIER = JournalRecord(b"\xff\xffbarrier", b"")
 """Journaled before an answer that changes nothing, when only the followers can tell whether we still lead (R7): a
@@ -147,7 +151,8 @@ class Load:
         if not self.ended:
             self._gate_offset = position
             self.state = ShardState.READY
-            self._execute(self.machine.loaded(self._runtime.clock.now_ms()))
+            now_ms = self._runtime.clock.now_ms()
+            self._execute(self.machine.loaded(now_ms), now_ms)
 
     async def _until_it_takes_writes(self) -> None:
         """A journal that has just refused a write is not read all over again only to be refused once more (F83)."""
@@ -199,14 +204,11 @@ class Load:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def submit(self, make_command: Callable[[int], Any]) -> asyncio.Future[Any]:
-        """Decide one command now. The future resolves when the machine has answered and the answer is durable."""
-        return self.submit_as(None, make_command)
-
-    def submit_as(
-        self, producer: tuple[int, int] | None, make_command: Callable[[int], Any]
+    def submit(
+        self, make_command: Callable[[int], Any], producer: tuple[int, int] | None = None
     ) -> asyncio.Future[Any]:
-        """As `submit`, with the facts in `producer`'s open transaction: they count when it commits (R60)."""
+        """Decide one command now. The future resolves when the machine has answered and the answer is durable. With a
+        `producer`: the facts go into its open transaction, and count when it commits (R60)."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.state is not ShardState.READY:
             loading = self.state is ShardState.LOADING
@@ -216,15 +218,16 @@ class Load:
         self._next_waiter += 1
         self._waiters[waiter] = future
         command = make_command(waiter)
-        plan = self.machine.decide(command, self._runtime.clock.now_ms())
-        durable = any(fact.durable for fact in plan.facts)
+        now_ms = self._runtime.clock.now_ms()
+        plan = self.machine.decide(command, now_ms)
+        durable = any(map(_durable, plan.facts))
         asks = not durable and self._must_ask_followers(plan, command)
         if (durable or asks) and (refusal := self._partition.refusal(-1)) is not None:
             # Nothing was applied yet, so nothing has to be undone (F83).
             self._waiters.pop(waiter, None)
             _fail(future, refusal, f"{self._partition.tp} takes no writes: {refusal.name}")
         elif not asks or self._append_barrier(plan):
-            self._execute(plan, producer)
+            self._execute(plan, now_ms, producer)
         return future
 
     def tell(self, command: Any) -> bool:
@@ -234,13 +237,14 @@ class Load:
         """
         if self.state is not ShardState.READY:
             return False
-        plan = self.machine.decide(command, self._runtime.clock.now_ms())
-        durable = any(fact.durable for fact in plan.facts)
-        asks = not durable and self._must_ask_followers(plan, command)
+        now_ms = self._runtime.clock.now_ms()
+        plan = self.machine.decide(command, now_ms)
+        durable = any(map(_durable, plan.facts))
+        asks = not durable and bool(plan.replies) and self._must_ask_followers(plan, command)
         if (durable or asks) and (refusal := self._partition.refusal(-1)) is not None:
             self.distrust(refusal)
         else:
-            self._execute(plan, barrier=asks)
+            self._execute(plan, now_ms, barrier=asks)
         return not self.ended
 
     def _must_ask_followers(self, plan: Plan, command: Any) -> bool:
@@ -265,9 +269,10 @@ class Load:
             return False
         return True
 
-    def _execute(self, plan: Plan, of_all: tuple[int, int] | None = None, *, barrier: bool = False) -> None:
+    def _execute(
+        self, plan: Plan, now_ms: int, of_all: tuple[int, int] | None = None, *, barrier: bool = False
+    ) -> None:
         machine = self.machine
-        now_ms = self._runtime.clock.now_ms()
         journal: list[JournalRecord] = [BARRIER] if barrier else []
         transactional: dict[tuple[int, int], list[JournalRecord]] = {}
         try:
@@ -288,7 +293,7 @@ class Load:
                 self.committed(self._partition.high_watermark)
         except Exception as problem:
             self._not_written(problem)
-        if self.ended:
+        if self.state is ShardState.CLOSED:
             return
         if plan.replies or plan.effects:
             if self._unwritten:
@@ -306,22 +311,21 @@ class Load:
         if self._unwritten_bytes >= GATHERED_BYTES:
             self._append_unwritten()
         self._unwritten += journal
-        self._unwritten_bytes += sum(len(entry.key) + len(entry.value or b"") for entry in journal)
+        for key, value in journal:
+            self._unwritten_bytes += len(key) + len(value or b"")
         if not self._writes_soon:
             self._writes_soon = True
-            asyncio.get_running_loop().call_soon(self._write_soon)
-
-    def _write_soon(self) -> None:
-        self._writes_soon = False
-        self._write_out()
+            asyncio.get_running_loop().call_soon(self._write_out)
 
     def _write_out(self) -> None:
+        self._writes_soon = False
         try:
             self._append_unwritten()
         except Exception as problem:
             self._not_written(problem)
         else:
-            self.committed(self._partition.high_watermark)
+            if self._gate and self._gate[0][0] <= self._partition.high_watermark:
+                self.committed(self._partition.high_watermark)
 
     def _append_unwritten(self) -> None:
         if not self._unwritten:
@@ -329,11 +333,12 @@ class Load:
         journal, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
         held, self._held = self._held, []
         self._append(journal, None)
-        self._gate.extend((self._gate_offset, replies, effects) for replies, effects in held)
+        for replies, effects in held:
+            self._gate.append((self._gate_offset, replies, effects))
 
     def _append(self, journal: list[JournalRecord], producer: tuple[int, int] | None) -> None:
         wall_ms = self._runtime.clock.wall_ms()
-        records = [Record(entry.key, entry.value, (), wall_ms) for entry in journal]
+        records = list(map(Record, *zip(*journal, strict=True), repeat(()), repeat(wall_ms)))
         pid, epoch = producer if producer is not None else (-1, -1)
         batch = build_batch(
             records,
@@ -379,13 +384,12 @@ class Load:
 
     def _arm(self) -> None:
         at = self.machine.next_deadline()
-        if at == self._timer_at and self._timer is not None:
-            return
+        if at is None or (self._timer is not None and self._timer_at is not None and self._timer_at <= at):
+            return  # it rings early at most, and is set anew then: most leases end before their time
         self._stop_timer()
         self._timer_at = at
-        if at is not None:
-            delay_s = max(0, at - self._runtime.clock.now_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
+        delay_s = max(0, at - self._runtime.clock.now_ms()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -395,18 +399,27 @@ class Load:
     def _fire(self) -> None:
         self._timer = None
         self._timer_at = None
+        at = self.machine.next_deadline()
+        if at is None or at > self._runtime.clock.now_ms():
+            self._arm()  # what it was set for has ended before its time
+        else:
+            self._expire()
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._runtime.clock.now_ms()
         try:
-            plan = self.machine.expire(self._runtime.clock.now_ms())
+            plan = self.machine.expire(now_ms)
         except Exception as problem:
             self._not_written(problem)  # else time would stand still for this shard
             return
-        durable = any(fact.durable for fact in plan.facts)
+        durable = any(map(_durable, plan.facts))
         asks = not durable and self._must_ask_followers(plan, None)
         if (durable or asks) and self._partition.refusal(-1) is not None:
             # Nothing is lost: what is due stays due.
-            self._timer = asyncio.get_running_loop().call_later(REFUSED_S, self._fire)
+            self._timer = asyncio.get_running_loop().call_later(REFUSED_S, self._expire)
         else:
-            self._execute(plan, barrier=asks)
+            self._execute(plan, now_ms, barrier=asks)
 
 
 def setter(future: asyncio.Future[ErrorKind]) -> Callable[[ErrorKind], None]:

@@ -28,7 +28,7 @@ from headrace.core.ports import Buffer, FileSystem
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import ACCEPT, UNTOLD, Appended, Duplicate, LogCorrupt
-from headrace.records.batch import BatchHeader, read_header
+from headrace.records.batch import LENGTH_PREFIX_BYTES, BatchHeader, read_header
 from headrace.replication.acks import Acks
 from headrace.replication.events import (
     AdvanceHighWatermark,
@@ -260,7 +260,7 @@ class Partition:
         appended = self._write(batch, header)
         if isinstance(appended, Rejected):
             return appended
-        size = header.size
+        size = header[1] + LENGTH_PREFIX_BYTES
         self.messages_in += header.record_count
         self.bytes_in += size
         self.request_flush(size, urgent=urgent)
@@ -364,14 +364,17 @@ class Partition:
 
     def _advance(self, offset: int) -> None:
         self.high_watermark = offset
-        self._settle(self._acks.release(offset), ErrorKind.NONE)
+        waiting = self._acks.release(offset)
+        if waiting:
+            self._settle(waiting, ErrorKind.NONE)
         self.on_commit.tell(offset)
         ready, leader = self._ready, self._leader
         if ready is not None and leader is not None and offset >= leader.epoch_start_offset:
             self._ready = None
             if not ready.done():
                 ready.set_result(None)
-        self._wake_fetchers()
+        if self.fetch_waiters:
+            self._wake_fetchers()
 
     def _wake_fetchers(self) -> None:
         _wake(self.fetch_waiters)
@@ -410,7 +413,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset(self.high_watermark)
+        return self.log.producers.last_stable_offset(self.high_watermark)
 
     def epoch_refusal(self, client_epoch: int) -> ErrorKind:
         """R9: a client that speaks of another leadership than ours is told so."""

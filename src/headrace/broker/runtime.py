@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -28,7 +28,7 @@ class Runtime(Protocol):
     fs: FileSystem
     supervisor: Supervisor
 
-    async def run_blocking(self, fn: Callable[[], T]) -> T:
+    def run_blocking(self, fn: Callable[[], T]) -> Awaitable[T]:
         """Run a blocking call (fsync, SQLite) off the loop. Its exception is raised here."""
         ...
 
@@ -92,8 +92,8 @@ class SystemRuntime:
         self.supervise = self.supervisor.supervise
         self.unexpected = self.supervisor.unexpected
 
-    async def run_blocking(self, fn: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, fn)
+    def run_blocking(self, fn: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._pool, fn)
 
     def stopwatch(self) -> Stopwatch:
         return SystemStopwatch()

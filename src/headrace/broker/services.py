@@ -25,8 +25,8 @@ from headrace.broker.partition_admin import PartitionAdmin
 from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.queueing.cron import CronSchedules
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.keeper import QueueKeeper
+from headrace.broker.queueing.placement.upkeep import QueueUpkeep
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.share_groups import ShareGroups
 from headrace.broker.share_offsets import ShareOffsets
@@ -71,8 +71,8 @@ class Services:
     markers: Markers
     hanging: HangingTransactions
     # Queues.
-    queues: QueueDesk
-    queue_keeper: QueueKeeper
+    queues: Queues
+    queue_upkeep: QueueUpkeep
     cron: CronSchedules
     share_groups: ShareGroups
     share_offsets: ShareOffsets

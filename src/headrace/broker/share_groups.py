@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from headrace.broker.groups import CONFIGS
 from headrace.broker.hosts import ShardHost
-from headrace.broker.queueing.delayed import without_waiting
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.hosting import SHARE_PREFIX, Hosted
-from headrace.broker.queueing.payloads import is_aborted
+from headrace.broker.queueing.local.delayed import without_waiting
+from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.payloads import is_aborted
+from headrace.broker.queueing.local.shards import SHARE_PREFIX
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.share_sessions import Owner, ShareSessions
 from headrace.cluster.group_configs import RENEW_ENABLE, ShareConfig, share_config
 from headrace.cluster.image import BrokerConfigChanged, Delta, OpaqueChanged
@@ -33,7 +34,6 @@ from headrace.records.batch import scan
 READ_AT_ONCE = 1024 * 1024
 MAX_REMEMBERED = 10_000
 _WAIT_READY_S = 5.0
-_POLL_S = 0.02
 
 AckBatch = tuple[int, int, tuple[int, ...]]
 
@@ -46,7 +46,7 @@ class Acquired(NamedTuple):
 
 
 class ShareGroups:
-    def __init__(self, host: ShardHost, queues: QueueDesk, caught_up: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, host: ShardHost, queues: Queues, caught_up: Callable[[], Awaitable[None]]) -> None:
         self._host = host
         self._queues = queues
         self._caught_up = caught_up
@@ -82,10 +82,10 @@ class ShareGroups:
                 ErrorKind.NOT_LEADER_OR_FOLLOWER if missing is ErrorKind.NONE else missing,
                 f"{tp} is not led here",
             )
-        desk = self._queues
+        queues = self._queues
         source = Source(SHARE_PREFIX + group, *tp)
-        if tp not in desk.shards.hosted:
-            await desk.ensure_journal(tp.topic)
+        if tp not in queues.shards.hosted:
+            await queues.catalog.ensure_journal(tp.topic)
             await self._caught_up()
         hosted = await self._ready(source)
         self._configure(hosted, group, source)
@@ -94,11 +94,7 @@ class ShareGroups:
     async def _ready(self, source: Source) -> Hosted:
         try:
             async with asyncio.timeout(_WAIT_READY_S):
-                while True:
-                    hosted = self._queues.shards.hosted.get(TopicPartition(source.topic, source.partition))
-                    if hosted is not None and hosted.ready:
-                        return hosted
-                    await asyncio.sleep(_POLL_S)
+                return await self._queues.shards.wait_for(TopicPartition(source.topic, source.partition))
         except TimeoutError:
             raise HeadraceError(
                 ErrorKind.NOT_LEADER_OR_FOLLOWER, f"the state of {source} is not here yet"
@@ -141,7 +137,7 @@ class ShareGroups:
             raise HeadraceError(
                 ErrorKind.INVALID_RECORD_STATE, f"{RENEW_ENABLE.name} is false: group {group} may not renew"
             )
-        await self._queues.submit(
+        await self._queues.local.submit(
             source, lambda waiter: engine.Acknowledge(source, member, given, waiter=waiter)
         )
 
@@ -151,9 +147,11 @@ class ShareGroups:
         """What there is now; may be nothing. `whole`: batches are not cut, so it may be more than `max_records` (KIP-1206:
         batch_optimized). Raises HeadraceError."""
         source = await self.source(group, tp)
-        desk = self._queues
-        hosted = desk.hosted(source)
-        while first := await desk.submit(source, lambda waiter: engine.Peek(source, 1, waiter=waiter)):
+        queues = self._queues
+        hosted = queues.layouts.hosted(source)
+        while first := await queues.local.submit(
+            source, lambda waiter: engine.Peek(source, 1, waiter=waiter)
+        ):
             # Read first, acquire second: a record that would not fit into the answer is left for somebody else.
             data = self._read(hosted, source.queue, first[0], max_bytes)
             below = _reach(data, first[0], max_records if whole else None)
@@ -161,14 +159,18 @@ class ShareGroups:
                 break
             limit = below - first[0] if whole else max_records
             taking = engine.Receive(source, limit, None, member, below=below)
-            received = await desk.submit(source, lambda waiter, taking=taking: replace(taking, waiter=waiter))
+            received = await queues.local.submit(
+                source, lambda waiter, taking=taking: replace(taking, waiter=waiter)
+            )
             if not received.runs:
                 break
             runs, void = _without(received.runs, self._void(hosted, source.queue, data))
             if void:
                 gaps = tuple((low, high - 1, (int(engine.AckType.GAP),)) for low, high in void)
                 settling = engine.Acknowledge(source, member, gaps)
-                await desk.submit(source, lambda waiter, settling=settling: replace(settling, waiter=waiter))
+                await queues.local.submit(
+                    source, lambda waiter, settling=settling: replace(settling, waiter=waiter)
+                )
             if runs:
                 return Acquired(_covering(data, runs), tuple(runs))
         return Acquired()

@@ -127,7 +127,23 @@ class Supervisor:
 
     async def _keep(self, entry: Supervised, factory: Factory) -> None:
         try:
-            while await self._failed(entry, factory):
+            while True:
+                began_ms = self._clock.now_ms()
+                try:
+                    await factory()
+                    if entry.policy.may_return:
+                        return
+                    self._failed(entry, EndedEarly(f"{entry.name} returned"), began_ms)
+                except asyncio.CancelledError as cancelled:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                    # A future it waited for was cancelled, not the task itself.
+                    self._failed(entry, cancelled, began_ms)
+                except Exception as error:
+                    if not _loop_runs():
+                        raise  # a coroutine that is closed after its loop has ended
+                    self._failed(entry, error, began_ms)
                 if entry.policy.last_straw is not None and entry.in_a_row >= entry.policy.last_straw:
                     entry.was_given_up = True
                     log.critical("%s failed %d times in a row: giving up", entry.name, entry.in_a_row)
@@ -141,24 +157,8 @@ class Supervisor:
             if not entry.was_given_up:
                 self.tasks.remove(entry)
 
-    async def _failed(self, entry: Supervised, factory: Factory) -> bool:
-        """Run it once; whether it ended as it should not."""
-        began_ms = self._clock.now_ms()
-        problem: BaseException
-        try:
-            await factory()
-            if entry.policy.may_return:
-                return False
-            problem = EndedEarly(f"{entry.name} returned")
-        except asyncio.CancelledError as cancelled:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            problem = cancelled  # a future it waited for was cancelled, not the task itself
-        except Exception as error:
-            if not _loop_runs():
-                raise  # a coroutine that is closed after its loop has ended
-            problem = error
+    def _failed(self, entry: Supervised, problem: BaseException, began_ms: int) -> None:
+        """It ended as it should not."""
         now_ms = self._clock.now_ms()
         if now_ms - began_ms >= entry.policy.calm_ms:
             entry.in_a_row = 0
@@ -169,7 +169,6 @@ class Supervisor:
         entry.in_a_row += 1
         entry.problem = describe(problem)
         self.unexpected(entry.name, problem)
-        return True
 
     def unexpected(self, where: str, problem: BaseException, about: str = "") -> None:
         """An exception that nobody foresaw and that was kept from doing more harm. `where` is one of few names (it is a

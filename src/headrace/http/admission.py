@@ -65,16 +65,16 @@ class BudgetTicket:
 class BodyBudget:
     """Bytes of request bodies in flight, reserved when the headers are read and before the body is."""
 
-    __slots__ = ("_limit", "_waiting", "used_bytes")
+    __slots__ = ("_limit", "used_bytes", "waiting")
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._waiting: deque[BudgetTicket] = deque()
+        self.waiting: deque[BudgetTicket] = deque()
         self.used_bytes = 0
 
     def reserve(self, byte_count: int) -> bool:
         """True when the bytes were reserved now; False when the caller has to wait."""
-        if self._waiting or not self._fits(byte_count):
+        if self.waiting or not self._fits(byte_count):
             return False
         self.used_bytes += byte_count
         return True
@@ -82,7 +82,7 @@ class BodyBudget:
     def wait(self, byte_count: int, admitted: Callable[[], None]) -> BudgetTicket:
         """`admitted` is called once the bytes are reserved for this ticket."""
         ticket = BudgetTicket(byte_count, admitted)
-        self._waiting.append(ticket)
+        self.waiting.append(ticket)
         return ticket
 
     def cancel(self, ticket: BudgetTicket) -> None:
@@ -91,7 +91,7 @@ class BodyBudget:
 
     def release(self, byte_count: int) -> None:
         self.used_bytes -= byte_count
-        if self._waiting:
+        if self.waiting:
             self._admit_waiting()
 
     def _fits(self, byte_count: int) -> bool:
@@ -99,12 +99,12 @@ class BodyBudget:
         return self.used_bytes + byte_count <= self._limit or self.used_bytes == 0
 
     def _admit_waiting(self) -> None:
-        while self._waiting:
-            ticket = self._waiting[0]
+        while self.waiting:
+            ticket = self.waiting[0]
             if not ticket.is_cancelled:
                 if not self._fits(ticket.byte_count):
                     return
                 self.used_bytes += ticket.byte_count
-            self._waiting.popleft()
+            self.waiting.popleft()
             if not ticket.is_cancelled:
                 ticket.admitted()

@@ -284,7 +284,11 @@ class HttpConnection(asyncio.Protocol):
         byte_count = min(byte_count, self._held_bytes)  # a lost connection has released everything already
         if byte_count:
             self._held_bytes -= byte_count
-            self._server.body_budget.release(byte_count)
+            budget = self._server.body_budget
+            if budget.waiting:
+                budget.release(byte_count)
+            else:
+                budget.used_bytes -= byte_count
 
     def refused(self, response: Response) -> None:
         self._server.note_refusal(self.peer, response)
@@ -350,7 +354,8 @@ class HttpConnection(asyncio.Protocol):
                 )  # fmt: skip
             except Exception as error:
                 answer = self._answer_of(error, request)
-            self._release(held)
+            if held:
+                self._release(held)
             if isinstance(answer, StreamingResponse):
                 await self._stream(running, answer)
             elif self._transport is not None:

@@ -6,7 +6,7 @@ claim so. It is never forwarded again: two brokers with different news can't pla
 
 from __future__ import annotations
 
-from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.http.browsers import CLIENT
 from headrace.http.guarding import CLIENT_HOST, PRINCIPAL, named_sender
@@ -44,7 +44,7 @@ class Forwarder:
         self._node_id = node_id
         self._peers = peers
 
-    async def forward(self, request: Request, elsewhere: Elsewhere) -> Response:
+    async def forward(self, request: Request, elsewhere: WrongBroker) -> Response:
         if request.sender is not None or elsewhere.broker_id == self._node_id:
             # Two brokers have different news; nothing has happened yet, so ours is read again (F34).
             raise Unknown(ErrorKind.NOT_COORDINATOR, elsewhere.detail)
@@ -90,7 +90,7 @@ class ForwardingRouter(Router):
             try:
                 answer = handler(request)
                 return answer if isinstance(answer, Answer) else await answer
-            except Elsewhere as elsewhere:
+            except WrongBroker as elsewhere:
                 return await self._forwarder.forward(request, elsewhere)
 
         self._router.add(

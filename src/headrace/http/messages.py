@@ -219,12 +219,9 @@ def checked_header_value(value: str) -> str:
 
 
 def _header_lines(headers: Sequence[tuple[str, str]]) -> bytes:
-    lines = ""
-    for name, value in headers:
-        line = f"{name}: {value}"
-        if "\r" in line or "\n" in line or "\0" in line:
-            checked_header_value(line)
-        lines += line + "\r\n"
+    lines = "".join(
+        f"{checked_header_value(name)}: {checked_header_value(value)}\r\n" for name, value in headers
+    )
     return lines.encode("latin-1", "replace")
 
 
@@ -236,8 +233,11 @@ def encode_response(response: Response, *, fixed: bytes, keep_alive: bool, with_
     parts = [_head_cache.get((status, kind)) or _status_and_type(status, kind), fixed]
     if status != 204 and status != 304:
         parts.append(b"content-length: %d\r\n" % len(body))
-    if response.headers:
-        parts.append(_header_lines(response.headers))
+    for name, value in response.headers:
+        line = f"{name}: {value}"
+        if "\r" in line or "\n" in line or "\0" in line:
+            checked_header_value(line)
+        parts.append(line.encode("latin-1", "replace") + b"\r\n")
     parts.append(b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
     if body and with_body and status != 204 and status != 304:
         parts.append(body)

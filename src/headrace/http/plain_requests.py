@@ -32,7 +32,9 @@ def read_plain(data: bytes, max_header_bytes: int, max_header_count: int) -> Pla
         return None
     method, target, lines = head.groups()
     fields = _fields(lines)
-    headers = {name.lower(): value for name, value in fields}
+    headers: dict[bytes, bytes] = {}
+    for name, value in fields:
+        headers[name.lower()] = value
     if len(headers) != len(fields) or len(fields) > max_header_count or not _ODD.isdisjoint(headers):
         return None
     if headers.get(b"connection", b"keep-alive").lower() != b"keep-alive":

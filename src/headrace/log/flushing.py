@@ -41,7 +41,9 @@ class FlushQueue:
         if self._flushing is not None or self.durable_end >= end_offset:
             return None
         self._segments, self._unsynced = self._unsynced, []
-        files = [segment.file for segment in self._segments if segment.file is not None]
+        files: list[File] = []
+        if self._segments:
+            files += [segment.file for segment in self._segments if segment.file is not None]
         if active.size and active.file is not None:
             files.append(active.file)
         self._flushing = Flush(tuple(files), end_offset, self._generation)

@@ -35,7 +35,7 @@ from headrace.http.guarding import HttpGuard
 from headrace.http.known import KnowingRouter
 from headrace.http.messages import Request, Response
 from headrace.http.metrics import MetricsDoor, Registry
-from headrace.http.peer_desks import PeerDeskDoor
+from headrace.http.peer_calls import PeerCallDoor
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.problem import problem
 from headrace.http.rest.about import AboutDoor
@@ -312,15 +312,15 @@ class Node:
         )
         self.http.judge_peer = self._peer_requests.judge
         forwarder = Forwarder(broker.node_id, self._peer_requests)
-        peer_desks = PeerDeskDoor(
+        peer_calls = PeerCallDoor(
             broker.image,
-            services.queues.anywhere,
+            services.queues.answers,
             services.share_offsets,
             services.latest,
             self._peer_requests,
         )
-        peer_desks.mount(router)
-        services.queues.anywhere.peers = peer_desks
+        peer_calls.mount(router)
+        services.queues.caller.peers = peer_calls
         policies = QueuePolicies(self._security_image, sqs)
         policies.load(self.metadata.image.opaque("queues"))
         self.metadata.listeners.append(policies.heard)
@@ -362,7 +362,7 @@ class Node:
             return None if topic is None else topic.name
 
         def topics_of(queue: str) -> Sequence[str]:
-            spec = self.services.queues.find_spec(queue)
+            spec = self.services.queues.find(queue)
             return (queue,) if spec is None else spec.topics
 
         def queue_of(webhook: str) -> str | None:
@@ -511,7 +511,7 @@ class Node:
         supervise("cron schedules", self.services.cron.run)
         if self.tls is not None:
             supervise("look at the certificate", self.tls.watch)
-        supervise("queues in shape", self.services.queue_keeper.run)
+        supervise("queues in shape", self.services.queue_upkeep.run)
         supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
         await self.patience.wait_until(
             "the controller lets this broker in",

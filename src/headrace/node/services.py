@@ -24,8 +24,8 @@ from headrace.broker.partition_admin import PartitionAdmin
 from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.queueing.cron import CronSchedules
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.keeper import QueueKeeper
+from headrace.broker.queueing.placement.upkeep import QueueUpkeep
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.services import Failures, Services
@@ -96,7 +96,7 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         partition_admin,
         lambda identifier: TransactionClient(image, peers, coordinators, identifier),
     )
-    queues = QueueDesk(queue_host)
+    queues = Queues(queue_host)
     share_groups = ShareGroups(broker, queues, replicas.caught_up)
     views = Views(runtime, image, broker.find_partition)
 
@@ -134,8 +134,8 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         markers=markers,
         hanging=HangingTransactions(runtime.clock, image, transactions, markers, producer_ids, peers),
         queues=queues,
-        queue_keeper=QueueKeeper(queue_host, queues),
-        cron=CronSchedules(queue_host, queues),
+        queue_upkeep=QueueUpkeep(queue_host, queues.catalog, queues.layouts, queues.router, queues.placement),
+        cron=CronSchedules(queue_host, queues.catalog, queues.placement),
         share_groups=share_groups,
         share_offsets=ShareOffsets(image, groups, queues, share_groups),
         opener=Opener(runtime),

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.questions import Delivery
+from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import Supervised
@@ -84,7 +84,7 @@ class Courier:
         self,
         runtime: Runtime,
         node_id: int,
-        queues: QueueDesk,
+        queues: Queues,
         registry: WebhookRegistry,
         client: EndpointClient,
         budget: Budget,
@@ -92,7 +92,7 @@ class Courier:
     ) -> None:
         self._runtime = runtime
         self._node_id = node_id
-        self._desk = queues
+        self._queues = queues
         self._clock = runtime.clock
         self._registry = registry
         self._client = client
@@ -168,15 +168,15 @@ class Courier:
         latest = self._registry.find(spec.name)
         if latest is None or latest.id != spec.id or latest.state != "active":
             return IDLE_MS, None  # it was paused, disabled or removed a moment ago
-        queue = self._desk.find_spec(spec.queue)
+        queue = self._queues.find(spec.queue)
         if queue is None:
             self.problem = f"the queue {spec.queue} is gone"
             return IDLE_MS, None
-        sources = self._desk.local_sources(queue)
+        sources = self._queues.layouts.of(queue).local
         if not sources:
             return IDLE_MS, None
         self.problem = ""
-        self._rate.set_rate(spec.rate * len(sources) / len(self._desk.sources(queue)), now_ms)
+        self._rate.set_rate(spec.rate * len(sources) / len(self._queues.layouts.of(queue).sources), now_ms)
         room = min(
             self.limit.limit - self.in_flight, self.circuit.permits(now_ms), self._rate.permits(now_ms)
         )
@@ -185,7 +185,7 @@ class Courier:
             return wait_ms or IDLE_MS, None
         if self._budget.left <= 0:
             return STARVED_MS, None
-        arrival = self._desk.shards.arrival(queue.name)
+        arrival = self._queues.shards.arrival(queue.name)
         filling_ms = self._filling_ms(queue, now_ms)
         if filling_ms:
             return filling_ms, arrival
@@ -203,7 +203,7 @@ class Courier:
         is_fifo = queue.queue_config.fifo
         takes = min(self._takes, room) if is_fifo else 1
         receives = [
-            self._desk.receive_here(
+            self._queues.local.receive(
                 queue,
                 self._count(queue, room, takes),
                 visibility_ms=self.spec.timeout_ms + LEASE_MARGIN_MS,
@@ -229,7 +229,7 @@ class Courier:
         spec = self.spec
         if spec.batch_size == 1 or not spec.batch_wait_ms:
             return 0
-        ready = sum(count.visible for _, count in self._desk.counts(queue))
+        ready = sum(count.visible for _, count in self._queues.local.counts(queue))
         if ready >= spec.batch_size or not ready:
             if not ready:
                 self._waiting_since_ms = None
@@ -277,7 +277,7 @@ class Courier:
             return True
         lease_ms = self.spec.timeout_ms + LEASE_MARGIN_MS
         for source, handles in by_source(job.deliveries).items():
-            if any(refusal is not None for refusal in await self._desk.extend(source, handles, lease_ms)):
+            if any(refusal is not None for refusal in await self._queues.extend(source, handles, lease_ms)):
                 return False
         return True
 
@@ -387,11 +387,11 @@ class Courier:
 
     async def _settle(self, deliveries: Sequence[Delivery]) -> None:
         for source, handles in by_source(deliveries).items():
-            await self._desk.ack(source, handles)
+            await self._queues.ack(source, handles)
 
     async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int, detail: str = "") -> None:
         for source, handles in by_source(deliveries).items():
-            await self._desk.release(source, handles, delay_ms, detail)
+            await self._queues.release(source, handles, delay_ms, detail)
 
     def _draw(self) -> float:
         return int.from_bytes(self._runtime.random_bytes(4), "big") / 2**32

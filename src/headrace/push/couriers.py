@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.broker.metadata import Metadata
-from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.replicas import Replicas
 from headrace.broker.runtime import Runtime
 from headrace.cluster.image import Delta, OpaqueChanged
@@ -30,7 +30,7 @@ from headrace.push.signature import signed_headers
 from headrace.push.spec import WebhookSpec
 from headrace.push.target import TargetRules
 from headrace.push.verdict import Outcome, why
-from headrace.queues.commands import Rouse
+from headrace.queues.commands import EndRest
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Couriers:
         runtime: Runtime,
         metadata: Metadata,
         replicas: Replicas,
-        queues: QueueDesk,
+        queues: Queues,
         new_uuid: Callable[[], str],
         rules: TargetRules,
         *,
@@ -63,7 +63,7 @@ class Couriers:
     ) -> None:
         self._runtime = runtime
         self._image = metadata.image
-        self._desk = queues
+        self._queues = queues
         self.registry = WebhookRegistry(runtime, metadata, new_uuid)
         self.client = EndpointClient(rules, ca_file=ca_file, resolve=resolve)
         self._budget = Budget()
@@ -124,7 +124,7 @@ class Couriers:
                     courier = self._couriers[spec.id] = Courier(
                         self._runtime,
                         self._image.broker_id,
-                        self._desk,
+                        self._queues,
                         self.registry,
                         self.client,
                         self._budget,
@@ -139,13 +139,13 @@ class Couriers:
                 )
 
     def _leads_some(self, spec: WebhookSpec) -> bool:
-        queue = self._desk.find_spec(spec.queue)
-        return queue is not None and bool(self._desk.local_sources(queue))
+        queue = self._queues.find(spec.queue)
+        return queue is not None and bool(self._queues.layouts.of(queue).local)
 
     def _is_home(self, spec: WebhookSpec) -> bool:
-        queue = self._desk.find_spec(spec.queue)
-        sources = self._desk.sources(queue) if queue is not None else []
-        return bool(sources) and self._desk.home_of(sources[0]) == self._image.broker_id
+        queue = self._queues.find(spec.queue)
+        sources = self._queues.layouts.of(queue).sources if queue is not None else []
+        return bool(sources) and self._queues.layouts.home_of(sources[0]) == self._image.broker_id
 
     def courier(self, spec: WebhookSpec) -> Courier | None:
         """None when this broker has not sent anything for it."""
@@ -248,7 +248,7 @@ class Couriers:
 
     async def retry_here(self, spec: WebhookSpec, attempt_id: str = "") -> int:
         """Everything that waits for its next try, or what one entry of the log is about, is tried now. How many there were."""
-        queue = self._desk.find_spec(spec.queue)
+        queue = self._queues.find(spec.queue)
         courier = self.courier(spec)
         if queue is None or courier is None:
             return 0
@@ -257,14 +257,14 @@ class Couriers:
         if attempt_id and entry is None:
             return 0
         count = 0
-        for source in self._desk.local_sources(queue):
+        for source, _ in self._queues.layouts.of(queue).local:
             offsets: tuple[int, ...] | None = None
             if entry is not None:
                 if (source.topic, source.partition) != (entry.topic, entry.partition):
                     continue
                 offsets = tuple(range(entry.offset, entry.offset + entry.messages))
-            count += await self._desk.submit(
-                source, lambda waiter, source=source, offsets=offsets: Rouse(source, offsets, waiter=waiter)
+            count += await self._queues.local.submit(
+                source, lambda waiter, source=source, offsets=offsets: EndRest(source, offsets, waiter=waiter)
             )
         courier.wake()
         return count

@@ -55,7 +55,8 @@ def decide_ack(board: Board, command: Ack, now_ms: int) -> Plan:
             results.append(None if lease is None and partition.is_done(offset) else STALE)
     draft = Draft(partition, now_ms + board.wall_offset_ms)
     if acked:
-        draft.settle(as_ranges(acked), command.outcome)
+        ranges = ((offset, offset + 1),) if len(results) == 1 else as_ranges(acked)
+        draft.settle(ranges, command.outcome)
         if partition.lanes.fifo or len(leases) >= partition.config.max_in_flight:
             draft.wake_receivers()
     return draft.plan(command.waiter, tuple(results))

@@ -27,14 +27,14 @@ class Queue:
 
 
 class Board:
-    __slots__ = ("_alarms", "_serial", "lease_epoch", "partitions", "queues", "wall_offset_ms")
+    __slots__ = ("_serial", "alarms", "lease_epoch", "partitions", "queues", "wall_offset_ms")
 
     def __init__(self, lease_epoch: int, wall_offset_ms: int) -> None:
         self.lease_epoch = lease_epoch
         self.wall_offset_ms = wall_offset_ms
         self.queues: dict[str, Queue] = {}
         self.partitions: dict[Source, Partition] = {}
-        self._alarms: list[tuple[int, int, Partition]] = []
+        self.alarms: list[tuple[int, int, Partition]] = []
         self._serial = 0
 
     def open(self, source: Source) -> Partition:
@@ -59,10 +59,10 @@ class Board:
             return
         partition.alarm_ms = at
         self._serial += 1
-        heappush(self._alarms, (at, self._serial, partition))
-        if len(self._alarms) > 4 * len(self.partitions) + _ALARM_SLACK:
-            self._alarms = [entry for entry in self._alarms if entry[2].alarm_ms == entry[0]]
-            heapify(self._alarms)
+        heappush(self.alarms, (at, self._serial, partition))
+        if len(self.alarms) > 4 * len(self.partitions) + _ALARM_SLACK:
+            self.alarms = [entry for entry in self.alarms if entry[2].alarm_ms == entry[0]]
+            heapify(self.alarms)
 
     def rearm(self, partition: Partition) -> None:
         partition.alarm_ms = None
@@ -71,18 +71,18 @@ class Board:
 
     def rearm_all(self) -> None:
         """The wall clock was set: every due time is somewhere else on the monotonic clock."""
-        self._alarms.clear()
+        self.alarms.clear()
         for partition in self.partitions.values():
             partition.alarm_ms = None
             self.arm(partition)
 
     def tidy(self) -> None:
-        alarms = self._alarms
+        alarms = self.alarms
         while alarms and alarms[0][2].alarm_ms != alarms[0][0]:
             heappop(alarms)
 
     def next_alarm(self) -> int | None:
-        return self._alarms[0][0] if self._alarms else None
+        return self.alarms[0][0] if self.alarms else None
 
     def ringing(self, now_ms: int) -> list[Partition]:
         """The partitions whose alarm is due, each once; changes nothing."""
@@ -90,9 +90,9 @@ class Board:
         walk = [0]
         while walk:
             at = walk.pop()
-            if at >= len(self._alarms) or self._alarms[at][0] > now_ms:
+            if at >= len(self.alarms) or self.alarms[at][0] > now_ms:
                 continue
-            at_ms, _, partition = self._alarms[at]
+            at_ms, _, partition = self.alarms[at]
             if partition.alarm_ms == at_ms:
                 found[partition.source] = partition
             walk += (2 * at + 2, 2 * at + 1)

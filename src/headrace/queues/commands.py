@@ -218,7 +218,7 @@ class ReleaseOwner:
 
 
 @dataclass(frozen=True, slots=True)
-class Rouse:
+class EndRest:
     """Messages that rest after a release (None: all of them) are available now. Answer: how many there were."""
 
     source: Source

@@ -98,35 +98,35 @@ Holder = Lease | Retry | Dying
 
 
 class Deadlines:
-    __slots__ = ("_heap", "_serial", "_sweep_at")
+    __slots__ = ("_serial", "_sweep_at", "heap")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Holder]] = []
+        self.heap: list[tuple[int, int, Holder]] = []
         self._serial = 0
         self._sweep_at = _SWEEP_AT
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.heap)
 
     def push(self, holder: Holder) -> None:
         self._serial += 1  # equal deadlines keep their order, and holders are never compared
-        heappush(self._heap, (holder.deadline_ms, self._serial, holder))
-        if len(self._heap) > self._sweep_at:
-            self._heap = [entry for entry in self._heap if self._alive(entry)]
-            heapify(self._heap)
-            self._sweep_at = max(_SWEEP_AT, 2 * len(self._heap))
-
-    def head_ms(self) -> int | None:
-        return self._heap[0][0] if self._heap else None
+        heappush(self.heap, (holder.deadline_ms, self._serial, holder))
+        if len(self.heap) > self._sweep_at:
+            self.heap = [entry for entry in self.heap if self._alive(entry)]
+            heapify(self.heap)
+            self._sweep_at = max(_SWEEP_AT, 2 * len(self.heap))
 
     def tidy(self) -> None:
-        heap = self._heap
-        while heap and not self._alive(heap[0]):
+        heap = self.heap
+        while heap:
+            deadline_ms, _, holder = heap[0]
+            if holder.held > 0 and holder.deadline_ms == deadline_ms:
+                return
             heappop(heap)
 
     def due(self, now_ms: int, limit: int) -> list[Holder]:
         """Some `limit` of the holders whose time is up; changes nothing."""
-        heap = self._heap
+        heap = self.heap
         found: list[Holder] = []
         walk = [0]
         while walk and len(found) < limit:
@@ -139,7 +139,7 @@ class Deadlines:
         return found
 
     def clear(self) -> None:
-        self._heap.clear()
+        self.heap.clear()
 
     @staticmethod
     def _alive(entry: tuple[int, int, Holder]) -> bool:

@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.core.plan import Fact, Plan
+from headrace.core.plan import Fact, Plan, Reply
 from headrace.queues.board import Board
-from headrace.queues.commands import DeathReason, MoveToDeadLetter, Outcome, ReadAhead, WakeReceivers, answer
+from headrace.queues.commands import (
+    NO_WAITER,
+    DeathReason,
+    MoveToDeadLetter,
+    Outcome,
+    ReadAhead,
+    WakeReceivers,
+)
 from headrace.queues.deadlines import Lease
 from headrace.queues.facts import (
     Checkpointed,
@@ -143,7 +150,8 @@ class Draft:
             self.effects.append(WakeReceivers(self.partition.source.queue))
 
     def plan(self, waiter: int, value: object) -> Plan:
-        return Plan(self.facts, answer(waiter, value), self.effects)
+        replies = () if waiter == NO_WAITER else (Reply(waiter, value),)
+        return Plan(self.facts, replies, self.effects)
 
     # --- the journal -----------------------------------------------------------------------------------------------
 

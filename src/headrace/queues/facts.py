@@ -243,7 +243,7 @@ class Promoted:
 
 
 @dataclass(frozen=True, slots=True)
-class Roused:
+class RestEnded:
     """These have rested enough."""
 
     durable: ClassVar[bool] = False

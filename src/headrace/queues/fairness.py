@@ -1,7 +1,7 @@
 """Machine: tenants take turns, so that one noisy tenant of fifty costs the others a fiftieth and not their day.
 
 The rotation of a level holds the tenants that have something ready. One message each, round and round, until the
-batch is full; who was served goes to the back (`Lanes.end_turn`).
+batch is full; who was served goes to the back (`Lanes.lease`).
 """
 
 from __future__ import annotations

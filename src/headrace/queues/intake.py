@@ -57,7 +57,9 @@ def decide_data_available(board: Board, command: DataAvailable, now_ms: int) -> 
     if config.dedup_window_ms and command.messages:
         _deduplicate(draft, command, indexed_to)
     source = partition.source
-    draft.do(Indexed(source, command.start_offset, end_offset, indexed_to, command.messages, command.skipped))
+    draft.facts.append(
+        Indexed(source, command.start_offset, end_offset, indexed_to, command.messages, command.skipped)
+    )
     if indexed_to > partition.indexed_end:
         draft.wake_receivers()
     return draft.plan(command.waiter, None)
@@ -86,13 +88,14 @@ def apply_deduplicated(board: Board, partition: Partition, fact: Deduplicated, n
 
 def apply_indexed(board: Board, partition: Partition, fact: Indexed, now_ms: int) -> None:
     wall_ms = now_ms + board.wall_offset_ms
-    partition.advance_to(fact.start_offset)
+    if fact.start_offset > partition.start_offset:
+        partition.advance_to(fact.start_offset)
     partition.end_offset = max(partition.end_offset, fact.end_offset)
     first, end = partition.indexed_end, fact.indexed_to
     if end <= first:
         return
     partition.indexed_end = end
-    if _is_all_new(partition, first, fact):
+    if fact.messages and _is_all_new(partition, first, fact):
         _sort_in_waiting(partition, fact, first, wall_ms)
         return
     for low, high in fact.skipped:
@@ -171,6 +174,8 @@ def _sort_in_ordinary(partition: Partition, first: int, end: int, wall_ms: int) 
     )
     for low, high in ranges:
         lanes.put(main, low, high)
+    if first >= partition.known_from_journal:
+        return
     for offset in partition.exceptions_between(first, end):
         lanes.take(main, offset, offset + 1)
         partition.adopt(offset, main)

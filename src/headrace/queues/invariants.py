@@ -75,7 +75,7 @@ def _check_one_state_each(p: Partition) -> None:
     assert ready == p.lanes.ready_count
     for offset, retry in p.retries.items():
         if retry.lane != NO_LANE and not retry.held:
-            assert offset in p.lanes[retry.lane].ready
+            assert offset in p.lanes.by_id[retry.lane].ready
 
 
 def _check_leases(p: Partition) -> None:
@@ -83,7 +83,8 @@ def _check_leases(p: Partition) -> None:
     for offset, lease in p.leases.items():
         assert lease.first <= offset < lease.end
         assert lease.held == holding[id(lease)]
-    head = p.deadlines.head_ms()
+    heap = p.deadlines.heap
+    head = heap[0][0] if heap else None
     waiting = [lease.deadline_ms for lease in p.leases.values()]
     waiting += [retry.deadline_ms for retry in p.retries.values() if retry.held]
     assert not waiting or (head is not None and head <= min(waiting)), "a deadline was lost"

@@ -34,8 +34,10 @@ Values start with a version byte; records that this version can not read are pas
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
-from struct import Struct
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from struct import Struct, pack
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
@@ -64,7 +66,7 @@ from headrace.queues.facts import (
     Sighting,
     SourceRemoved,
 )
-from headrace.queues.snapshot import ints_from_bytes, ints_to_bytes
+from headrace.queues.snapshot import ints_from_bytes
 
 _VERSION = 1
 _LENGTH = Struct(">H")
@@ -112,9 +114,12 @@ def queue_key(letter: bytes, queue: str) -> bytes:
 
 
 def source_key(letter: bytes, source: Source, tail: bytes) -> bytes:
-    return b"".join(
-        (letter, _text(source.queue), _text(source.topic), _PARTITION.pack(source.partition), tail)
-    )
+    return letter + _source_bytes(source) + tail
+
+
+@lru_cache(maxsize=10_000)
+def _source_bytes(source: Source) -> bytes:
+    return _text(source.queue) + _text(source.topic) + _PARTITION.pack(source.partition)
 
 
 def decode_key(raw: bytes) -> Key:
@@ -152,6 +157,13 @@ def _read_text(raw: bytes, at: int) -> tuple[str, int]:
 
 
 def encode_fact(fact: Any) -> Sequence[JournalRecord]:
+    kind = _KINDS.get(type(fact))
+    if kind is not None:
+        text, numbers = _delta_content(fact)
+        raw = text.encode()[:0xFFFF]
+        head = _DELTA.pack(_VERSION, kind, fact.seq, len(raw))
+        value = b"".join((head, raw, pack(f"<{len(numbers)}q", *numbers)))
+        return [JournalRecord(DELTA + _source_bytes(fact.source) + _SLOT.pack(fact.slot), value)]
     match fact:
         case Checkpointed():
             return _encode_checkpoint(fact)
@@ -166,29 +178,24 @@ def encode_fact(fact: Any) -> Sequence[JournalRecord]:
             return [JournalRecord(queue_key(letter, fact.queue), None) for letter in (CONFIG, PAUSE)]
         case SourceRemoved():
             return _encode_removal(fact)
-    text, numbers = _delta_content(fact)
-    raw = text.encode()[:0xFFFF]
-    value = (
-        _DELTA.pack(_VERSION, _KINDS[type(fact)], fact.seq, len(raw))
-        + raw
-        + ints_to_bytes(array("q", numbers))
-    )
-    return [JournalRecord(source_key(DELTA, fact.source, _SLOT.pack(fact.slot)), value)]
+    raise TypeError(f"{type(fact).__name__} is not journaled")
 
 
-def _delta_content(fact: Delta) -> tuple[str, Iterable[int]]:
+def _delta_content(fact: Delta) -> tuple[str, Sequence[int]]:
     match fact:
         case Settled():
-            return "", [fact.outcome, *(edge for pair in fact.ranges for edge in pair)]
-        case Returned():
-            return "", [number for entry in fact.given_back for number in entry]
+            return "", [fact.outcome, *chain.from_iterable(fact.ranges)]
         case LeasedDurably():
-            grants = [number for grant in fact.grants for number in grant[:4]]
-            return "", [fact.visibility_ms, fact.epoch, *grants]
+            grants = [fact.visibility_ms, fact.epoch]
+            for grant in fact.grants:
+                grants += grant[:4]
+            return "", grants
+        case Returned():
+            return "", [*chain.from_iterable(fact.given_back)]
         case ExtendedDurably():
             return "", [fact.visibility_ms, *fact.offsets]
         case Died():
-            return fact.detail, [fact.reason, *(number for one in fact.doomed for number in one)]
+            return fact.detail, [fact.reason, *chain.from_iterable(fact.doomed)]
         case Positioned():
             return "", [fact.offset]
         case Purged():

@@ -42,11 +42,11 @@ class Lane:
 
 class Lanes:
     __slots__ = (
-        "_by_id",
         "_by_key",
         "_free_ids",
         "_priorities",
         "_split",
+        "by_id",
         "fifo",
         "levels",
         "main",
@@ -61,20 +61,17 @@ class Lanes:
             OrderedDict() for _ in range(MAX_PRIORITY + 1 if config.priorities else 1)
         ]
         """By priority; one level when the queue has none."""
-        self._by_id: dict[int, Lane] = {}
+        self.by_id: dict[int, Lane] = {}
         self._by_key: dict[tuple[int, bytes], Lane] = {}
         self._free_ids: list[int] = []
         self.ready_count = 0
         self.main = self._make(self._level_of(DEFAULT_PRIORITY), b"")
 
     def __len__(self) -> int:
-        return len(self._by_id)
-
-    def __getitem__(self, lane_id: int) -> Lane:
-        return self._by_id[lane_id]
+        return len(self.by_id)
 
     def all(self) -> list[Lane]:
-        return list(self._by_id.values())
+        return list(self.by_id.values())
 
     def find(self, priority: int, group: bytes) -> Lane:
         """The lane of such messages, made on first use. Whoever gets one puts something into it before the next
@@ -86,7 +83,7 @@ class Lanes:
 
     def held_groups(self) -> list[bytes]:
         """The groups of which there is something, in whatever state."""
-        return [lane.group for lane in self._by_id.values() if not lane.unused]
+        return [lane.group for lane in self.by_id.values() if not lane.unused]
 
     def holds(self, group: bytes) -> bool:
         return any(
@@ -96,7 +93,8 @@ class Lanes:
 
     def put(self, lane: Lane, first: int, end: int) -> None:
         self.ready_count += lane.ready.add(first, end)
-        self.refresh(lane)
+        if self.fifo or lane.id not in self.levels[lane.level]:
+            self.refresh(lane)
 
     def put_all(self, lane: Lane, ranges: Iterable[Range]) -> None:
         for first, end in ranges:
@@ -105,6 +103,16 @@ class Lanes:
 
     def take(self, lane: Lane, first: int, end: int) -> None:
         self.ready_count -= lane.ready.discard(first, end)
+
+    def lease(self, lane: Lane, first: int, end: int) -> None:
+        """[first, end) is handed out; the others of its level go first now."""
+        self.ready_count -= lane.ready.discard(first, end)
+        lane.in_flight += end - first
+        level = self.levels[lane.level]
+        if not lane.ready.count or self.fifo or lane.id not in level:
+            self.refresh(lane)
+        elif len(level) > 1:
+            level.move_to_end(lane.id)
 
     def refresh(self, lane: Lane) -> None:
         """To be called after anything about the lane changed."""
@@ -116,21 +124,15 @@ class Lanes:
         if lane.id in level:
             del level[lane.id]
         if lane.id != MAIN and lane.unused:
-            del self._by_id[lane.id], self._by_key[lane.level, lane.group]
+            del self.by_id[lane.id], self._by_key[lane.level, lane.group]
             self._free_ids.append(lane.id)
-
-    def end_turn(self, lane: Lane) -> None:
-        """The lane was served; the others of its level go first now."""
-        level = self.levels[lane.level]
-        if len(level) > 1 and lane.id in level:
-            level.move_to_end(lane.id)
 
     def _level_of(self, priority: int) -> int:
         return max(0, min(priority, MAX_PRIORITY)) if self._priorities else 0
 
     def _make(self, level: int, group: bytes) -> Lane:
-        lane_id = self._free_ids.pop() if self._free_ids else len(self._by_id)
+        lane_id = self._free_ids.pop() if self._free_ids else len(self.by_id)
         # Message groups are many and small; the lanes of other queues are few and large.
         lane = Lane(lane_id, level, group, Runs() if self.fifo else OffsetSet())
-        self._by_id[lane_id] = self._by_key[level, group] = lane
+        self.by_id[lane_id] = self._by_key[level, group] = lane
         return lane

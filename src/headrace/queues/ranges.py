@@ -210,6 +210,11 @@ class OffsetSet:
 
     def head(self, limit: int, refuse: Refuse | None = None) -> list[Range]:
         """The first `limit` offsets that are not refused, as ranges."""
+        if refuse is None and self._order:
+            edges = self._pages[self._order[0]]._edges
+            first, end = edges[0], edges[1]
+            if limit > 0 and (end - first >= limit or (len(self._order) == 1 and len(edges) == 2)):
+                return [(first, min(end, first + limit))]
         return take_head(self._near_runs(), limit, refuse)
 
     def _near_runs(self) -> Iterator[Range]:

@@ -53,13 +53,15 @@ def decide_receive(board: Board, command: Receive, now_ms: int) -> Plan:
             grants.append(Grant(run[0], run[1], 1, wall_ms, lane))
     visibility_ms = config.visibility_ms if command.visibility_ms is None else command.visibility_ms
     draft = Draft(partition, wall_ms)
-    draft.kill(doomed, DeathReason.MAX_DELIVERIES)
+    if doomed:
+        draft.kill(doomed, DeathReason.MAX_DELIVERIES)
     if grants and config.journaled_leases:
         draft.lease_durably(tuple(grants), visibility_ms, command.owner)
     elif grants:
         epoch = partition.lease_epoch
         draft.do(Leased(partition.source, tuple(grants), visibility_ms, epoch, command.owner))
-    draft.effects += _read_ahead(partition)
+    if partition.indexed_end < partition.end_offset:
+        draft.effects += _read_ahead(partition)
     runs = tuple([Delivered(*grant[:4]) for grant in grants])
     return draft.plan(command.waiter, Received(runs, partition.lease_epoch, visibility_ms))
 
@@ -116,8 +118,4 @@ def apply_leased(board: Board, partition: Partition, fact: Leased | LeasedDurabl
                     retry.held = 0
                     partition.resting -= 1
         if lane_id != NO_LANE:
-            lane = lanes[lane_id]
-            lanes.take(lane, first, end)
-            lane.in_flight += end - first
-            lanes.refresh(lane)
-            lanes.end_turn(lane)
+            lanes.lease(lanes.by_id[lane_id], first, end)

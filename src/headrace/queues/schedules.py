@@ -96,6 +96,6 @@ def apply_promoted(board: Board, partition: Partition, fact: Promoted, now_ms: i
     for offset, lane_id in partition.schedule.pop_due(wall_ms, limit):
         by_lane.setdefault(lane_id, []).append(offset)
     for lane_id, offsets in by_lane.items():
-        lane = partition.lanes[lane_id]
+        lane = partition.lanes.by_id[lane_id]
         lane.scheduled -= len(offsets)
         partition.lanes.put_all(lane, as_ranges(offsets))

@@ -12,7 +12,7 @@ shard a `lease_epoch` that is larger than all before (the journal partition's le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, get_args
 
@@ -24,6 +24,7 @@ from headrace.queues import (
     dead,
     describe,
     draft,
+    end_rest,
     expire,
     extend,
     facts,
@@ -31,7 +32,6 @@ from headrace.queues import (
     purge,
     receive,
     release,
-    rouse,
     schedules,
     share,
 )
@@ -52,7 +52,7 @@ _DECIDE: dict[type, Callable[[Board, Any, int], Plan]] = {
     commands.Reject: dead.decide_reject,
     commands.Acknowledge: share.decide_acknowledge,
     commands.ReleaseOwner: release.decide_release_owner,
-    commands.Rouse: rouse.decide_rouse,
+    commands.EndRest: end_rest.decide_end_rest,
     commands.Moved: dead.decide_moved,
     commands.Released: schedules.decide_released,
     commands.MoveFailed: dead.decide_move_failed,
@@ -88,7 +88,7 @@ _APPLY: dict[type, Callable[[Board, Partition, Any, int], None]] = {
     facts.MoveRequested: dead.apply_move_requested,
     facts.Promoted: schedules.apply_promoted,
     facts.Rescheduled: schedules.apply_rescheduled,
-    facts.Roused: rouse.apply_roused,
+    facts.RestEnded: end_rest.apply_rest_ended,
     facts.Rearmed: expire.apply_rearmed,
     facts.Positioned: purge.apply_positioned,
     facts.Purged: purge.apply_purged,
@@ -129,8 +129,7 @@ class QueueShard:
             at.slots = max(at.slots, fact.slot + 1)
         board.arm(partition)
 
-    def encode(self, fact: Any) -> Sequence[JournalRecord]:
-        return encode_fact(fact)
+    encode = staticmethod(encode_fact)
 
     def replay(self, record: JournalRecord, now_ms: int) -> None:
         """Records become state in `loaded`: see replay.py."""
@@ -149,7 +148,8 @@ class QueueShard:
         return Plan(effects=effects)
 
     def next_deadline(self) -> int | None:
-        return self._board.next_alarm()
+        alarms = self._board.alarms
+        return alarms[0][0] if alarms else None
 
     def expire(self, now_ms: int) -> Plan:
         return expire.decide_expire(self._board, now_ms)

@@ -98,9 +98,10 @@ class Partition:
 
     def next_deadline(self, wall_offset_ms: int) -> int | None:
         """On the monotonic clock. Never too late; too early only after something was let go of before its time."""
-        at = self.deadlines.head_ms()
+        heap = self.deadlines.heap
+        at = heap[0][0] if heap else None
         for timetable in (self.schedule, self.expiries):
-            wall_ms = timetable.head_ms()
+            wall_ms = timetable.head_ms() if timetable.count else None
             if wall_ms is not None and (at is None or wall_ms - wall_offset_ms < at):
                 at = wall_ms - wall_offset_ms
         return at
@@ -118,7 +119,8 @@ class Partition:
                 self.start_offset = end
             else:
                 self.done.add(first, end)
-        self._absorb_done()
+        if self.done.count or self.indexed_end < self.start_offset:
+            self._absorb_done()
         self.deadlines.tidy()
 
     def skip(self, first: int, end: int) -> None:
@@ -142,12 +144,12 @@ class Partition:
         elif (dying := self.dying.pop(offset, None)) is not None:
             dying.held = 0
         elif (lane_id := self.schedule.remove(offset)) is not None:
-            lane = self.lanes[lane_id]
+            lane = self.lanes.by_id[lane_id]
             lane.scheduled -= 1
             self.lanes.refresh(lane)
         elif offset < self.indexed_end:
             lane_id = self.expiries.lane_of(offset)
-            lane = self.lanes.main if lane_id is None else self.lanes[lane_id]
+            lane = self.lanes.main if lane_id is None else self.lanes.by_id[lane_id]
             self.lanes.take(lane, offset, offset + 1)
             self.lanes.refresh(lane)
         if self.expiries.count:
@@ -158,7 +160,7 @@ class Partition:
     def let_go(self, lease: Lease, count: int) -> None:
         lease.held -= count
         if lease.lane != NO_LANE:
-            lane = self.lanes[lease.lane]
+            lane = self.lanes.by_id[lease.lane]
             lane.in_flight -= count
             self.lanes.refresh(lane)
 
@@ -169,7 +171,7 @@ class Partition:
             self.resting += 1
             self.deadlines.push(retry)
         if retry.lane != NO_LANE:
-            self._sort_in(retry, self.lanes[retry.lane])
+            self._sort_in(retry, self.lanes.by_id[retry.lane])
 
     def wake(self, retry: Retry) -> None:
         """It has rested enough."""
@@ -177,7 +179,7 @@ class Partition:
         retry.delay_ms = 0
         self.resting -= 1
         if retry.lane != NO_LANE:
-            lane = self.lanes[retry.lane]
+            lane = self.lanes.by_id[retry.lane]
             lane.resting -= 1
             self.lanes.put(lane, retry.offset, retry.offset + 1)
 
@@ -286,7 +288,7 @@ class Partition:
             self.resting -= 1
         if retry.lane == NO_LANE:
             return
-        lane = self.lanes[retry.lane]
+        lane = self.lanes.by_id[retry.lane]
         if rested:
             self.lanes.take(lane, retry.offset, retry.offset + 1)
         else:

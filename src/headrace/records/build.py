@@ -103,15 +103,40 @@ def assemble(header: BatchHeader, body: Buffer) -> bytearray:
 
 
 def append_record(body: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    key, value, headers = record[0], record[1], record[2]
+    if (
+        0 <= timestamp_delta < 64 and 0 <= offset_delta < 64 and not headers
+        and (key is None or len(key) < 64) and value is not None and len(value) < 4096
+    ):  # fmt: skip
+        # As most of what the broker writes is: every length but that of the value is one byte.
+        size = len(value)
+        fields = bytearray(
+            (0, timestamp_delta << 1, offset_delta << 1, 1)
+            if key is None
+            else (0, timestamp_delta << 1, offset_delta << 1, len(key) << 1, *key)
+        )
+        if size < 64:
+            fields.append(size << 1)
+        else:
+            fields += bytes(((size << 1 & 0x7F) | 0x80, size >> 6))
+        fields += value
+        fields.append(0)
+        size = len(fields)
+        if size < 64:
+            body.append(size << 1)
+        else:
+            body += bytes(((size << 1 & 0x7F) | 0x80, size >> 6))
+        body += fields
+        return
     fields = bytearray(1)  # attributes: unused in v2
     append_varint(fields, timestamp_delta)
     append_varint(fields, offset_delta)
-    _append_nullable(fields, record.key)
-    _append_nullable(fields, record.value)
-    append_varint(fields, len(record.headers))
-    for key, value in record.headers:
-        _append_nullable(fields, key.encode("utf-8", "surrogateescape"))
-        _append_nullable(fields, value)
+    _append_nullable(fields, key)
+    _append_nullable(fields, value)
+    append_varint(fields, len(headers))
+    for name, content in headers:
+        _append_nullable(fields, name.encode("utf-8", "surrogateescape"))
+        _append_nullable(fields, content)
     append_varint(body, len(fields))
     body += fields
 

@@ -33,6 +33,8 @@ class Acks(Generic[Waiter]):
 
     def release(self, high_watermark: int) -> list[Waiter]:
         """Those whose records are committed, in the order of their offsets."""
+        if not self._by_offset:
+            return []
         released = self._pop(self._by_offset, high_watermark)
         self._sweep()
         return released

@@ -173,6 +173,8 @@ class Leader:
         """Why an acks=all produce is not taken (R17), before anything is appended."""
         if self.stepped_down:
             return ErrorKind.NOT_LEADER_OR_FOLLOWER
+        if len(self._isr) == len(self._replicas) and self._min_racks <= 1:  # nobody is missing
+            return None
         return None if self._isr_is_large_enough() else ErrorKind.NOT_ENOUGH_REPLICAS
 
     def acks_some_refusal(self) -> ErrorKind | None:

@@ -35,10 +35,9 @@ def test_a_tick_joins_its_message_group(fifo: bool, record: Record, group: str |
         sent.append((group, record))
 
     spec = with_config(QueueSpec(name="q", id="1", topics=("q",)), QueueConfig(fifo=fifo))
-    desk = SimpleNamespace(
-        find_spec=lambda name: spec, send=send, placing=SimpleNamespace(send_to_queue=send_to_queue)
-    )
+    catalog: Any = SimpleNamespace(find=lambda name: spec)
+    placement: Any = SimpleNamespace(send_to_partition=send, send=send_to_queue)
     broker: Any = SimpleNamespace(image=None)
-    asyncio.run(CronSchedules(broker, desk)._send("q", record))
+    asyncio.run(CronSchedules(broker, catalog, placement)._send("q", record))
     assert sent[0][0] == group
     assert group is None or names.header(sent[0][1].headers, names.GROUP) == group.encode()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.dead_letters import DeadLetters
-from headrace.broker.queueing.placing import Placing
+from headrace.broker.queueing.moves.dead_letters import DeadLetters
+from headrace.broker.queueing.placement.placement import Placement
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.core.ids import TopicPartition, shard_for
 from headrace.queues.commands import DeathReason, MoveFailed, MoveToDeadLetter, Source
@@ -40,10 +40,10 @@ def test_what_a_new_leader_can_not_read_yet_is_no_gap() -> None:
     )
     hosted: Any = SimpleNamespace(data=data, payloads=payloads)
     load: Any = _Load(told.append)
-    placing = SimpleNamespace(choose_partition=lambda topic, group: 0)
-    queues: Any = SimpleNamespace(find_spec=lambda name: None, placing=placing)
+    placement: Any = SimpleNamespace(choose_partition=lambda topic, group: 0)
+    catalog: Any = SimpleNamespace(find=lambda name: None)
     broker: Any = SimpleNamespace(image=SimpleNamespace(topic=lambda name: object()))
-    letters = DeadLetters(broker, queues, SimpleNamespace(transfer=transfer))  # type: ignore[arg-type]
+    letters = DeadLetters(broker, catalog, placement, SimpleNamespace(transfer=transfer))  # type: ignore[arg-type]
     death = MoveToDeadLetter(SOURCE, "dead", 5, DeathReason.MAX_DELIVERIES, 3, "")
 
     asyncio.run(letters._move(hosted, load, [death]))
@@ -75,16 +75,21 @@ def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: in
         QueueConfig(fifo=True),
     )
     topic = SimpleNamespace(partitions=(None, None))
-    desk: Any = SimpleNamespace(find_spec=lambda name: spec)
+    catalog: Any = SimpleNamespace(find=lambda name: spec)
     broker: Any = SimpleNamespace(image=SimpleNamespace(topic=lambda name: topic), partitions={})
-    desk.placing = Placing(broker, desk)
+    nobody: Any = None
+    placement = Placement(broker, catalog, nobody, nobody, nobody)
     hosted: Any = SimpleNamespace(
         data=SimpleNamespace(tp=TopicPartition("q", 0), topic_id=bytes(16), last_stable_offset=99),
         payloads=SimpleNamespace(get=lambda offsets: records),
     )
     load: Any = _Load(told.append)
     deaths = [MoveToDeadLetter(SOURCE, "dead", o, DeathReason.MAX_DELIVERIES, 3, "") for o in records]
-    asyncio.run(DeadLetters(broker, desk, SimpleNamespace(transfer=transfer))._move(hosted, load, deaths))  # type: ignore[arg-type]
+    asyncio.run(
+        DeadLetters(broker, catalog, placement, SimpleNamespace(transfer=transfer))._move(
+            hosted, load, deaths
+        )
+    )  # type: ignore[arg-type]
     if moving_from:
         assert not transfers and isinstance(told[0], MoveFailed)
         return

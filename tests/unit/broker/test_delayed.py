@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.queueing.delayed import (
+from headrace.broker.queueing.local.delayed import (
     due_ms,
     has_released,
     has_waiting,

@@ -642,7 +642,7 @@ def test_f71_transactional_facts_are_journaled_in_their_transaction(machine: Any
 
     async def scenario() -> None:
         bench = await Bench().ready()
-        answered = bench.shard.current.submit_as((7, 2), lambda waiter: (waiter, 5))
+        answered = bench.shard.current.submit(lambda waiter: (waiter, 5), (7, 2))
         bench.partition.commit()
         assert await answered == 5
         ((_, header),) = scan(bench.partition.batches)
@@ -666,7 +666,7 @@ def test_f5_a_marker_that_is_committed_while_it_finishes_loading_is_not_missed()
     async def scenario() -> None:
         old = Bench(Ledger)
         await old.ready()
-        old.shard.current.submit_as((7, 2), lambda waiter: (waiter, 5))
+        old.shard.current.submit(lambda waiter: (waiter, 5), (7, 2))
         old.partition.commit()
         bench = Bench(Ledger)
         partition, shard = bench.partition, bench.shard
@@ -714,6 +714,37 @@ def test_f76_a_timer_is_armed_earlier_when_something_becomes_due_earlier() -> No
         await bench.ask(0)
         await asyncio.sleep(60)
         assert len(machine.fired) == 1
+
+    simulate(scenario)
+
+
+def test_f76_a_timer_rings_early_at_most_and_never_late() -> None:
+    """It is left as it is while what it was set for ends before its time, and set anew when it rings."""
+
+    async def scenario() -> None:
+        bench = await Bench().ready()
+        machine: Any = bench.shard.machine
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        machine.deadline = now_ms + 1_000
+        await bench.ask(0)
+        armed = bench.shard.current._timer
+        for later_ms in (2_000, 7_000, 3_000):
+            machine.deadline = now_ms + later_ms
+            await bench.ask(0)
+        assert bench.shard.current._timer is armed
+        await asyncio.sleep(60)
+        assert [ms - now_ms for ms in machine.fired] == [3_000]
+        machine.deadline = now_ms + 61_000
+        await bench.ask(0)
+        machine.deadline = None
+        await bench.ask(0)
+        await asyncio.sleep(5)
+        machine.deadline = now_ms + 70_000
+        await bench.ask(0)
+        await asyncio.sleep(60)
+        assert [ms - now_ms for ms in machine.fired] == [3_000, 70_000], (
+            "also after there was nothing to wait for"
+        )
 
     simulate(scenario)
 

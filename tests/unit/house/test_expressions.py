@@ -143,6 +143,6 @@ def test_only_0_to_9_are_digits_f22() -> None:
     ]
     allowed = {
         "core/units.py",
-        "broker/queueing/delayed.py",
+        "broker/queueing/local/delayed.py",
     }  # the one place; and bytes, which have no other digits
     assert {place.partition(":")[0] for place in bad} <= allowed, bad

@@ -8,18 +8,18 @@ from __future__ import annotations
 from walks import take_walks
 
 LIMITS = {
-    "SQS SendMessage": 340,
-    "SQS ReceiveMessage": 360,
-    "SQS DeleteMessage": 255,
-    "SQS SendMessageBatch of 10": 910,
-    "SQS ReceiveMessage of 10": 520,
-    "SQS DeleteMessageBatch of 10": 280,
-    "REST send": 360,
-    "REST receive": 370,
-    "REST ack": 340,
-    "produce acks=1": 150,
-    "produce acks=all": 160,
-    "fetch": 150,
+    "SQS SendMessage": 160,
+    "SQS ReceiveMessage": 135,
+    "SQS DeleteMessage": 120,
+    "SQS SendMessageBatch of 10": 390,
+    "SQS ReceiveMessage of 10": 200,
+    "SQS DeleteMessageBatch of 10": 155,
+    "REST send": 190,
+    "REST receive": 165,
+    "REST ack": 200,
+    "produce acks=1": 100,
+    "produce acks=all": 110,
+    "fetch": 95,
 }
 
 

@@ -6,8 +6,8 @@ import ast
 
 from house_figures import attributes, imports, knots, taking, trees
 
-LARGEST_CIRCLE = 8
-IN_CIRCLES = 28
+LARGEST_CIRCLE = 5
+IN_CIRCLES = 20
 BROKER_ATTRIBUTES = 12
 TAKE_BROKER = 0
 TAKE_SERVICES = 2

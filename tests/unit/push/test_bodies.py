@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.queueing.questions import Delivery
+from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.net.h1_client import Origin, encode_request
 from headrace.push import bodies
 from headrace.push.bodies import Form, Message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from queue_desk import EPOCH_MS, SOURCE, Desk
 
 from headrace.core.errors import ErrorKind
@@ -60,6 +61,21 @@ def test_r56_a_stale_receipt_acts_on_nothing() -> None:
         assert desk.status(0).state is MessageState.ACQUIRED
         assert desk.status(0).until_ms == 2_000
     assert desk.ask(Ack(SOURCE, (new,))) == (None,)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)])
+def test_r56_of_several_receipts_only_those_that_hold_act(order: tuple[int, ...]) -> None:
+    """Wherever the stale ones stand among them."""
+    desk = Desk(QueueConfig(visibility_ms=1_000))
+    desk.send_plain(3)
+    old = desk.receive()
+    desk.advance(1_000)
+    new = desk.receive()
+    given = [old[0], new[1], old[2]]
+    results = desk.ask(Ack(SOURCE, tuple(given[place] for place in order)))
+    assert [order[at] for at, refusal in enumerate(results) if refusal is None] == [1]
+    states = [desk.status(offset).state for offset in range(3)]
+    assert states == [MessageState.ACQUIRED, MessageState.DONE, MessageState.ACQUIRED]
 
 
 def test_r56_a_receipt_from_before_a_failover_does_not_ack_someone_elses_lease() -> None:

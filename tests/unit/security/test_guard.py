@@ -321,7 +321,7 @@ def test_a39_a_door_in_mode_enforced_carries_out_nothing_that_is_denied() -> Non
             port = world.node.http_port
             status, body = await http(port, "POST", "/queues/q/messages", b"x", "content-type: text/plain")
             assert (status, body["code"]) == (401, "UNAUTHENTICATED")
-            assert world.node.services.queues.find_spec("q") is None
+            assert world.node.services.queues.find("q") is None
             target = ("x-amz-target: AmazonSQS.CreateQueue", "content-type: application/x-amz-json-1.0")
             status, body = await http(port, "POST", "/", b'{"QueueName": "q"}', *target)
             assert status == 403 and "MissingAuthenticationToken" in body["__type"]

@@ -1,1 +1,1 @@
-"""Drivers of the queue engine: journals beside the data, what the log tells the engine, and what the doors ask."""
+"""Queues on this broker and across brokers: queues.py is what doors see; decision 0032 has the plan of the rooms."""

@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
+from headrace.broker.hosts import QueueHost
 from headrace.broker.queueing import names
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.placement.placement import Placement
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.records.build import Record
-
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +44,11 @@ class CronSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CronSchedules:
-    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
-        self._broker = broker
-        self._desk = desk
-        self._image = broker.image
+    def __init__(self, host: QueueHost, catalog: QueueCatalog, placement: Placement) -> None:
+        self._host = host
+        self._catalog = catalog
+        self._placement = placement
+        self._image = host.image
 
     def all(self) -> list[CronSchedule]:
         found = []
@@ -67,18 +67,18 @@ class CronSchedules:
             raise Unknown(
                 ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{schedule.topic}"'
             )
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._host.runtime.clock.wall_ms()
         fresh = msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic.id.hex())
         key = keys.opaque("schedules", schedule.name)
         change = Change((), (Put(key, msgspec.json.encode(fresh)),), f"schedule {schedule.name}")
-        await self._broker.metadata.commit(change)
+        await self._host.metadata.commit(change)
         return fresh
 
     async def remove(self, name: str) -> None:
         if name not in self._image.opaque("schedules"):
             raise Unknown(ErrorKind.SCHEDULE_NOT_FOUND, f'there is no schedule called "{name}"')
         key = keys.opaque("schedules", name)
-        await self._broker.metadata.commit(Change((), (Delete(key),), f"schedule {name} ends"))
+        await self._host.metadata.commit(Change((), (Delete(key),), f"schedule {name} ends"))
 
     async def run(self) -> None:
         while True:
@@ -89,11 +89,11 @@ class CronSchedules:
                 except HeadraceError as problem:
                     log.warning("schedule %s: %s", schedule.name, problem.detail)
                 except Exception as problem:  # of this one; the others have their ticks too
-                    self._broker.runtime.unexpected("cron schedules", problem, schedule.name)
+                    self._host.runtime.unexpected("cron schedules", problem, schedule.name)
 
     async def _tick(self, schedule: CronSchedule) -> None:
-        partition = self._broker.partitions.get((schedule.topic, 0))
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        partition = self._host.partitions.get((schedule.topic, 0))
+        wall_ms = self._host.runtime.clock.wall_ms()
         due_ms = next_tick_ms(schedule.cron, schedule.last_ms)
         if partition is None or not partition.is_leader:
             return
@@ -115,19 +115,18 @@ class CronSchedules:
         place = keys.opaque("schedules", fresh.name)
         compare = Compare(place, "mod", self._image.mod_revision(place))
         change = Change((compare,), (Put(place, msgspec.json.encode(fresh)),), f"tick of {fresh.name}")
-        await self._broker.metadata.commit(change)
+        await self._host.metadata.commit(change)
 
     async def _send(self, topic: str, record: Record) -> None:
         """To a FIFO queue as a message of its group, where the others of it are (R59)."""
-        desk = self._desk
-        spec = desk.find_spec(topic)
+        spec = self._catalog.find(topic)
         group = names.header(record.headers, names.GROUP) or record.key
         if spec is None or group is None or not spec.queue_config.fifo:
-            await desk.send(topic, 0, record)
+            await self._placement.send_to_partition(topic, 0, record)
             return
         if names.header(record.headers, names.GROUP) is None:
             record = record._replace(headers=(*record.headers, (names.GROUP, group)))
-        await desk.placing.send_to_queue(spec, record, group.decode(errors="replace"))
+        await self._placement.send(spec, record, group.decode(errors="replace"))
 
 
 def next_tick_ms(cron: str, after_ms: int) -> int:

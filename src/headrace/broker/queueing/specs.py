@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from headrace.broker.queueing import names
 from headrace.queues.config import QueueConfig, config_from_json, config_to_json
 from headrace.queues.elastic import Elastic
 
 Name = Annotated[str, Meta(min_length=1, max_length=249)]
 
 
-class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
+class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A queue over its own topic, or a subscription: a queue over topics that others own too."""
 
     name: Name
@@ -55,15 +56,20 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True):
             return False
         return not self.since or partition < self.since.get(topic_id.hex(), 0)
 
-    @property
+    @cached_property
     def queue_config(self) -> QueueConfig:
-        return _config_of(msgspec.json.encode(self.config), self.id)
+        return replace(config_from_json(msgspec.json.encode(self.config)), queue_id=self.id)
 
+    @cached_property
+    def is_indexed(self) -> bool:
+        """Whether its engine is told what is special about messages, and not just where the log ends."""
+        return self.queue_config.indexed
 
-@lru_cache(maxsize=10_000)
-def _config_of(raw: bytes, queue_id: str) -> QueueConfig:
-    """Asked for with every batch that a queue is told of; its fields are frozen, so all may share it."""
-    return replace(config_from_json(raw), queue_id=queue_id)
+    @cached_property
+    def takes_ordinary(self) -> bool:
+        """Whether a record without a header of ours is an ordinary message of this queue, whatever else is in it."""
+        is_own = self.name.startswith(names.DELAYS_PREFIX)
+        return not (self.filter or self.default_delay_ms or is_own or self.queue_config.fifo)
 
 
 def with_config(spec: QueueSpec, config: QueueConfig) -> QueueSpec:
@@ -82,3 +88,10 @@ def decode_spec(raw: bytes) -> QueueSpec | None:
         return msgspec.json.decode(raw, type=QueueSpec)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+@lru_cache(maxsize=10_000)
+def delay_spec(topic: str) -> QueueSpec:
+    """What waits in a topic, as a queue. It is known to nobody but its driver."""
+    spec = QueueSpec(name=names.DELAYS_PREFIX + topic, id="delays", topics=(topic,), kind="subscription")
+    return with_config(spec, QueueConfig(delays=True, filtered=True))

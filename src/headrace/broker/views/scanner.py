@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.delayed import without_waiting
+from headrace.broker.queueing.local.delayed import without_waiting
 from headrace.broker.runtime import Runtime
 from headrace.broker.views.strips import Block, Strip
 from headrace.broker.views.tag_index import Stretch, Tagged, TagIndex

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.move_tasks import MoveTask
+from headrace.broker.queueing.moves.move_tasks import MoveTask
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
@@ -59,12 +59,12 @@ MAKE_QUEUE = needs(
 
 class AdminQueueDoor:
     def __init__(
-        self, clock: Clock, image: ClusterImage, new_uuid: Callable[[], str], queues: QueueDesk
+        self, clock: Clock, image: ClusterImage, new_uuid: Callable[[], str], queues: Queues
     ) -> None:
         self._clock = clock
         self._image = image
         self._new_uuid = new_uuid
-        self._desk = queues
+        self._queues = queues
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/queues", self._list, OWN.showing(describe(GROUP)))
@@ -126,7 +126,7 @@ class AdminQueueDoor:
 
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]
-        spec = self._desk.find_spec(name)
+        spec = self._queues.find(name)
         if spec is None:
             raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', f"headrace queue create {name}"
@@ -147,7 +147,7 @@ class AdminQueueDoor:
     async def _listed(self, request: Request, kind: str) -> Answer:
         specs = {
             spec.name: spec
-            for spec in self._desk.specs()
+            for spec in self._queues.catalog.all()
             if kind in ("", spec.kind) and request.sees(GROUP, spec.name)
         }
         shown, cursor = window(request, specs)
@@ -157,8 +157,8 @@ class AdminQueueDoor:
         return answer(await self._shown(self._spec(request)))
 
     async def _shown(self, spec: QueueSpec) -> dict[str, Any]:
-        standing = await self._desk.anywhere.standing(spec)
-        counts = [count for _, count in standing.counts]
+        stats = await self._queues.stats(spec)
+        counts = [count for _, count in stats.counts]
         config = spec.queue_config
         return {
             "name": spec.name,
@@ -169,7 +169,7 @@ class AdminQueueDoor:
             "in_flight": sum(count.in_flight for count in counts),
             "delayed": sum(count.delayed for count in counts),
             "dying": sum(count.dying for count in counts),
-            "oldest_age_ms": standing.oldest_age_ms,
+            "oldest_age_ms": stats.oldest_age_ms,
             "paused": any(count.paused for count in counts),
             "dead_letter": config.dead_letter,
             "max_deliveries": config.max_deliveries,
@@ -180,7 +180,9 @@ class AdminQueueDoor:
             "config": {name: value for name, value in asdict(config).items() if name != "queue_id"},
             "tags": spec.tags,
             "dead_letter_of": [
-                other.name for other in self._desk.specs() if other.queue_config.dead_letter == spec.name
+                other.name
+                for other in self._queues.catalog.all()
+                if other.queue_config.dead_letter == spec.name
             ],
             "created_ms": spec.created_ms,
             **self._partitions(spec),
@@ -188,7 +190,7 @@ class AdminQueueDoor:
 
     def _partitions(self, spec: QueueSpec) -> dict[str, Any]:
         """How many it has, how many new messages go to, and whether its groups are on their way from one to another."""
-        total = len(self._desk.sources(spec))
+        total = len(self._queues.layouts.of(spec).sources)
         return {
             "partitions": total,
             "active_partitions": min(spec.active or total, total),
@@ -233,8 +235,10 @@ class AdminQueueDoor:
             changed_ms=now_ms,
             **self._spec_changes(body),
         )
-        await self._desk.create(with_config(spec, self._config(base, body, spec.filter)), partitions)
-        return answer(await self._shown(self._desk.spec(name)), 201)
+        await self._queues.catalog.create(
+            with_config(spec, self._config(base, body, spec.filter)), partitions
+        )
+        return answer(await self._shown(self._queues.catalog.spec(name)), 201)
 
     async def _subscribe(self, request: Request) -> Answer:
         body = json_object(request)
@@ -254,7 +258,7 @@ class AdminQueueDoor:
                 f'"{spec.name}" is a queue, not a subscription',
                 f"DELETE /api/v1/queues/{spec.name} deletes it, with its topic.",
             )
-        await self._desk.delete(spec.name, with_topic=False)
+        await self._queues.catalog.delete(spec.name, with_topic=False)
         return Response(b"", 204, "")
 
     async def _change(self, request: Request) -> Answer:
@@ -263,8 +267,8 @@ class AdminQueueDoor:
         _check_fields(body, {*_SPEC_FIELDS, *_CONFIG_FIELDS})
         changes = self._spec_changes(body)
         config = self._config(spec.queue_config, body, changes.get("filter", spec.filter))
-        await self._desk.change(spec.name, config=with_config(spec, config).config, **changes)
-        return answer(await self._shown(self._desk.spec(spec.name)))
+        await self._queues.catalog.change(spec.name, config=with_config(spec, config).config, **changes)
+        return answer(await self._shown(self._queues.catalog.spec(spec.name)))
 
     def _spec_changes(self, body: dict[str, Any]) -> dict[str, Any]:
         changes = {name: body[name] for name in _SPEC_FIELDS if name in body}
@@ -298,20 +302,20 @@ class AdminQueueDoor:
         if given.get("priorities") or base.priorities:
             given.setdefault("fair", False)
         dead_letter = given.get("dead_letter", "")
-        if dead_letter and self._desk.find_spec(dead_letter) is None:
+        if dead_letter and self._queues.find(dead_letter) is None:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{dead_letter}" for dead letters')
         return replace(base, filtered=bool(filter_text), **given)
 
     async def _delete(self, request: Request) -> Answer:
         spec = self._spec(request)
-        await self._desk.delete(spec.name, with_topic=request.query.get("keep_topic") is None)
+        await self._queues.catalog.delete(spec.name, with_topic=request.query.get("keep_topic") is None)
         return Response(b"", 204, "")
 
     async def _purge(self, request: Request) -> Answer:
         spec = self._spec(request)
-        standing = await self._desk.anywhere.standing(spec)
-        count = sum(c.visible + c.in_flight + c.delayed for _, c in standing.counts)
-        await self._desk.anywhere.purge(spec, 0)
+        stats = await self._queues.stats(spec)
+        count = sum(c.visible + c.in_flight + c.delayed for _, c in stats.counts)
+        await self._queues.purge(spec, 0)
         return answer({"purged": count})
 
     async def _pause(self, request: Request) -> Answer:
@@ -322,13 +326,13 @@ class AdminQueueDoor:
 
     async def _set_paused(self, request: Request, paused: bool) -> Answer:
         spec = self._spec(request)
-        await self._desk.anywhere.pause(spec, paused=paused)
+        await self._queues.pause(spec, paused=paused)
         return answer({"paused": paused})
 
     # -- redrive -------------------------------------------------------------------------------------------------------
 
     async def _moves(self, request: Request) -> Answer:
-        tasks = self._desk.moves.tasks(self._spec(request).name)
+        tasks = self._queues.moves.tasks(self._spec(request).name)
         return answer({"items": [_shown_task(task) for task in tasks], "next_cursor": None})
 
     async def _move(self, request: Request) -> Answer:
@@ -349,11 +353,11 @@ class AdminQueueDoor:
             raise invalid("dry_run is true or false")
         task = MoveTask(id="", source=spec.name, destination=to, rate=rate, filter=text, limit=limit)
         if body.get("dry_run"):
-            return answer(_shown_task(await self._desk.moves.plan(task)))
-        return answer(_shown_task(await self._desk.moves.start(task)), 202)
+            return answer(_shown_task(await self._queues.moves.plan(task)))
+        return answer(_shown_task(await self._queues.moves.start(task)), 202)
 
     async def _cancel_move(self, request: Request) -> Answer:
-        return answer(_shown_task(await self._desk.moves.cancel(request.params["task"])))
+        return answer(_shown_task(await self._queues.moves.cancel(request.params["task"])))
 
 
 def _shown_task(task: MoveTask) -> dict[str, Any]:

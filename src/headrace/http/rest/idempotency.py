@@ -13,9 +13,9 @@ from collections import OrderedDict
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.broker.queueing.questions import Sent
+from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.routing.peer_calls import Sent
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, java_string_hash
@@ -63,7 +63,7 @@ class Once:
         clock: Clock,
         image: ClusterImage,
         partitions: dict[tuple[str, int], Partition],
-        queues: QueueDesk,
+        queues: Queues,
     ) -> None:
         self._clock = clock
         self._image = image
@@ -79,7 +79,7 @@ class Once:
         return (java_string_hash(key) & 0x7FFFFFFF) % count
 
     async def send(self, tp: TopicPartition, record: Record, key: str) -> Sent:
-        """Raises Elsewhere, and has done nothing, when another broker leads the partition."""
+        """Raises WrongBroker, and has done nothing, when another broker leads the partition."""
         if not key.isprintable() or len(key) > MAX_KEY_CHARS:
             raise HeadraceError(
                 ErrorKind.INVALID_REQUEST,
@@ -104,7 +104,7 @@ class Once:
             return Sent(message_id, tp.partition, found, True)
         try:
             marked = record._replace(headers=(*record.headers, (names.DEDUP_ID, id_)))
-            sent = await self._queues.send_here(tp.topic, tp.partition, marked)
+            sent = await self._queues.placement.write_here(tp.topic, tp.partition, marked)
             memory.remember(id_, sent.offset, wall_ms)
             return sent
         except HeadraceError:
@@ -118,7 +118,7 @@ class Once:
         leader = self._image.leader(*tp)
         if leader is None or leader.id == self._image.broker_id:
             raise HeadraceError(ErrorKind.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
-        raise Elsewhere(leader.id, str(tp))
+        raise WrongBroker(leader.id, str(tp))
 
     async def _memory(self, tp: TopicPartition, partition: Partition) -> _Memory:
         memory, term = self._memories.get(tp), (partition.topic_id, partition.leader_epoch)

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.questions import Delivery
+from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ports import Clock
@@ -45,9 +45,9 @@ TROUBLE_S = 1.0
 
 
 class QueueStreamDoor:
-    def __init__(self, clock: Clock, queues: QueueDesk, receipt_key: bytes) -> None:
+    def __init__(self, clock: Clock, queues: Queues, receipt_key: bytes) -> None:
         self._clock = clock
-        self._desk = queues
+        self._queues = queues
         self._key = receipt_key
 
     def mount(self, router: Router) -> None:
@@ -62,7 +62,7 @@ class QueueStreamDoor:
     async def _stream(self, request: Request) -> Answer:
         name = request.params["queue"]
         need_program(request.headers, request.method, f"POST /queues/{name}/stream")
-        spec = self._desk.find_spec(name)
+        spec = self._queues.find(name)
         if spec is None:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
         ack = request.query.get("ack", "manual")
@@ -84,7 +84,7 @@ class QueueStreamDoor:
                 while waiting:
                     yield self._event(spec, waiting[0])
                     done = waiting.pop(0)
-                    await self._desk.ack(done.source, [done.handle])
+                    await self._queues.ack(done.source, [done.handle])
         finally:
             await self._give_back([(one.source, one.handle) for one in waiting])
 
@@ -109,15 +109,15 @@ class QueueStreamDoor:
     async def _give_back(self, held: list[Held]) -> None:
         for source, handle in held:
             try:
-                await self._desk.release(source, [handle], 0)
+                await self._queues.release(source, [handle], 0)
             except HeadraceError:
                 continue  # its lease ends by itself
 
     async def _receive(self, spec: QueueSpec, count: int, visibility_ms: int | None) -> list[Delivery]:
         try:
-            return await self._desk.receive(spec, count, visibility_ms=visibility_ms, wait_ms=POLL_MS)
+            return await self._queues.receive(spec, count, visibility_ms=visibility_ms, wait_ms=POLL_MS)
         except HeadraceError as problem:
-            if problem.kind is ErrorKind.QUEUE_DOES_NOT_EXIST or self._desk.find_spec(spec.name) is None:
+            if problem.kind is ErrorKind.QUEUE_DOES_NOT_EXIST or self._queues.find(spec.name) is None:
                 raise
             await asyncio.sleep(TROUBLE_S)  # nobody leads it right now
             return []
@@ -128,10 +128,10 @@ class QueueStreamDoor:
 
     async def _is_out(self, source: Source, handle: Handle) -> bool:
         """Another broker's messages count until their time is up."""
-        if not self._desk.is_hosted(source):
+        if not self._queues.layouts.is_here(source):
             return True
         try:
-            status = await self._desk.submit(
+            status = await self._queues.local.submit(
                 source, lambda waiter: engine.Inspect(source, handle.offset, waiter=waiter)
             )
         except HeadraceError:

@@ -19,8 +19,8 @@ from typing import Any
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.queueing import names
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.questions import Delivery
+from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
@@ -61,7 +61,7 @@ class QueueDoor:
         clock: Clock,
         image: ClusterImage,
         new_uuid: Callable[[], str],
-        queues: QueueDesk,
+        queues: Queues,
         auto_creation: AutoCreation,
         receipt_key: bytes,
         once: Once,
@@ -151,15 +151,15 @@ class QueueDoor:
         config = spec.queue_config
         group = names.header(record.headers, names.GROUP)
         key = group.decode(errors="replace") if config.fifo and group is not None else None
-        placing = self._queues.placing
+        queues = self._queues
         if dedup and config.dedup_window_ms:
             record = record._replace(headers=(*record.headers, (names.DEDUP_ID, dedup.encode())))
-            sent = await placing.send_to_queue(spec, record, key, dedup.encode())
+            sent = await queues.send(spec, record, key, dedup.encode())
         elif dedup:
             place = TopicPartition(topic, self._once.partition(topic, dedup))
             sent = await self._once.send(place, record, dedup)
         else:
-            sent = await placing.send_to_queue(spec, record, key)
+            sent = await queues.send(spec, record, key)
         return {
             "message_id": sent.message_id,
             "partition": sent.partition,
@@ -174,7 +174,7 @@ class QueueDoor:
 
         `creator`: the address for whose sake it may be made.
         """
-        spec = self._queues.find_spec(name)
+        spec = self._queues.find(name)
         if spec is not None:
             return spec
         if creator is None or not self._auto_creation.is_allowed:
@@ -187,11 +187,11 @@ class QueueDoor:
             name=name, id=self._new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms
         )
         try:
-            return await self._queues.create(with_config(fresh, _first_config(records)))
+            return await self._queues.catalog.create(with_config(fresh, _first_config(records)))
         except HeadraceError as problem:
             if problem.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
                 raise
-            return self._queues.spec(name)
+            return self._queues.catalog.spec(name)
 
     # -- receiving ---------------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class QueueDoor:
             return await self._receive(request)
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
-        found = await self._queues.anywhere.peek(spec, count)
+        found = await self._queues.peek(spec, count)
         return answer({"items": [self._peeked(source, record) for source, record in found]})
 
     async def _receive(self, request: Request) -> Answer:
@@ -275,7 +275,7 @@ class QueueDoor:
                 topic = self._image.topic(name)
                 if topic is not None and topic.id[:6] == message_id.topic_id:
                     source = Source(spec.name, name, message_id.partition)
-                    status = await self._queues.submit(
+                    status = await self._queues.local.submit(
                         source,
                         lambda waiter, source=source: engine.Inspect(
                             source, message_id.offset, waiter=waiter

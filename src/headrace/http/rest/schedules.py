@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.cron import CronSchedule, CronSchedules, next_tick_ms
-from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
@@ -30,7 +30,7 @@ MAX_LISTED = 1_000
 
 
 class ScheduleDoor:
-    def __init__(self, image: ClusterImage, queues: QueueDesk, cron: CronSchedules) -> None:
+    def __init__(self, image: ClusterImage, queues: Queues, cron: CronSchedules) -> None:
         self._image = image
         self._queues = queues
         self._cron = cron
@@ -56,7 +56,7 @@ class ScheduleDoor:
         router.add("DELETE", "/api/v1/schedules/{name}", self._remove, needs(alter(CLUSTER)))
 
     def _spec(self, request: Request) -> QueueSpec:
-        spec = self._queues.schedule_spec(request.params["queue"])
+        spec = self._queues.catalog.schedule_spec(request.params["queue"])
         if spec is None:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{request.params["queue"]}"')
         return spec
@@ -67,7 +67,7 @@ class ScheduleDoor:
         desk = self._queues
         spec = self._spec(request)
         limit = number(request, "limit", 100, 1, MAX_LISTED)
-        sources = desk.sources(spec)
+        sources = desk.layouts.of(spec).sources
         first, offset = _cursor(request.query.get("cursor", ""))
         items: list[dict[str, Any]] = []
         for place in range(first, len(sources)):
@@ -98,14 +98,16 @@ class ScheduleDoor:
     async def _move(self, request: Request) -> Answer:
         source, offset = self._place(request)
         due_ms = time_ms(str(json_object(request).get("deliver_at", "")), "deliver_at")
-        await self._queues.submit(
+        await self._queues.local.submit(
             source, lambda waiter: engine.MoveSchedule(source, offset, due_ms, waiter=waiter)
         )
         return answer({"message_id": request.params["message"], "due_ms": due_ms})
 
     async def _cancel(self, request: Request) -> Answer:
         source, offset = self._place(request)
-        await self._queues.submit(source, lambda waiter: engine.CancelSchedule(source, offset, waiter=waiter))
+        await self._queues.local.submit(
+            source, lambda waiter: engine.CancelSchedule(source, offset, waiter=waiter)
+        )
         return Response(b"", 204, "")
 
     # -- cron ----------------------------------------------------------------------------------------------------------

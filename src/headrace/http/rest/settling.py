@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.limits import MIB
@@ -35,7 +35,7 @@ Group = list[tuple[str, Handle]]
 
 
 class SettleDoor:
-    def __init__(self, queues: QueueDesk, receipt_key: bytes) -> None:
+    def __init__(self, queues: Queues, receipt_key: bytes) -> None:
         self._queues = queues
         self._key = receipt_key
 
@@ -47,7 +47,7 @@ class SettleDoor:
 
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]
-        spec = self._queues.find_spec(name)
+        spec = self._queues.find(name)
         if spec is None:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
         return spec
@@ -102,9 +102,9 @@ class SettleDoor:
         spec = self._spec(request)
         topic = request.query.get("topic", spec.topics[0])
         source = Source(spec.name, topic, number(request, "partition", 0, 0, 2**31))
-        if source not in self._queues.sources(spec):
+        if source not in self._queues.layouts.of(spec).sources:
             raise Unknown(ErrorKind.NOT_FOUND, f"{spec.name} has no partition {topic}-{source.partition}")
-        machine = self._queues.hosted(source).machine
+        machine = self._queues.layouts.hosted(source).machine
         counts = machine.counts(source)
         if counts is None:
             raise HeadraceError(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS, f"{spec.name} is being loaded")

@@ -17,9 +17,9 @@ import msgspec
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.broker.queueing.questions import Sent
+from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.routing.peer_calls import Sent
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.views.desk import Views
 from headrace.cluster.image import ClusterImage, Topic
@@ -66,7 +66,7 @@ class TopicDoor:
         partitions: dict[tuple[str, int], Partition],
         topics: TopicAdmin,
         views: Views,
-        queues: QueueDesk,
+        queues: Queues,
         auto_creation: AutoCreation,
         reader: RecordReader,
         forwarder: Forwarder,
@@ -127,16 +127,16 @@ class TopicDoor:
     ) -> dict[str, Any]:
         number_ = self._partition(topic, record, chosen, key)
         if not key:
-            return _row(await self._queues.send(topic, number_, record))
+            return _row(await self._queues.placement.send_to_partition(topic, number_, record))
         try:
             return _row(await self._once.send(TopicPartition(topic, number_), record, key))
-        except Elsewhere as elsewhere:
+        except WrongBroker as elsewhere:
             if asker.sender is not None:
                 raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, elsewhere.detail) from None
             return await self._send_elsewhere(topic, number_, record, key, elsewhere)
 
     async def _send_elsewhere(
-        self, topic: str, number_: int, record: Record, key: str, elsewhere: Elsewhere
+        self, topic: str, number_: int, record: Record, key: str, elsewhere: WrongBroker
     ) -> dict[str, Any]:
         """The leader knows which keys it has seen, so it is asked to publish the record itself."""
         shown = shown_record(topic, number_, record)
@@ -200,7 +200,7 @@ class TopicDoor:
             return (java_string_hash(record.key.decode("latin-1")) & 0x7FFFFFFF) % count
         if key:
             return self._once.partition(topic, key)
-        return self._queues.choose_partition(topic, None)
+        return self._queues.placement.choose_partition(topic, None)
 
     # -- browsing ------------------------------------------------------------------------------------------------------
 

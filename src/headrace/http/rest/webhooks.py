@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from headrace.broker.queueing.desk import QueueDesk
-from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
@@ -99,14 +99,14 @@ class WebhookDoor:
         clock: Clock,
         image: ClusterImage,
         new_uuid: Callable[[], str],
-        queues: QueueDesk,
+        queues: Queues,
         couriers: Couriers,
         forwarder: Forwarder,
     ) -> None:
         self._clock = clock
         self._image = image
         self._new_uuid = new_uuid
-        self._desk = queues
+        self._queues = queues
         self._couriers = couriers
         self._registry = couriers.registry
         self._forwarder = forwarder
@@ -163,7 +163,7 @@ class WebhookDoor:
         reason = spec.reason or self._couriers.unconfirmed.get(spec.id, "")
         if courier is not None and courier.problem:
             reason = courier.problem
-        if self._desk.find_spec(spec.queue) is None:
+        if self._queues.find(spec.queue) is None:
             reason = f"the queue {spec.queue} does not exist"
         return {
             "name": spec.name,
@@ -215,7 +215,7 @@ class WebhookDoor:
     async def _ask(self, request: Request, broker_id: int) -> dict[str, Any] | None:
         try:
             async with asyncio.timeout(PEER_S):
-                got = await self._forwarder.forward(request, Elsewhere(broker_id, request.path))
+                got = await self._forwarder.forward(request, WrongBroker(broker_id, request.path))
             found = msgspec.json.decode(got.body) if got.status == 200 else None
         except (HeadraceError, TimeoutError, msgspec.DecodeError):
             return None
@@ -247,7 +247,7 @@ class WebhookDoor:
             spec = await self._registry.add(spec, secret)
         except HeadraceError:
             if wanted.topics:
-                await self._desk.delete(wanted.queue, with_topic=False)
+                await self._queues.catalog.delete(wanted.queue, with_topic=False)
             raise
         await self._couriers.wait_for_confirmation(spec, CONFIRM_S)
         shown = self._shown(self._registry.get(spec.name))
@@ -267,7 +267,7 @@ class WebhookDoor:
                     "filter, fifo, dead_letter and max_deliveries belong to the queue",
                     "name topics, and a subscription with them is made; or PATCH /api/v1/queues/{queue}",
                 )
-            if self._desk.find_spec(wanted.queue) is None:
+            if self._queues.find(wanted.queue) is None:
                 raise Unknown(
                     ErrorKind.NOT_FOUND,
                     f'there is no queue called "{wanted.queue}"',
@@ -281,11 +281,11 @@ class WebhookDoor:
                 raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         if wanted.topics == [wanted.queue]:
             raise invalid("a subscription needs a name of its own, not the topic's")
-        if wanted.dead_letter and self._desk.find_spec(wanted.dead_letter) is None:
+        if wanted.dead_letter and self._queues.find(wanted.dead_letter) is None:
             raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{wanted.dead_letter}" for dead letters'
             )
-        await self._desk.create(self._subscription(wanted))
+        await self._queues.catalog.create(self._subscription(wanted))
 
     def _subscription(self, wanted: NewWebhook) -> QueueSpec:
         if wanted.filter:
@@ -329,9 +329,9 @@ class WebhookDoor:
     async def _remove(self, request: Request) -> Answer:
         spec = await self._registry.remove(self._spec(request).name)
         shared = any(other.queue == spec.queue for other in self._registry.all())
-        is_there = self._desk.find_spec(spec.queue) is not None
+        is_there = self._queues.find(spec.queue) is not None
         if spec.owns_queue and is_there and not shared and "keep_queue" not in request.query:
-            await self._desk.delete(spec.queue, with_topic=False)
+            await self._queues.catalog.delete(spec.queue, with_topic=False)
         return Response(b"", 204, "")
 
     async def _pause(self, request: Request) -> Answer:

@@ -148,7 +148,7 @@ def _checked_redrive_policy(call: Call, queue: str, text: str) -> str:
         raise refused(
             f"Invalid value for maxReceiveCount: {count}, valid values are from 1 to {MAX_RECEIVES} both inclusive."
         )
-    target = call.desk.find_spec(name)
+    target = call.queues.find(name)
     if target is None:
         raise refused("Dead letter target does not exist.", Unknown)
     if name.endswith(".fifo") != queue.endswith(".fifo"):
@@ -213,7 +213,7 @@ async def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]
     }
     counts: list[Counts] = []
     if everything or any(name.startswith("Approximate") for name in names):
-        counts = [count for _, count in (await call.desk.anywhere.standing(spec)).counts]
+        counts = [count for _, count in (await call.queues.stats(spec)).counts]
     values |= {
         "ApproximateNumberOfMessages": str(sum(count.visible for count in counts)),
         "ApproximateNumberOfMessagesNotVisible": str(sum(count.in_flight for count in counts)),

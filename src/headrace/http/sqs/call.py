@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.forwarding import HOST as FORWARDED_HOST
@@ -41,21 +41,21 @@ class SqsServices(NamedTuple):
     """What every action of a door is given."""
 
     broker: SqsHost
-    desk: QueueDesk
+    queues: Queues
     settings: SqsSettings
 
 
 class Call:
     """One action with its parameters."""
 
-    __slots__ = ("_region", "_services", "broker", "desk", "parameters", "request", "settings")
+    __slots__ = ("_region", "_services", "broker", "parameters", "queues", "request", "settings")
 
     def __init__(
         self, services: SqsServices, request: Request, parameters: dict[str, Any], region: str = ""
     ) -> None:
         """`region`: the one that was signed; empty when nobody has to sign."""
         self._services = services
-        self.broker, self.desk, self.settings = services
+        self.broker, self.queues, self.settings = services
         self.request = request
         self.parameters = parameters
         self._region = region
@@ -92,17 +92,20 @@ class Call:
         url = self.parameters.get("QueueUrl")
         if type(url) is not str:
             url = self.text("QueueUrl")
-        return self.named(url.rstrip("/").rpartition("/")[2])
+        spec = self.queues.find(url.rstrip("/").rpartition("/")[2])
+        if spec is None:
+            raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+        return spec
 
     def named(self, name: str) -> QueueSpec:
-        spec = self.desk.find_spec(name)
+        spec = self.queues.find(name)
         if spec is None:
             raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
         return spec
 
     def queue_of_arn(self, arn: str) -> QueueSpec:
         name = arn.rsplit(":", 1)[-1]
-        if not arn.startswith("arn:aws:sqs:") or self.desk.find_spec(name) is None:
+        if not arn.startswith("arn:aws:sqs:") or self.queues.find(name) is None:
             raise Unknown(
                 ErrorKind.RESOURCE_NOT_FOUND,
                 "The resource that you specified for the SourceArn parameter doesn't exist.",

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.queueing.elsewhere import Elsewhere
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.principals import USER, Principal
 from headrace.http.browsers import need_program
@@ -148,7 +148,7 @@ class SqsDoor:
             call = Call(self._services, request, parameters, region)
             try:
                 answer = await action(call)
-            except (Unknown, Elsewhere) as refusal:
+            except (Unknown, WrongBroker) as refusal:
                 answer = await self._once_more(action, call, refusal)
             headers = (("x-amzn-requestid", request.request_id),)
             if is_query:
@@ -179,22 +179,22 @@ class SqsDoor:
     async def _once_more(self, action: Action, call: Call, refusal: HeadraceError) -> dict[str, Any]:
         """Nothing has happened yet. A name that is not known here may be young; so may be the news that a queue lives here
         (F34). What certainly lives elsewhere is asked there."""
-        if isinstance(refusal, Elsewhere) and self._is_asked_there(call.request, refusal):
+        if isinstance(refusal, WrongBroker) and self._is_asked_there(call.request, refusal):
             raise refusal
         await self._broker.latest.doubt(refusal)
         try:
             return await action(call)
-        except Elsewhere as elsewhere:
+        except WrongBroker as elsewhere:
             if self._is_asked_there(call.request, elsewhere):
                 raise
             raise Unknown(elsewhere.kind, elsewhere.detail) from elsewhere
 
-    def _is_asked_there(self, request: Request, elsewhere: Elsewhere) -> bool:
+    def _is_asked_there(self, request: Request, elsewhere: WrongBroker) -> bool:
         return request.sender is None and elsewhere.broker_id != self._broker.node_id
 
     async def _refused(self, request: Request, error: Exception, is_query: bool) -> Response:
         try:
-            if isinstance(error, Elsewhere):
+            if isinstance(error, WrongBroker):
                 return await self._forwarder.forward(request, error)
             raise error
         except HeadraceError as refusal:

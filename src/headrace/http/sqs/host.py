@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.broker.latest import Latest
-from headrace.broker.queueing.desk import QueueDesk
+from headrace.broker.queueing.queues import Queues
 from headrace.broker.runtime import Runtime
 
 
@@ -16,4 +16,4 @@ class SqsHost:
     node_id: int
     new_uuid: Callable[[], str]
     latest: Latest
-    queues: QueueDesk
+    queues: Queues

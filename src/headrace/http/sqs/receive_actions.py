@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.delayed import number
-from headrace.broker.queueing.questions import Delivery
+from headrace.broker.queueing.local.delayed import number
+from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
@@ -40,7 +40,7 @@ async def receive_message(call: Call) -> dict[str, Any]:
         wanted, named = _wanted_attributes(call)
     if wait is None:
         wait = int(spec.attributes.get("ReceiveMessageWaitTimeSeconds", "0"))
-    deliveries = await call.desk.receive(spec, count, visibility_ms=visibility_ms, wait_ms=wait * 1000)
+    deliveries = await call.queues.receive(spec, count, visibility_ms=visibility_ms, wait_ms=wait * 1000)
     messages = [_message(call, spec, delivery, wanted, named) for delivery in deliveries]
     return {"Messages": messages} if messages else {}
 
@@ -142,8 +142,11 @@ def _checked_receipt(call: Call, spec: QueueSpec, text: str) -> Receipt:
 async def delete_message(call: Call) -> dict[str, Any]:
     """AWS answers a second delete of the same delivery with success, and so do we; a stale one deletes nothing (R56)."""
     spec = call.queue()
-    source, receipt = _receipt(call, spec)
-    (refusal,) = await call.desk.ack(source, [receipt.handle])
+    text = call.parameters.get("ReceiptHandle")
+    if type(text) is not str:
+        text = call.text("ReceiptHandle")
+    topic, partition, handle = _checked_receipt(call, spec, text)
+    (refusal,) = await call.queues.ack(Source(spec.name, topic, partition), (handle,))
     if refusal is not None and spec.name.endswith(".fifo"):
         raise _expired(call.text("ReceiptHandle"))
     return {}
@@ -187,7 +190,7 @@ async def delete_message_batch(call: Call) -> dict[str, Any]:
         asked.entries.append(entry)
         asked.handles.append(handle)
     answers = await _each(
-        [call.desk.ack(Source(spec.name, *place), asked.handles) for place, asked in together.items()]
+        [call.queues.ack(Source(spec.name, *place), asked.handles) for place, asked in together.items()]
     )
     for asked, answer in zip(together.values(), answers, strict=True):
         if isinstance(answer, HeadraceError):
@@ -216,7 +219,7 @@ async def change_message_visibility(call: Call) -> dict[str, Any]:
     call.text("ReceiptHandle")
     seconds = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S)
     source, receipt = _receipt(call, spec)
-    (refusal,) = await call.desk.extend(source, [receipt.handle], seconds * 1000, stale_may_prolong=True)
+    (refusal,) = await call.queues.extend(source, [receipt.handle], seconds * 1000, stale_may_prolong=True)
     if refusal is not None:
         if refusal.kind in (ErrorKind.RECEIPT_HANDLE_IS_INVALID, ErrorKind.MESSAGE_NOT_INFLIGHT):
             raise HeadraceError(

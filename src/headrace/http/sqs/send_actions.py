@@ -8,8 +8,8 @@ import re
 from typing import Any, NamedTuple
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.questions import Outgoing as Parcel
-from headrace.broker.queueing.questions import Sent
+from headrace.broker.queueing.routing.peer_calls import Outgoing as Parcel
+from headrace.broker.queueing.routing.peer_calls import Sent
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.call import Call, invalid
@@ -110,7 +110,7 @@ async def _attempt_group(
     group = letters[0][1].group
     assert group is not None
     try:
-        sent, problem = await call.desk.placing.send_group(spec, group, messages)
+        sent, problem = await call.queues.send_group(spec, group, messages)
         refusal = (
             HeadraceError(*problem) if problem is not None else HeadraceError(ErrorKind.UNKNOWN_SERVER_ERROR)
         )
@@ -134,8 +134,7 @@ def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, Any]:
 
 
 async def _send(call: Call, spec: QueueSpec, outgoing: Outgoing) -> dict[str, Any]:
-    placing = call.desk.placing
-    sent = await placing.send_to_queue(spec, outgoing.record, outgoing.group, _dedup_bytes(outgoing))
+    sent = await call.queues.send(spec, outgoing.record, outgoing.group, _dedup_bytes(outgoing))
     return _row(spec, outgoing, sent)
 
 

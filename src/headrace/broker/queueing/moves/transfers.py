@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from headrace.broker.hosts import QueueHost
 from headrace.broker.load import Load
 from headrace.broker.partition import Partition
 from headrace.broker.txn_client import TransactionClient
@@ -21,9 +22,6 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.records.build import Record, build_batch
-
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +41,8 @@ class _Mover:
 
 
 class Transfers:
-    def __init__(self, broker: QueueHost) -> None:
-        self._broker = broker
+    def __init__(self, host: QueueHost) -> None:
+        self._host = host
         self._movers: WeakKeyDictionary[Load, _Mover] = WeakKeyDictionary()
 
     async def transfer(
@@ -65,7 +63,7 @@ class Transfers:
                 await self._give_up(mover)
                 raise NotMoved(problem.kind, problem.detail) from problem
             try:
-                answer = await load.submit_as((client.producer_id, client.epoch), make_command)
+                answer = await load.submit(make_command, (client.producer_id, client.epoch))
                 refused = _refusals(answer)
                 if not any(refused):
                     await client.end(commit=True)
@@ -90,7 +88,7 @@ class Transfers:
         client = mover.client
         if client is None:
             load.check()
-            client = self._broker.transaction(transactional_id(journal))
+            client = self._host.transaction(transactional_id(journal))
             await client.begin()
             mover.client = client
         await client.add([*letters, journal])
@@ -98,7 +96,7 @@ class Transfers:
             if records:
                 data = build_batch(
                     records,
-                    wall_ms=self._broker.runtime.clock.wall_ms(),
+                    wall_ms=self._host.runtime.clock.wall_ms(),
                     producer_id=client.producer_id,
                     producer_epoch=client.epoch,
                     base_sequence=client.next_sequence(target, len(records)),
@@ -110,13 +108,13 @@ class Transfers:
 
     async def marked(self, load: Load) -> None:
         """Wait until what was moved last can be read where it is now."""
-        await self._broker.transaction(transactional_id(load.shard.partition.tp)).marked()
+        await self._host.transaction(transactional_id(load.shard.partition.tp)).marked()
 
     async def settle(self, journal: Partition) -> None:
         """A life that died in the middle of a move left its transaction open: fence it, and wait for its marker."""
         while journal.is_leader and journal.log.first_unstable_offset is not None:
             try:
-                await self._broker.transaction(transactional_id(journal.tp)).begin()
+                await self._host.transaction(transactional_id(journal.tp)).begin()
             except HeadraceError as problem:
                 log.info("%s: the open move can't be settled yet: %s", journal.tp, problem.detail)
             await asyncio.sleep(SETTLE_S)

@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
-from headrace.broker.load import Load, LoadedShard, ShardState
+from headrace.broker.load import Load, LoadedShard
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.intake import Intake
-from headrace.broker.queueing.payloads import Payloads
+from headrace.broker.queueing.local.hosted import Hosted
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.broker.shards import Shard
@@ -45,77 +44,6 @@ LOAD_BITS = 11
 EPOCH_BITS = LOAD_BITS + 31
 
 
-class Ordinary(NamedTuple):
-    """Offsets that we wrote ourselves as the leader of this epoch."""
-
-    first: int
-    end: int
-    epoch: int
-
-
-class Hosted:
-    """One data partition with its journal: the shard, the local replica, and who listens."""
-
-    def __init__(self, shard: Shard, data: Partition) -> None:
-        self.shard = shard
-        self.data = data
-        self.payloads = Payloads(data)
-        self.grown: Callable[[int], None] = lambda high_watermark: None
-        """What listens to the data's commits."""
-        self.feeding = False
-        """A look at the log is already on its way."""
-        self._intakes: dict[Source, Intake] = {}
-        self.reading: set[Source] = set()
-        """Sources whose backlog is being looked through; the next piece is on its way."""
-        self._ordinary = Ordinary(0, 0, -1)
-
-    def wrote_ordinary(self, first: int, end: int) -> None:
-        """[first, end) was written here just now, and no record of it has a header of ours."""
-        known, epoch = self._ordinary, self.data.leader_epoch
-        if known.end == first and known.epoch == epoch:
-            first = known.first
-        self._ordinary = Ordinary(first, end, epoch)
-
-    def ordinary_to(self, offset: int) -> int:
-        """How far the log is known to be ordinary from `offset` on, without reading it. Only while we lead as we did when
-        it was written: else something else may lie at these offsets."""
-        first, end, epoch = self._ordinary
-        data = self.data
-        is_ours = first <= offset < end and data.is_leader and data.leader_epoch == epoch
-        return min(end, data.last_stable_offset) if is_ours else offset
-
-    def readable_end(self, queue: str) -> int:
-        """How far a queue may read: to the last stable offset, unless it takes what is not committed."""
-        config = self.machine.config(queue)
-        is_uncommitted = config is not None and config.uncommitted
-        return self.data.high_watermark if is_uncommitted else self.data.last_stable_offset
-
-    def intake(self, source: Source) -> Intake:
-        found = self._intakes.get(source)
-        if found is None:
-            found = self._intakes[source] = Intake(self.data)
-        return found
-
-    @property
-    def load(self) -> Load:
-        """Whoever does something for the shard that takes time does it for one load of it."""
-        return self.shard.current
-
-    @property
-    def machine(self) -> QueueShard:
-        machine = self.shard.machine
-        assert isinstance(machine, QueueShard)
-        return machine
-
-    @property
-    def ready(self) -> bool:
-        return self.shard.state is ShardState.READY
-
-    def tell(self, command: Any) -> None:
-        """To the load there is; the next one finds out for itself."""
-        self.load.tell(command)
-
-
 class QueueShards:
     def __init__(
         self,
@@ -129,15 +57,20 @@ class QueueShards:
         self._find_data = find_data
         self._specs_over = specs_over
         self._spec_of = spec_of
-        self.hosted: dict[TopicPartition, Hosted] = {}
+        self.hosted: dict[tuple[str, int], Hosted] = {}
+        """By topic and partition of the data."""
         self._loads: dict[TopicPartition, tuple[int, Iterator[int]]] = {}
         """By journal: its epoch, and the numbers of the loads in it."""
+        self._ready = asyncio.Event()
+        """Set when the next shard has loaded."""
         self._arrivals: dict[str, asyncio.Event] = {}
         self._news: dict[str, int] = {}
         self.on_wake: Callable[[str], None] = lambda queue: None
         self._filters: dict[str, Filter | None] = {}
         self.settle: Callable[[Partition], Awaitable[None]] = _nothing_open
         """Ends a transaction that an earlier life of a journal's shard left open in it."""
+        self.on_hosted: Callable[[], None] = lambda: None
+        """A shard came or went."""
         self.on_delays: Callable[[Hosted, Load, Source], None] = lambda hosted, load, source: None
         self.belongs: Callable[[Partition, Partition], bool] = lambda journal, data: True
         """Whether a journal is that of this very topic and not of one that had its name before."""
@@ -173,14 +106,30 @@ class QueueShards:
             gathers=True,
         )
         hosted = Hosted(shard, data)
-        shard.on_ready = lambda load: self._refresh(hosted)
+        shard.on_ready = lambda load: self._is_ready(hosted)
         shard.settle = lambda: self.settle(journal)
         self.hosted[tp] = hosted
+        self.on_hosted()
         hosted.grown = self._grown(hosted)
         data.on_commit.append(
             hosted.grown, lambda problem: hosted.load.distrust(ErrorKind.UNKNOWN_SERVER_ERROR)
         )
         shard.start()
+
+    def _is_ready(self, hosted: Hosted) -> None:
+        self._refresh(hosted)
+        ready, self._ready = self._ready, asyncio.Event()
+        ready.set()
+        for source in hosted.machine.sources():
+            self.wake(source.queue)  # whoever waits was told that it loads
+
+    async def wait_for(self, tp: TopicPartition) -> Hosted:
+        """Until the shard of a partition is here and has loaded."""
+        while True:
+            hosted = self.hosted.get(tp)
+            if hosted is not None and hosted.ready:
+                return hosted
+            await self._ready.wait()
 
     def data_opened(self, data: Partition, journal: Partition | None) -> None:
         """The data replica came after its journal was led, or came back in a new life after it had been moved away."""
@@ -192,6 +141,7 @@ class QueueShards:
         topic = names.data_topic(journal.tp.topic)
         hosted = self.hosted.pop(TopicPartition(topic or "", journal.tp.partition), None)
         if hosted is not None:
+            self.on_hosted()
             hosted.shard.close()
             hosted.data.on_commit.remove(hosted.grown)
             self.wake_all()
@@ -210,7 +160,7 @@ class QueueShards:
         self._filters.clear()
         wanted = set(topics)
         for tp, hosted in list(self.hosted.items()):
-            if tp.topic in wanted:
+            if tp[0] in wanted:
                 self._refresh(hosted)
 
     def _refresh(self, hosted: Hosted) -> None:
@@ -263,15 +213,19 @@ class QueueShards:
 
         A long backlog is looked through piece by piece, so that others have their turn in between; `whole`: at once.
         """
-        end, start = hosted.readable_end(source.queue), hosted.data.log.start_offset
-        spec = self._spec_of(source.queue)
-        config = None if spec is None else spec.queue_config
-        if spec is None or config is None or not config.indexed:
-            hosted.tell(DataAvailable(source, end, start))
+        data, spec = hosted.data, self._spec_of(source.queue)
+        start = data.log.start_offset
+        if spec is None or not spec.is_indexed:
+            hosted.tell(DataAvailable(source, hosted.readable_end(source.queue), start))
             return
+        end = data.last_stable_offset
         wanted = None if whole or source in hosted.reading else hosted.machine.wanted(source, end)
-        if wanted is not None and wanted.first >= start and self._read_on(hosted, source):
-            return  # it was told with the first piece
+        if wanted is not None and wanted.first >= start:
+            if spec.takes_ordinary and wanted.end <= hosted.ordinary_to(wanted.first, end):
+                hosted.tell(DataAvailable(source, end, start, wanted.end))
+                return
+            if self._read_on(hosted, source):
+                return  # it was told with the first piece
         hosted.tell(DataAvailable(source, end, start, indexed_to=None))
         if not whole:
             self._read_later(hosted, source)
@@ -307,7 +261,7 @@ class QueueShards:
             self._filter(spec),
             spec.default_delay_ms,
             only_waiting=is_delays(source.queue),
-            ordinary_to=hosted.ordinary_to(wanted.first),
+            ordinary_to=hosted.ordinary_to(wanted.first, end),
         )
         if seen.indexed_to <= wanted.first:
             return False
@@ -334,8 +288,17 @@ class QueueShards:
     def wrote(self, data: Partition, base_offset: int, records: Sequence[Record]) -> None:
         """A batch was written for a queue just now. Mostly nothing in it is special, and then it need not be read again."""
         hosted = self.hosted.get(data.tp)
-        if hosted is not None and hosted.data is data and not any(map(names.has_own_header, records)):
-            hosted.wrote_ordinary(base_offset, base_offset + len(records))
+        if hosted is None or hosted.data is not data:
+            return
+        for record in records:
+            if record.headers and names.has_own_header(record):
+                return
+        hosted.wrote_ordinary(base_offset, base_offset + len(records))
+
+    def committed(self, data: Partition, base_offset: int, records: Sequence[Record]) -> None:
+        hosted = self.hosted.get(data.tp)
+        if hosted is not None and hosted.data is data:
+            hosted.payloads.sent(base_offset, records)
 
     # -- effects -----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.broker.partition import Partition
 from headrace.broker.produce import take
@@ -19,16 +19,17 @@ Fence = Callable[[], bool]
 """Asked in the same breath as the record is written: whether it may still be."""
 
 Wrote = Callable[[Partition, int, Sequence[Record]], None]
-"""Told of what was written, and from which offset on."""
+"""Told of what was written, or is committed just as it was sent, and from which offset on."""
 
 
 class Sender:
     """Of one partition."""
 
-    def __init__(self, runtime: Runtime, partition: Partition, wrote: Wrote) -> None:
+    def __init__(self, runtime: Runtime, partition: Partition, wrote: Wrote, committed: Wrote) -> None:
         self._runtime = runtime
         self._partition = partition
         self._wrote = wrote
+        self._committed = committed
         self._waiting: list[tuple[Record, asyncio.Future[int]]] = []
         self._fences: dict[asyncio.Future[int], Fence] = {}
         self._bytes = 0
@@ -57,29 +58,41 @@ class Sender:
             waiting = self._not_fenced_off(waiting)
         if not waiting:
             return
-        clock = self._runtime.clock
-        records = [record for record, _ in waiting]
-        batch = build_batch(records, wall_ms=clock.wall_ms())
-        writable = memoryview(bytearray(batch))
+        clock, partition = self._runtime.clock, self._partition
+        wall_ms = clock.wall_ms()
+        # A topic may have its batches marked, compressed or stamped: then what lies in the log is not what was sent. As it is
+        # configured now, when it is written.
+        stays_as_sent = (
+            not partition.opens_batches and partition.config.message_timestamp_type == "CreateTime"
+        )
+        records, futures = zip(*waiting, strict=True)
+        writable = memoryview(bytearray(build_batch(records, wall_ms=wall_ms)))
         taken = take(
-            self._partition,
+            partition,
             writable,
             acks=-1,
             version=PRODUCE_VERSION,
-            wall_ms=clock.wall_ms(),
+            wall_ms=wall_ms,
             trusted=True,
         )
-        futures = [future for _, future in waiting]
         if taken.error is not ErrorKind.NONE:
-            _settle(futures, -1, HeadraceError(taken.error, taken.message or ""))
+            _fail(futures, HeadraceError(taken.error, taken.message or ""))
             return
-        self._wrote(self._partition, taken.base_offset, records)
+        self._wrote(partition, taken.base_offset, records)
 
         def committed(kind: ErrorKind) -> None:
-            problem = None if kind is ErrorKind.NONE else HeadraceError(kind)
-            _settle(futures, taken.base_offset, problem)
+            if kind is not ErrorKind.NONE:
+                _fail(futures, HeadraceError(kind))
+                return
+            if stays_as_sent:
+                self._committed(partition, taken.base_offset, records)
+            offset = taken.base_offset
+            for future in futures:
+                if not future.done():
+                    future.set_result(offset)
+                offset += 1
 
-        self._partition.when_committed(taken.commit_offset, clock.now_ms() + ACK_MS, committed)
+        partition.when_committed(taken.commit_offset, clock.now_ms() + ACK_MS, committed)
 
     def _not_fenced_off(
         self, waiting: list[tuple[Record, asyncio.Future[int]]]
@@ -92,15 +105,11 @@ class Sender:
                 kept.append(one)
             else:
                 late.append(one[1])
-        _settle(late, -1, HeadraceError(ErrorKind.NOT_COORDINATOR, "the queue has changed meanwhile"))
+        _fail(late, HeadraceError(ErrorKind.NOT_COORDINATOR, "the queue has changed meanwhile"))
         return kept
 
 
-def _settle(futures: list[asyncio.Future[int]], base_offset: int, problem: HeadraceError | None) -> None:
-    for number, future in enumerate(futures):
-        if future.done():
-            continue
-        if problem is None:
-            future.set_result(base_offset + number)
-        else:
+def _fail(futures: Iterable[asyncio.Future[int]], problem: HeadraceError) -> None:
+    for future in futures:
+        if not future.done():
             future.set_exception(problem)

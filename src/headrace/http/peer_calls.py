@@ -1,6 +1,6 @@
-"""Door: from one broker's queue desk to another's, over HTTP, sealed (peer_seals.py).
+"""Door: from one broker's queues to another's, over HTTP, sealed (peer_seals.py).
 
-POST /internal/queue-desk      a question as msgpack (broker/queueing/questions.py)
+POST /internal/queue-desk      a question as msgpack (broker/queueing/routing/peer_calls.py)
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.latest import Latest
-from headrace.broker.queueing.anywhere import Anywhere
-from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.broker.queueing.questions import (
+from headrace.broker.queueing.routing.answers import PeerAnswers
+from headrace.broker.queueing.routing.peer_calls import (
     AnyQuestion,
     AskShareOffset,
     decode_answer,
@@ -19,6 +18,7 @@ from headrace.broker.queueing.questions import (
     encode_question,
     encode_refusal,
 )
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.share_offsets import ShareOffsets
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -35,19 +35,19 @@ OVERHEAD_S = 2.0
 """Beyond what the question itself may wait."""
 
 
-class PeerDeskDoor:
-    """broker.queueing.anywhere.PeerDesks, and the door at the other end."""
+class PeerCallDoor:
+    """broker.queueing.routing.caller.PeerBrokers, and the door at the other end."""
 
     def __init__(
         self,
         image: ClusterImage,
-        anywhere: Anywhere,
+        answers: PeerAnswers,
         share_offsets: ShareOffsets,
         latest: Latest,
         peers: PeerRequests,
     ) -> None:
         self._image = image
-        self._anywhere = anywhere
+        self._answers = answers
         self._share_offsets = share_offsets
         self._latest = latest
         self._peers = peers
@@ -72,7 +72,7 @@ class PeerDeskDoor:
         try:
             question = decode_question(bytes(request.body))
             # The asker may have heard of a queue, or that it lives here, before we have (F34).
-            answer = await self._latest.answer(lambda: self._find_answer(question), Elsewhere)
+            answer = await self._latest.answer(lambda: self._find_answer(question), WrongBroker)
         except HeadraceError as problem:
             return Response(encode_refusal(problem), 200, TYPE)
         return Response(encode_answer(answer), 200, TYPE)
@@ -80,4 +80,4 @@ class PeerDeskDoor:
     async def _find_answer(self, question: AnyQuestion) -> Any:
         if isinstance(question, AskShareOffset):
             return await self._share_offsets.answer(question)
-        return await self._anywhere.answer(question)
+        return await self._answers.answer(question)

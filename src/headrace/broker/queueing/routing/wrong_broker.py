@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind, HeadraceError
 
 
-class Elsewhere(HeadraceError):
+class WrongBroker(HeadraceError):
     def __init__(self, broker_id: int, what: str) -> None:
         super().__init__(ErrorKind.NOT_COORDINATOR, f"{what} lives on broker {broker_id}")
         self.broker_id = broker_id

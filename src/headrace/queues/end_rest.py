@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from headrace.core.plan import Plan
 from headrace.queues.board import Board
-from headrace.queues.commands import Rouse, no_such_source
+from headrace.queues.commands import EndRest, no_such_source
 from headrace.queues.draft import Draft
-from headrace.queues.facts import Roused
+from headrace.queues.facts import RestEnded
 from headrace.queues.state import Partition
 
-MAX_ROUSED = 10_000
+MAX_ENDED = 10_000
 """In one call; a caller with more asks again."""
 
 
-def decide_rouse(board: Board, command: Rouse, now_ms: int) -> Plan:
+def decide_end_rest(board: Board, command: EndRest, now_ms: int) -> Plan:
     partition = board.partitions.get(command.source)
     if partition is None:
         return Plan(replies=no_such_source(command.waiter, command.source))
@@ -26,12 +26,12 @@ def decide_rouse(board: Board, command: Rouse, now_ms: int) -> Plan:
     ]
     draft = Draft(partition, now_ms + board.wall_offset_ms)
     if resting:
-        draft.do(Roused(partition.source, tuple(sorted(resting)[:MAX_ROUSED])))
+        draft.do(RestEnded(partition.source, tuple(sorted(resting)[:MAX_ENDED])))
         draft.wake_receivers()
-    return draft.plan(command.waiter, min(len(resting), MAX_ROUSED))
+    return draft.plan(command.waiter, min(len(resting), MAX_ENDED))
 
 
-def apply_roused(board: Board, partition: Partition, fact: Roused, now_ms: int) -> None:
+def apply_rest_ended(board: Board, partition: Partition, fact: RestEnded, now_ms: int) -> None:
     for offset in fact.offsets:
         retry = partition.retries.get(offset)
         if retry is not None and retry.held:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.broker.commit_listeners import CommitListeners
-from headrace.broker.queueing import hosting
-from headrace.broker.queueing.hosting import QueueShards
+from headrace.broker.queueing.local import shards as hosting
+from headrace.broker.queueing.local.shards import QueueShards
 from headrace.core.ids import TopicPartition
 
 DATA, JOURNAL = TopicPartition("q", 0), TopicPartition("__queue.q", 0)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from headrace.broker.queueing.news import PAUSE_S, REST_S, WAIT_MS, News
-from headrace.broker.queueing.questions import AskNews
+from headrace.broker.queueing.routing.long_polls import PAUSE_S, REST_S, WAIT_MS, LongPolls
+from headrace.broker.queueing.routing.peer_calls import AskNews
 from headrace.core.errors import ErrorKind, HeadraceError
 
 
@@ -41,8 +41,7 @@ class Peer:
 class Bench:
     def __init__(self) -> None:
         self.peer = Peer()
-        self.news = News(self, self.peer)  # type: ignore[arg-type]
-        self.runtime = self
+        self.news = LongPolls(self, self.peer)  # type: ignore[arg-type]
         self.woken: list[str] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -11,37 +11,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from headrace.broker.hosts import QueueHost
 from headrace.broker.queueing import names
-from headrace.broker.queueing.questions import AskStrays
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.layout import Layouts
+from headrace.broker.queueing.placement.placement import Placement
+from headrace.broker.queueing.routing.peer_calls import AskStrays
+from headrace.broker.queueing.routing.router import QueueRouter
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.election import ElectionType
 from headrace.core.errors import HeadraceError
 from headrace.queues.commands import Source
 from headrace.queues.elastic import Elasticity, Load
 
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.desk import QueueDesk
-
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 
 
-class QueueKeeper:
-    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
-        self._broker = broker
-        self._desk = desk
-        self._image = broker.image
+class QueueUpkeep:
+    def __init__(
+        self,
+        host: QueueHost,
+        catalog: QueueCatalog,
+        layouts: Layouts,
+        router: QueueRouter,
+        placement: Placement,
+    ) -> None:
+        self._host = host
+        self._catalog = catalog
+        self._layouts = layouts
+        self._router = router
+        self._placement = placement
+        self._image = host.image
         self._elasticities: dict[str, Elasticity] = {}
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             controller = self._image.controller
-            if controller is not None and controller.broker_id == self._broker.node_id:
+            if controller is not None and controller.broker_id == self._host.node_id:
                 await self.look()
             else:
                 self._elasticities.clear()
@@ -50,14 +60,14 @@ class QueueKeeper:
         await self._tidy_journals()
         for topic in self._topics_with_journals():
             try:
-                await self._desk.ensure_journal(topic)
+                await self._catalog.ensure_journal(topic)
                 await self._follow(topic)
             except HeadraceError as problem:
                 log.info("the journal of %s can't be put right yet: %s", topic, problem.detail)
             except Exception as problem:  # of this one; the others are put right all the same
-                self._broker.runtime.unexpected("queues in shape", problem, topic)
+                self._host.runtime.unexpected("queues in shape", problem, topic)
 
-        specs = [spec for spec in self._desk.specs() if spec.elastic is not None or spec.moving_from]
+        specs = [spec for spec in self._catalog.all() if spec.elastic is not None or spec.moving_from]
         for name in self._elasticities.keys() - {spec.name for spec in specs}:
             del self._elasticities[name]
         for spec in specs:
@@ -66,10 +76,10 @@ class QueueKeeper:
             except HeadraceError as problem:
                 log.info("the partitions of %s stay as they are: %s", spec.name, problem.detail)
             except Exception as problem:
-                self._broker.runtime.unexpected("queues in shape", problem, spec.name)
+                self._host.runtime.unexpected("queues in shape", problem, spec.name)
 
     async def _stretch(self, spec: QueueSpec) -> None:
-        desk, elastic = self._desk, spec.elastic
+        catalog, elastic = self._catalog, spec.elastic
         topic = self._image.topic(spec.topics[0])
         if topic is None or spec.kind != "queue":
             return
@@ -80,50 +90,50 @@ class QueueKeeper:
             return
         if not spec.active:
             # Said before there are more of them: groups must not begin to move by themselves.
-            await desk.change_seen(spec, active=len(topic.partitions))
+            await catalog.change_seen(spec, active=len(topic.partitions))
             return
-        counts = (await desk.anywhere.standing(spec)).counts
+        counts = (await self._router.stats(spec)).counts
         if len(counts) < len(topic.partitions):
             return  # somebody did not answer
         active = min(spec.active, len(topic.partitions))
         load = Load(sum(count.end_offset for _, count in counts), sum(count.visible for _, count in counts))
         elasticity = self._elasticities.setdefault(spec.name, Elasticity())
-        wanted = elasticity.step(elastic, active, load, self._broker.runtime.clock.now_ms())
+        wanted = elasticity.step(elastic, active, load, self._host.runtime.clock.now_ms())
         if wanted == active:
             return
         if wanted > len(topic.partitions):
-            await self._broker.topics.grow(topic.name, wanted)
-            await desk.ensure_journal(topic.name)
+            await self._host.topics.grow(topic.name, wanted)
+            await catalog.ensure_journal(topic.name)
         log.info("%s: %d partitions, %d before", spec.name, wanted, active)
         if spec.queue_config.fifo:
-            await desk.change_seen(spec, active=wanted, moving_from=active, moved_ms=0, era=spec.era + 1)
+            await catalog.change_seen(spec, active=wanted, moving_from=active, moved_ms=0, era=spec.era + 1)
         else:
-            await desk.change_seen(spec, active=wanted)
+            await catalog.change_seen(spec, active=wanted)
 
     async def _end_move(self, spec: QueueSpec) -> None:
         """First the groups are all where they belong: no old partition gets anything of them any more. A deduplication
         window later nothing that an old partition got can be sent again unnoticed, and the change is over."""
-        desk = self._desk
-        for source in desk.sources(spec)[: spec.moving_from]:
+        catalog, layouts = self._catalog, self._layouts
+        for source in layouts.of(spec).sources[: spec.moving_from]:
             await self._unite(source)
             ask = AskStrays(queue=spec.name, source=source, era=spec.era)
-            if desk.is_hosted(source):
-                strays = await desk.placing.moving.strays(ask)
+            if layouts.is_here(source):
+                strays = await self._placement.migration.left_behind(ask)
             else:
-                strays = await desk.anywhere.ask(desk.home_of(source), ask)
+                strays = await self._router.ask(layouts.home_of(source), ask)
             if strays:
                 return
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._host.runtime.clock.wall_ms()
         if (
             not spec.moved_ms or wall_ms < spec.moved_ms
         ):  # a clock was set back: begin anew, rather late than early
-            await desk.change_seen(spec, moved_ms=wall_ms)
+            await catalog.change_seen(spec, moved_ms=wall_ms)
         elif wall_ms - spec.moved_ms >= spec.queue_config.dedup_window_ms:
             log.info("%s: its groups have moved", spec.name)
-            await desk.change_seen(spec, moving_from=0, moved_ms=0, era=spec.era + 1)
+            await catalog.change_seen(spec, moving_from=0, moved_ms=0, era=spec.era + 1)
 
     async def _unite(self, source: Source) -> None:
-        """Only who leads a partition and its journal can tell what is in it (moving.py): bring them together."""
+        """Only who leads a partition and its journal can tell what is in it (migration.py): bring them together."""
         found = [
             (name, self._image.topic(name)) for name in (source.topic, names.journal_topic(source.topic))
         ]
@@ -137,7 +147,7 @@ class QueueKeeper:
         for name, state in states:
             if state is not None and state.leader != state.target[0]:
                 try:
-                    await self._broker.partition_admin.elect(name, source.partition, ElectionType.PREFERRED)
+                    await self._host.partition_admin.elect(name, source.partition, ElectionType.PREFERRED)
                 except HeadraceError as problem:
                     log.info(
                         "%s-%d is not led beside its journal: %s", name, source.partition, problem.detail
@@ -152,9 +162,9 @@ class QueueKeeper:
             data = self._image.topic(topic)
             try:
                 if data is None:
-                    await self._broker.topics.delete_left_over(journal.name, topic)
+                    await self._host.topics.delete_left_over(journal.name, topic)
                 elif not journal.state.journal_of:
-                    await self._broker.topics.adopt_journal(journal, data)
+                    await self._host.topics.adopt_journal(journal, data)
             except HeadraceError as problem:
                 log.info("%s stays as it is for now: %s", journal.name, problem.detail)
 
@@ -172,7 +182,7 @@ class QueueKeeper:
         ]
         found += (
             name
-            for spec in self._desk.specs()
+            for spec in self._catalog.all()
             for name in spec.topics
             if (known := self._image.topic(name)) is not None and known.view is None
         )
@@ -186,4 +196,4 @@ class QueueKeeper:
             if wanted is None or held is None or held.reassigning or held.target == wanted.target:
                 continue
             log.info("%s-%d moves to %s, to its data", journal.name, number, wanted.target)
-            await self._broker.partition_admin.move(journal.name, number, wanted.target)
+            await self._host.partition_admin.move(journal.name, number, wanted.target)

@@ -1,4 +1,4 @@
-"""Placing of messages: what is fenced off is not written (R59), and a send looks through no backlog."""
+"""Placement of messages: what is fenced off is not written (R59), and a send looks through no backlog."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.broker.produce import Taken
-from headrace.broker.queueing import sender as sending
-from headrace.broker.queueing.intake import MAX_LOOKED
-from headrace.broker.queueing.placing import Placing
-from headrace.broker.queueing.sender import Sender
+from headrace.broker.queueing.local import sender as sending
+from headrace.broker.queueing.local.intake import MAX_LOOKED
+from headrace.broker.queueing.local.sender import Sender
+from headrace.broker.queueing.placement.placement import Placement
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.queues.commands import Source
 from headrace.records.batch import read_header
@@ -33,10 +33,14 @@ def test_a_record_is_written_only_if_its_fence_still_holds_when_it_is(
 
     monkeypatch.setattr(sending, "take", take)
     clock = SimpleNamespace(now_ms=lambda: 0, wall_ms=lambda: 0)
-    partition = SimpleNamespace(when_committed=lambda offset, deadline, done: done(ErrorKind.NONE))
+    partition = SimpleNamespace(
+        when_committed=lambda offset, deadline, done: done(ErrorKind.NONE),
+        opens_batches=False,
+        config=SimpleNamespace(message_timestamp_type="CreateTime"),
+    )
 
     async def play() -> None:
-        sender = Sender(SimpleNamespace(clock=clock), partition, lambda *_: None)  # type: ignore[arg-type]
+        sender = Sender(SimpleNamespace(clock=clock), partition, lambda *_: None, lambda *_: None)  # type: ignore[arg-type]
         holds = {"b": True}
         futures = [
             sender.send(Record(None, b"a", (), 0)),
@@ -62,13 +66,13 @@ def test_a_send_is_shown_to_the_engine_at_once_unless_a_backlog_is_before_it(
 ) -> None:
     """Reading a million messages in one turn of the loop would cost a broker its lease."""
     fed: list[bool] = []
-    desk: Any = SimpleNamespace(
-        shards=SimpleNamespace(feed_source=lambda hosted, source, whole: fed.append(whole))
-    )
+    shards: Any = SimpleNamespace(feed_source=lambda hosted, source, whole: fed.append(whole))
+    nobody: Any = None
     hosted: Any = SimpleNamespace(
         ready=True,
         machine=SimpleNamespace(counts=lambda source: SimpleNamespace(indexed_to=10)),
         data=SimpleNamespace(last_stable_offset=10 + unread),
     )
-    Placing(SimpleNamespace(image=None), desk)._show(hosted, SOURCE)  # type: ignore[arg-type]
+    host: Any = SimpleNamespace(image=None)
+    Placement(host, nobody, nobody, shards, nobody)._show(hosted, SOURCE)
     assert fed == [whole]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.delayed import (
+from headrace.broker.queueing.local.delayed import (
     TRACE,
     due_ms,
     has_released,
@@ -21,7 +21,7 @@ from headrace.broker.queueing.delayed import (
     number,
     read_dues,
 )
-from headrace.broker.queueing.payloads import is_aborted
+from headrace.broker.queueing.local.payloads import is_aborted
 from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer

@@ -9,23 +9,21 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
+from headrace.broker.hosts import QueueHost
 from headrace.broker.load import Load
 from headrace.broker.queueing import names
-from headrace.broker.queueing.delayed import number
-from headrace.broker.queueing.hosting import Hosted
-from headrace.broker.queueing.transfers import NotMoved, Transfers
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.local.delayed import number
+from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
+from headrace.broker.queueing.placement.placement import Placement
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.queues.commands import Moved, MoveFailed, MoveToDeadLetter, Source
 from headrace.queues.shard import QueueShard
 from headrace.records.build import Record
-
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +34,12 @@ PATIENCE_S = 10.0
 
 
 class DeadLetters:
-    def __init__(self, broker: QueueHost, desk: QueueDesk, transfers: Transfers) -> None:
-        self._broker = broker
-        self._desk = desk
+    def __init__(
+        self, host: QueueHost, catalog: QueueCatalog, placement: Placement, transfers: Transfers
+    ) -> None:
+        self._image = host.image
+        self._catalog = catalog
+        self._placement = placement
         self._transfers = transfers
         self._waiting: WeakKeyDictionary[Load, deque[MoveToDeadLetter]] = WeakKeyDictionary()
         """There while somebody works on it."""
@@ -123,20 +124,20 @@ class DeadLetters:
 
     def _chooser(self, dead_letter: str) -> Callable[[Record], TopicPartition]:
         """Where each letter goes: those of one batch to one partition, but those of a message group to the group's."""
-        placing = self._desk.placing
-        spec = self._desk.find_spec(dead_letter)
+        placement = self._placement
+        spec = self._catalog.find(dead_letter)
         topic = spec.topics[0] if spec is not None else dead_letter
-        if self._broker.image.topic(topic) is None:
+        if self._image.topic(topic) is None:
             raise NotMoved(
                 ErrorKind.QUEUE_DOES_NOT_EXIST, f"the dead-letter queue {dead_letter} does not exist"
             )
         if spec is None or not spec.queue_config.fifo:
-            target = TopicPartition(topic, placing.choose_partition(topic, None))
+            target = TopicPartition(topic, placement.choose_partition(topic, None))
             return lambda letter: target
 
         def choose(letter: Record) -> TopicPartition:
             try:
-                return placing.choose_for_moved(spec, letter)
+                return placement.choose_for_moved(spec, letter)
             except HeadraceError as problem:
                 raise NotMoved(problem.kind, problem.detail) from None
 

@@ -2,7 +2,7 @@
 
 They do not ask the others again and again. For each queue that somebody waits for and each broker that leads a part of it,
 one question is under way: has anything come up since? It is about news and not about messages, so whatever becomes of the
-answer, nobody holds a message by it. News from elsewhere wakes one receiver; one that finds something wakes the next, so that a
+answer, nobody holds a message by it. News from another broker wakes one receiver; one that finds something wakes the next, so that a
 single message does not make a hundred receivers ask for it. Who is not woken looks around now and then all the same.
 """
 
@@ -11,14 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from headrace.broker.queueing.questions import AskNews
+from headrace.broker.queueing.routing.caller import PeerCaller
+from headrace.broker.queueing.routing.peer_calls import AskNews
+from headrace.broker.runtime import Runtime
 from headrace.core.errors import HeadraceError
-
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.anywhere import Anywhere
 
 WAIT_MS = 10_000
 """How long a question waits at the other broker."""
@@ -29,10 +26,10 @@ PAUSE_S = 0.5
 NOTHING_SEEN = -1
 
 
-class News:
-    def __init__(self, broker: QueueHost, anywhere: Anywhere) -> None:
-        self._broker = broker
-        self._anywhere = anywhere
+class LongPolls:
+    def __init__(self, runtime: Runtime, caller: PeerCaller) -> None:
+        self._runtime = runtime
+        self._caller = caller
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._watched: set[tuple[str, int]] = set()
 
@@ -77,7 +74,7 @@ class News:
     def _watch(self, queue: str, broker_id: int) -> None:
         if (queue, broker_id) not in self._watched:
             self._watched.add((queue, broker_id))
-            self._broker.runtime.spawn(self._ask_on(queue, broker_id), f"news of {queue} from {broker_id}")
+            self._runtime.spawn(self._ask_on(queue, broker_id), f"news of {queue} from {broker_id}")
 
     async def _ask_on(self, queue: str, broker_id: int) -> None:
         """As long as anybody waits."""
@@ -86,7 +83,7 @@ class News:
             while queue in self._waiting:
                 question = AskNews(queue=queue, seen=seen, wait_ms=WAIT_MS)
                 try:
-                    now = await self._anywhere.ask(broker_id, question, WAIT_MS / 1000)
+                    now = await self._caller.ask(broker_id, question, WAIT_MS / 1000)
                 except HeadraceError:
                     seen = NOTHING_SEEN
                     await asyncio.sleep(PAUSE_S)

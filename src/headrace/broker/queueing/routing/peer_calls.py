@@ -1,4 +1,4 @@
-"""Codec: what one broker's queue desk asks another's, as msgpack. The answer's type is known from the question."""
+"""Codec: what one broker asks another about queues, as msgpack. The answer's type is known from the question."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SentSome(NamedTuple):
     problem: Rejected | None = None
 
 
-class Standing(NamedTuple):
+class QueueStats(NamedTuple):
     """How one queue stands on one broker."""
 
     counts: list[tuple[Source, Counts]]
@@ -170,7 +170,7 @@ _ANSWERS: dict[type, Any] = {
     AskSend: SentSome,
     AskStrays: int,
     AskSettle: list[Rejected | None],
-    AskStanding: Standing,
+    AskStanding: QueueStats,
     AskPurge: None,
     AskPause: None,
     AskPeek: list[tuple[Source, Record]],

@@ -2,7 +2,7 @@
 
 A queue places messages in its first `active` partitions; standard queues let them take turns, FIFO queues have one for each
 message group. When a FIFO queue gets another number of partitions (Q11), a group may belong to another partition from then
-on. Until the change is over its old partition decides, and nobody else (moving.py): what stays with it, and what goes to the
+on. Until the change is over its old partition decides, and nobody else (migration.py): what stays with it, and what goes to the
 new one. The old home also knows what was sent in the last minutes, so a duplicate is found there.
 
 Every broker learns of changes in the order of the coordinator's revisions, and a leadership begins at one, so a new home of
@@ -14,19 +14,24 @@ that it was chosen in, so that no message that was long on its way appears where
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from headrace.broker.hosts import QueueHost
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.broker.queueing.hosting import Hosted
-from headrace.broker.queueing.intake import MAX_LOOKED
-from headrace.broker.queueing.moving import Moving
-from headrace.broker.queueing.questions import AskSend, Outgoing, Sent, SentSome
-from headrace.broker.queueing.sender import Fence, Sender
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.layout import Layouts
+from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.intake import MAX_LOOKED
+from headrace.broker.queueing.local.sender import Fence, Sender
+from headrace.broker.queueing.local.shards import QueueShards
+from headrace.broker.queueing.placement.migration import GroupMigration
+from headrace.broker.queueing.routing.caller import PeerCaller
+from headrace.broker.queueing.routing.peer_calls import AskSend, Outgoing, Sent, SentSome
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, shard_for
@@ -35,26 +40,33 @@ from headrace.queues import commands as engine
 from headrace.queues.commands import Source
 from headrace.records.build import Record
 
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.desk import QueueDesk
-
 SEND_S = 35.0
 """A little longer than a send waits for its commit."""
 MAX_HOPS = 3
 PATIENCE_MS = 3_000
-AGAIN_S = 0.05
+FIRST_PAUSE_S = 0.05
+"""Before what was refused is tried again, unless the cluster changes before; each time twice as long."""
 
 
-class Placing:
-    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
-        self._broker = broker
-        self._image = broker.image
-        self._desk = desk
+class Placement:
+    def __init__(
+        self,
+        host: QueueHost,
+        catalog: QueueCatalog,
+        layouts: Layouts,
+        shards: QueueShards,
+        caller: PeerCaller,
+    ) -> None:
+        self._host = host
+        self._image = host.image
+        self._catalog = catalog
+        self._layouts = layouts
+        self._shards = shards
+        self._caller = caller
         self._senders: dict[TopicPartition, tuple[Partition, Sender]] = {}
         self._turn: dict[str, int] = {}
         self._deduplicating: dict[tuple[Source, bytes], asyncio.Future[None]] = {}
-        self.moving = Moving(broker, desk)
+        self.migration = GroupMigration(host, catalog, layouts, shards)
 
     # -- where to ------------------------------------------------------------------------------------------------------
 
@@ -63,7 +75,7 @@ class Placing:
         known = self._image.topic(topic)
         if known is None:
             raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, f'there is no topic called "{topic}"')
-        spec = self._desk.find_spec(topic)
+        spec = self._catalog.find(topic)
         total = len(known.partitions)
         return total if spec is None or not spec.active else min(spec.active, total)
 
@@ -72,38 +84,47 @@ class Placing:
         count = self.active(topic)
         if group is not None:
             return shard_for(group, count)
-        held = self._broker.partitions
+        if count == 1:
+            return 0
+        held = self._host.partitions
         near = [number for number in range(count) if _is_led(held.get((topic, number)))] or range(count)
         turn = self._turn[topic] = (self._turn.get(topic, -1) + 1) % len(near)
         return near[turn]
 
-    async def send_to_queue(
-        self, spec: QueueSpec, record: Record, group: str | None, dedup_id: bytes = b""
-    ) -> Sent:
+    def send(
+        self, spec: QueueSpec, record: Record, group: str | None = None, dedup_id: bytes = b""
+    ) -> Awaitable[Sent]:
         """What the doors do. A second message with the same deduplication id within the window is the first one (R59)."""
+        if group is not None or dedup_id:
+            return self._send_in_order(spec, record, group, dedup_id)
+        topic = spec.topics[0]
+        return self.send_to_partition(topic, self.choose_partition(topic, None), record)
+
+    async def _send_in_order(
+        self, spec: QueueSpec, record: Record, group: str | None, dedup_id: bytes
+    ) -> Sent:
         topic = spec.topics[0]
         if group is not None and (dedup_id or spec.elastic or spec.moving_from):
             return _only(await self.send_group(spec, group, (Outgoing(record, dedup_id),)))
         if group is not None:
-            return await self.send(topic, self.choose_partition(topic, group), record, spec.era)
-        if dedup_id:  # by its id, or its twin would not meet it
-            number = self.choose_partition(topic, dedup_id.decode(errors="replace"))
-            messages = (Outgoing(record, dedup_id),)
-            return _only(
-                await self._send_via(
-                    AskSend(queue=spec.name, topic=topic, partition=number, messages=messages)
-                )
-            )
-        return await self.send(topic, self.choose_partition(topic, None), record)
+            number = self.choose_partition(topic, group)
+            return await self.send_to_partition(topic, number, record, spec.era)
+        # By its id, or its twin would not meet it.
+        number = self.choose_partition(topic, dedup_id.decode(errors="replace"))
+        messages = (Outgoing(record, dedup_id),)
+        return _only(
+            await self._send_via(AskSend(queue=spec.name, topic=topic, partition=number, messages=messages))
+        )
 
     async def send_group(self, spec: QueueSpec, group: str, messages: tuple[Outgoing, ...]) -> SentSome:
         """Several of one group, in their order. Behind one that fails none counts as sent, so that who sends them again has
         them in order. What was refused before anything was written, because the queue changes or its home does, is tried
         again for a while: clients need not notice (Q11)."""
-        clock = self._broker.runtime.clock
+        clock = self._host.runtime.clock
         deadline_ms = clock.now_ms() + PATIENCE_MS
+        pause_s = FIRST_PAUSE_S
         while True:
-            spec = self._desk.spec(spec.name)
+            spec = self._catalog.spec(spec.name)
             topic = spec.topics[0]
             number = (
                 shard_for(group, spec.moving_from)
@@ -119,9 +140,18 @@ class Placing:
                 if is_late or sent.sent or not _is_refused(sent.problem):
                     return sent
             except HeadraceError as problem:
-                if is_late or isinstance(problem, Elsewhere) or not _is_refused(problem):
+                if is_late or isinstance(problem, WrongBroker) or not _is_refused(problem):
                     raise
-            await asyncio.sleep(AGAIN_S)
+            await self._changed(pause_s)
+            pause_s *= 2
+
+    async def _changed(self, seconds: float) -> None:
+        metadata = self._host.metadata
+        revision = metadata.revision
+        try:
+            await metadata.wait_until(lambda: metadata.revision != revision, seconds)
+        except HeadraceError:
+            pass  # it may be another broker that was not ready
 
     def choose_for_moved(self, spec: QueueSpec, record: Record) -> TopicPartition:
         """Where a message goes that is moved to a queue in a transaction (R60): a FIFO queue keeps its groups together."""
@@ -130,7 +160,7 @@ class Placing:
         group = None if raw is None else raw.decode(errors="replace")
         number = self.choose_partition(topic, group)
         if group is not None and spec.moving_from and shard_for(group, spec.moving_from) != number:
-            # Only the group's old partition knows where it is (moving.py), and a transaction can not ask it.
+            # Only the group's old partition knows where it is (migration.py), and a transaction can not ask it.
             raise HeadraceError(
                 ErrorKind.NOT_COORDINATOR,
                 f"{spec.name} gets another number of partitions; try again when it has them",
@@ -139,31 +169,38 @@ class Placing:
 
     # -- to a partition ------------------------------------------------------------------------------------------------
 
-    async def send(
+    async def send_to_partition(
         self, topic: str, number: int, record: Record, era: int = -1, fence: Fence | None = None
     ) -> Sent:
         """With an era: only while the queue is in it. With a fence: only here, and only while that holds."""
-        partition = self._broker.partitions.get((topic, number))
+        partition = self._host.partitions.get((topic, number))
+        if partition is not None and partition.is_leader:
+            if fence is None and era >= 0:
+                fence = partial(self._is_in, topic, era)
+            held = self._senders.get(partition.tp)
+            sender = held[1] if held is not None and held[0] is partition else self._sender(partition)
+            offset = await sender.send(record, fence)
+            return Sent(names.encode_message_id(partition.topic_id, number, offset), number, offset)
         leader = self._image.leader(topic, number)
-        if fence or _is_led(partition) or leader is None or leader.id == self._broker.node_id:
-            return await self.send_here(topic, number, record, era, fence)
+        if fence or leader is None or leader.id == self._host.node_id:
+            return await self.write_here(topic, number, record, era, fence)
         messages = (Outgoing(record),)
         ask = AskSend(queue="", topic=topic, partition=number, messages=messages, era=era)
-        return _only(await self._desk.anywhere.ask(leader.id, ask, SEND_S))
+        return _only(await self._caller.ask(leader.id, ask, SEND_S))
 
     async def send_for_another(self, ask: AskSend) -> SentSome:
         """A home that does not lead the data itself sends one after the other."""
         sent: list[Sent] = []
         for one in ask.messages:
             try:
-                sent.append(await self.send_here(ask.topic, ask.partition, one.record, ask.era))
+                sent.append(await self.write_here(ask.topic, ask.partition, one.record, ask.era))
             except Unknown as refusal:
                 if sent:  # some are written: not to be asked for once more
                     raise HeadraceError(refusal.kind, refusal.detail) from refusal
                 raise
         return SentSome(sent)
 
-    async def send_here(
+    async def write_here(
         self, topic: str, number: int, record: Record, era: int = -1, fence: Fence | None = None
     ) -> Sent:
         partition, written = self._write(topic, number, record, era, fence)
@@ -173,7 +210,7 @@ class Placing:
         self, topic: str, number: int, record: Record, era: int, fence: Fence | None
     ) -> tuple[Partition, asyncio.Future[int]]:
         """In the order of the calls."""
-        partition, missing = self._broker.find_partition(topic, number)
+        partition, missing = self._host.find_partition(topic, number)
         if partition is None or not partition.is_leader:
             # Nothing is written yet, and that we lead it may be the youngest news (F34).
             raise Unknown(missing if partition is None else ErrorKind.NOT_LEADER_OR_FOLLOWER)
@@ -182,13 +219,13 @@ class Placing:
         return partition, self._sender(partition).send(record, fence)
 
     def _is_in(self, queue: str, era: int) -> bool:
-        spec = self._desk.find_spec(queue)
+        spec = self._catalog.find(queue)
         return spec is not None and spec.era == era
 
     def _sender(self, partition: Partition) -> Sender:
         held = self._senders.get(partition.tp)
         if held is None or held[0] is not partition:
-            sender = Sender(self._broker.runtime, partition, self._desk.shards.wrote)
+            sender = Sender(self._host.runtime, partition, self._shards.wrote, self._shards.committed)
             held = self._senders[partition.tp] = (partition, sender)
         return held[1]
 
@@ -200,16 +237,16 @@ class Placing:
                 ErrorKind.NOT_COORDINATOR, f"the brokers do not agree yet where {ask.queue} goes"
             )
         source = Source(ask.queue, ask.topic, ask.partition)
-        if self._desk.is_hosted(source):
+        if self._layouts.is_here(source):
             return await self.send_at_home(ask)
-        sent: SentSome = await self._desk.anywhere.ask(self._desk.home_of(source), ask, SEND_S)
+        sent: SentSome = await self._caller.ask(self._layouts.home_of(source), ask, SEND_S)
         return sent
 
     async def send_at_home(self, ask: AskSend) -> SentSome:
         """At the broker that has the journal of a partition: messages that somebody believes belong there."""
-        spec = self._desk.spec(ask.queue)
+        spec = self._catalog.spec(ask.queue)
         source = Source(ask.queue, ask.topic, ask.partition)
-        hosted = self._desk.hosted(source)
+        hosted = self._layouts.hosted(source)
         headers = ask.messages[0].record.headers
         group = names.header(headers, names.GROUP) if spec.queue_config.fifo else None
         if group is None or spec.kind != "queue":
@@ -233,7 +270,7 @@ class Placing:
     async def _send_from_old(
         self, hosted: Hosted, source: Source, ask: AskSend, group: bytes, era: int, target: int
     ) -> SentSome:
-        stay = await self.moving.decide(source, era, group)
+        stay = await self.migration.decide(source, era, group)
         if stay is not None:
             try:
                 return await self._send_once(hosted, source, ask, era, stay.holds)
@@ -259,7 +296,7 @@ class Placing:
     # -- once ----------------------------------------------------------------------------------------------------------
 
     async def _find_duplicate(self, hosted: Hosted, source: Source, dedup_id: bytes) -> Sent | None:
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._host.runtime.clock.wall_ms()
         first = await hosted.shard.submit(
             lambda waiter: engine.FindDuplicate(source, dedup_id, wall_ms, waiter=waiter)
         )
@@ -295,13 +332,13 @@ class Placing:
         it is found when it is read: the log decides (queues/dedup.py), and others have their turn in between."""
         counts = hosted.machine.counts(source) if hosted.ready else None
         unread = 0 if counts is None else hosted.data.last_stable_offset - counts.indexed_to
-        self._desk.shards.feed_source(hosted, source, whole=unread <= MAX_LOOKED)
+        self._shards.feed_source(hosted, source, whole=unread <= MAX_LOOKED)
 
     async def _send_new(
         self, ask: AskSend, known: dict[bytes, Sent | None], era: int, fence: Fence | None
     ) -> SentSome:
         """One behind the other, with nothing in between; `known` are duplicates, and what is sent joins them."""
-        is_here = fence is not None or _is_led(self._broker.partitions.get((ask.topic, ask.partition)))
+        is_here = fence is not None or _is_led(self._host.partitions.get((ask.topic, ask.partition)))
         partition: Partition | None = None
         written: dict[int, asyncio.Future[int]] = {}
         ids: set[bytes] = {one for one, first in known.items() if first is not None}
@@ -319,7 +356,7 @@ class Placing:
                 elif partition is not None:
                     one = _sent(partition, await written[place])
                 else:
-                    one = await self.send(ask.topic, ask.partition, record, era)
+                    one = await self.send_to_partition(ask.topic, ask.partition, record, era)
                 sent.append(one)
                 if dedup_id:
                     known[dedup_id] = one._replace(duplicate=True)

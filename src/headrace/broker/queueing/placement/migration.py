@@ -11,7 +11,7 @@ Certain means:
   the leaderships before it. A message that stays is written only while that is so (`Stay.holds`).
 - Everything in the log so far has been looked at, also what is not committed yet: a send that its client gave up may be there.
 - Nothing else that was to stay is on its way into the log, and what was on its way before the change can not get in
-  any more (QueueSpec.era, placing.py).
+  any more (QueueSpec.era, placement.py).
 - What the engine says rests on facts that are committed.
 Who does not know refuses, and the client asks again.
 """
@@ -19,27 +19,27 @@ Who does not know refuses, and the client asks again.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from headrace.broker.hosts import QueueHost
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.hosting import Hosted
-from headrace.broker.queueing.intake import Intake
-from headrace.broker.queueing.questions import AskStrays
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.layout import Layouts
+from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.intake import Intake
+from headrace.broker.queueing.local.shards import QueueShards
+from headrace.broker.queueing.routing.peer_calls import AskStrays
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import shard_for
 from headrace.queues import commands as engine
 from headrace.queues.commands import Source, Wanted
 from headrace.queues.intake import MAX_WANTED
 
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.desk import QueueDesk
-
 DECIDE_MS = 10_000
 """So long a message waits until it is known where it belongs."""
 STRAYS_MS = 1_000
 """So long a keeper waits for an answer: it asks again every second, and others wait for it."""
-LOOK_AGAIN_S = 0.01
+LOOK_AGAIN_S = 0.5
+"""In case that what was waited for came in a way that nobody told of."""
 MAX_REMEMBERED = 100_000
 """Groups that have left; of others it is found out each time."""
 
@@ -69,12 +69,15 @@ class _Unread:
 class Home:
     """One load of an old partition's shard in one era of its queue: what it knows of groups rests on that load's memory."""
 
-    def __init__(self, broker: QueueHost, desk: QueueDesk, source: Source, era: int) -> None:
-        self._broker = broker
-        self._desk = desk
+    def __init__(
+        self, host: QueueHost, catalog: QueueCatalog, layouts: Layouts, source: Source, era: int
+    ) -> None:
+        self._host = host
+        self._catalog = catalog
+        self._layouts = layouts
         self.source = source
         self.era = era
-        self.hosted: Hosted = desk.hosted(source)
+        self.hosted: Hosted = layouts.hosted(source)
         self.load = self.hosted.load
         self.epoch = self.hosted.data.leader_epoch
         self.groups: dict[bytes, _Group] = {}
@@ -85,14 +88,14 @@ class Home:
         self.unread: _Unread | None = None
 
     def is_of(self, era: int) -> bool:
-        hosted = self._desk.hosted(self.source)
+        hosted = self._layouts.hosted(self.source)
         return self.era == era and self.load is hosted.load and self.epoch == hosted.data.leader_epoch
 
     def lasts(self) -> bool:
-        spec = self._desk.find_spec(self.source.queue)
+        spec = self._catalog.find(self.source.queue)
         return (
             spec is not None
-            and self._desk.is_hosted(self.source)
+            and self._layouts.is_here(self.source)
             and self.is_of(spec.era)
             and self.hosted.ready
             and self._leads(self.hosted.data)
@@ -105,13 +108,13 @@ class Home:
 
     def _leads(self, partition: Partition) -> bool:
         """Also by the news that are not carried out yet."""
-        topic = self._broker.image.topic(partition.tp.topic)
+        topic = self._host.image.topic(partition.tp.topic)
         number = partition.tp.partition
         state = topic.partitions[number] if topic is not None and number < len(topic.partitions) else None
         return (
             partition.is_leader
             and state is not None
-            and state.leader == self._broker.node_id
+            and state.leader == self._host.node_id
             and state.leader_epoch == partition.leader_epoch
         )
 
@@ -160,17 +163,19 @@ class Stay:
         self._home.leave(self._name, self._group)
 
 
-class Moving:
-    def __init__(self, broker: QueueHost, desk: QueueDesk) -> None:
-        self._broker = broker
-        self._desk = desk
+class GroupMigration:
+    def __init__(self, host: QueueHost, catalog: QueueCatalog, layouts: Layouts, shards: QueueShards) -> None:
+        self._host = host
+        self._catalog = catalog
+        self._layouts = layouts
+        self._shards = shards
         self._homes: dict[Source, Home] = {}
 
     def _home(self, source: Source, era: int) -> Home:
         """As this broker knows itself to be; raises when it can not tell anything about the partition."""
         home = self._homes.get(source)
         if home is None or not home.is_of(era):
-            home = self._homes[source] = Home(self._broker, self._desk, source, era)
+            home = self._homes[source] = Home(self._host, self._catalog, self._layouts, source, era)
         home.check()
         return home
 
@@ -195,9 +200,9 @@ class Moving:
             home.leave(name, group)
 
     async def _is_there(self, home: Home, name: bytes, group: _Group) -> bool:
-        """True and False are both certain. Nothing awaits between finding something and saying so, so that `strays` sees
+        """True and False are both certain. Nothing awaits between finding something and saying so, so that `left_behind` sees
         either what is there or who is about to join it."""
-        deadline_ms = self._broker.runtime.clock.now_ms() + DECIDE_MS
+        deadline_ms = self._host.runtime.clock.now_ms() + DECIDE_MS
         home.check()
         end = home.hosted.data.log.end_offset
         while not (group.staying or home.has(name)):
@@ -213,7 +218,7 @@ class Moving:
     async def _read_to(self, home: Home, end: int, deadline_ms: int, name: bytes = b"") -> None:
         """Until everything below `end` is committed and has been looked at, by the engine or, as far as it has no room for
         it, here."""
-        data, clock = home.hosted.data, self._broker.runtime.clock
+        data, clock = home.hosted.data, self._host.runtime.clock
         if data.high_watermark < end:
             settled: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
             data.when_committed(
@@ -225,7 +230,7 @@ class Moving:
                 )
         while True:
             home.check()
-            self._desk.shards.feed_source(home.hosted, home.source)
+            self._shards.feed_source(home.hosted, home.source)
             machine = home.hosted.machine
             counts = machine.counts(home.source)
             if counts is not None and counts.indexed_to >= end:
@@ -233,9 +238,10 @@ class Moving:
             if counts is not None and counts.end_offset >= end and machine.wanted(home.source) is None:
                 await self._look_through(home, counts.indexed_to, end, name)
                 return
-            if clock.now_ms() >= deadline_ms:
+            left_ms = deadline_ms - clock.now_ms()
+            if left_ms <= 0:
                 raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"{home.source} is still being read")
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await home.hosted.told_more(min(LOOK_AGAIN_S, left_ms / 1000))
 
     async def _look_through(self, home: Home, first: int, end: int, name: bytes) -> None:
         """Which groups there are between where the engine stopped and `end`. Known from before, unless the last of the group
@@ -245,7 +251,7 @@ class Moving:
             unread = None
         if unread is None or not unread.first <= first <= unread.end:
             unread = home.unread = _Unread(first)
-        spec = self._desk.spec(home.source.queue)
+        spec = self._catalog.spec(home.source.queue)
         reader = Intake(home.hosted.data)
         while unread.end < end:
             wanted = Wanted(unread.end, end, MAX_WANTED, ())
@@ -259,13 +265,13 @@ class Moving:
             await asyncio.sleep(0)
             home.check()
 
-    async def strays(self, ask: AskStrays) -> int:
+    async def left_behind(self, ask: AskStrays) -> int:
         """How many groups are still in a partition that they do not belong to any more, or on their way there. When there
         are none there never will be, in this change."""
         home = self._home(ask.source, ask.era)
-        spec = self._desk.spec(ask.queue)
+        spec = self._catalog.spec(ask.queue)
         end, stayed = home.hosted.data.log.end_offset, home.stayed
-        await self._read_to(home, end, self._broker.runtime.clock.now_ms() + STRAYS_MS)
+        await self._read_to(home, end, self._host.runtime.clock.now_ms() + STRAYS_MS)
         staying = sum(1 for group in home.groups.values() if group.staying) + home.stayed - stayed
         groups = await home.load.submit(lambda waiter: engine.Holding(ask.source, None, end, waiter=waiter))
         home.check()

@@ -1,14 +1,15 @@
-"""Driver: records by offset. A batch that somebody just received from is kept open, because the next one is near."""
+"""Driver: records by offset. A batch that somebody just received from is kept open, because the next one is near; and what was
+sent through this broker is handed out from memory while receivers keep up with it, without a look at the log."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.delayed import has_waiting, is_waiting
+from headrace.broker.queueing.local.delayed import has_waiting, is_waiting
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
@@ -18,8 +19,12 @@ from headrace.records.opened import OpenBatch
 
 MAX_CACHED_BYTES = 16 * MIB
 READ_BYTES = 64 * 1024
+MAX_SENT_BYTES = 256 * 1024
 HELD_BYTES = 1_000
 """What a batch that is held open costs besides its records: single sends make many small ones."""
+
+# The Python-level constructor of a NamedTuple costs more than the tuple itself.
+_new: Any = tuple.__new__
 
 
 class _Held(NamedTuple):
@@ -31,7 +36,7 @@ class _Held(NamedTuple):
 class Payloads:
     """Of one partition."""
 
-    __slots__ = ("_bases", "_bytes", "_held", "_partition")
+    __slots__ = ("_bases", "_bytes", "_held", "_is_read", "_partition", "_sent", "_sent_bytes")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -40,16 +45,51 @@ class Payloads:
         self._bases: list[int] = []
         """The same base offsets in order: batches do not overlap, so one bisect finds the one that may hold an offset."""
         self._bytes = 0
+        self._sent: dict[int, Record] = {}
+        """Committed and not handed out yet."""
+        self._sent_bytes = 0
+        self._is_read = False
+        """Whether somebody receives, and keeps up with what is sent."""
 
-    def get(self, offsets: Iterable[int], *, waiting: bool = False) -> dict[int, Record]:
+    def sent(self, base_offset: int, records: Sequence[Record]) -> None:
+        """These were written here just now as they are, and are committed: nothing else will ever lie there. While nobody
+        reads, or receivers do not keep up, they are read from the log when they are asked for."""
+        if not self._is_read:
+            return
+        sent, size = self._sent, self._sent_bytes
+        offset = base_offset
+        for record in records:
+            key, value, headers, timestamp, _ = record
+            if timestamp >= 0:  # else the log has the time at which it was written
+                sent[offset] = _new(Record, (key, value, headers, timestamp, offset))
+                size += HELD_BYTES + len(value or b"") + (_extra_bytes(record) if key or headers else 0)
+            offset += 1
+        if size > MAX_SENT_BYTES:
+            sent.clear()
+            size, self._is_read = 0, False
+        self._sent_bytes = size
+
+    def get(self, offsets: Sequence[int], *, waiting: bool = False) -> dict[int, Record]:
         """The records at these offsets that are still there; control records and gaps are left out, and what waits in
         the log unless it is asked for.
 
         In any order: lanes (groups, tenants, priorities) take turns, so offsets do not ascend.
         """
         found: dict[int, Record] = {}
+        self._is_read = True
+        if self._sent:
+            for offset in offsets:
+                record = self._sent.pop(offset, None)
+                if record is not None:
+                    found[offset] = record
+                    extra = _extra_bytes(record) if record.key or record.headers else 0
+                    self._sent_bytes -= HELD_BYTES + len(record.value or b"") + extra
+            if len(found) == len(offsets):
+                return found
         held = _Held(-1, None)
         for offset in sorted(offsets):
+            if offset in found:
+                continue
             if offset >= held.end:
                 held = self._at(offset)
             try:
@@ -108,6 +148,11 @@ class Payloads:
             oldest, dropped = self._held.popitem(last=False)
             del self._bases[bisect_left(self._bases, oldest)]
             self._bytes -= _size(dropped)
+
+
+def _extra_bytes(record: Record) -> int:
+    """Besides its value: an SQS message's attributes are headers, and may be most of it."""
+    return len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)
 
 
 def _size(held: _Held) -> int:

@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from headrace.broker.hosts import QueueHost
 from headrace.broker.queueing import names
-from headrace.broker.queueing.elsewhere import Elsewhere
-from headrace.broker.queueing.questions import AskMove, Delivery, MovedSome
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.layout import Layouts
+from headrace.broker.queueing.local.local_queues import LocalQueues
+from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
+from headrace.broker.queueing.placement.placement import Placement
+from headrace.broker.queueing.routing.peer_calls import AskMove, Delivery, MovedSome
+from headrace.broker.queueing.routing.router import QueueRouter
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.broker.queueing.transfers import NotMoved, Transfers
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Put
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
@@ -27,10 +33,6 @@ from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, Source
 from headrace.records.build import Record
 from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
-
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +90,22 @@ class _Share:
 
 
 class MoveTasks:
-    def __init__(self, broker: QueueHost, desk: QueueDesk, transfers: Transfers) -> None:
-        self._broker = broker
-        self._desk = desk
+    def __init__(
+        self,
+        host: QueueHost,
+        catalog: QueueCatalog,
+        layouts: Layouts,
+        local: LocalQueues,
+        router: QueueRouter,
+        placement: Placement,
+        transfers: Transfers,
+    ) -> None:
+        self._host = host
+        self._catalog = catalog
+        self._layouts = layouts
+        self._local = local
+        self._router = router
+        self._placement = placement
         self._transfers = transfers
         self._running: dict[str, MoveTask] = {}
         self._shares: dict[str, _Share] = {}
@@ -101,7 +116,7 @@ class MoveTasks:
 
     def tasks(self, queue: str) -> list[MoveTask]:
         """The latest first."""
-        running, spec = self._running.get(queue), self._desk.find_spec(queue)
+        running, spec = self._running.get(queue), self._catalog.find(queue)
         found = []
         for task in self._stored(queue):
             if spec is not None and task.queue_id not in ("", spec.id):
@@ -114,7 +129,7 @@ class MoveTasks:
         return found
 
     def find(self, task_id: str) -> MoveTask | None:
-        for queue in self._broker.image.opaque("moves"):
+        for queue in self._host.image.opaque("moves"):
             for task in self.tasks(queue):
                 if task.id == task_id:
                     return task
@@ -123,11 +138,11 @@ class MoveTasks:
     async def plan(self, task: MoveTask) -> MoveTask:
         """What `start` would move of what is there now, by the same filter; nothing is moved and nothing is kept (F13)."""
         spec, accepts = self._checked(task)
-        standing = await self._desk.anywhere.standing(spec)
-        visible = sum(count.visible for _, count in standing.counts)
+        stats = await self._router.stats(spec)
+        visible = sum(count.visible for _, count in stats.counts)
         task.status, task.to_move = "DRY_RUN", visible
         if accepts is not None:
-            found = await self._desk.anywhere.peek(spec, LOOKED_AT)
+            found = await self._router.peek(spec, LOOKED_AT)
             task.to_move = sum(_accepts(accepts, source, record) for source, record in found)
             if len(found) < visible:
                 task.failure = f"counted in the first {len(found)} of {visible} messages"
@@ -136,9 +151,9 @@ class MoveTasks:
         return task
 
     def _checked(self, task: MoveTask) -> tuple[QueueSpec, Filter | None]:
-        spec = self._desk.spec(task.source)
+        spec = self._catalog.spec(task.source)
         if task.destination:
-            self._desk.spec(task.destination)
+            self._catalog.spec(task.destination)
         return spec, _compiled(task.filter)
 
     async def start(self, task: MoveTask) -> MoveTask:
@@ -150,16 +165,16 @@ class MoveTasks:
                 "There is already a task running. Only one active task is allowed for a source queue "
                 "at a given time.",
             )
-        task.id = self._broker.new_uuid()
+        task.id = self._host.new_uuid()
         task.queue_id = spec.id
-        task.started_ms = self._broker.runtime.clock.wall_ms()
-        standing = await self._desk.anywhere.standing(spec)
-        task.to_move = sum(count.visible for _, count in standing.counts)
+        task.started_ms = self._host.runtime.clock.wall_ms()
+        stats = await self._router.stats(spec)
+        task.to_move = sum(count.visible for _, count in stats.counts)
         task.runner = self._incarnation()
         if not await self._save(task, is_new=True):
             raise HeadraceError(ErrorKind.CONFLICT, "another task was started at the same time")
         self._running[task.source] = task
-        self._broker.runtime.spawn(self._run(task, spec), f"move messages of {task.source}")
+        self._host.runtime.spawn(self._run(task, spec), f"move messages of {task.source}")
         return task
 
     async def cancel(self, task_id: str) -> MoveTask:
@@ -167,9 +182,9 @@ class MoveTasks:
         task = self.find(task_id)
         if task is None:
             raise Unknown(ErrorKind.RESOURCE_NOT_FOUND, "The task handle does not name a task.")
-        for node in self._broker.image.live_brokers():
-            if node.registration.incarnation == task.runner and node.id != self._broker.node_id:
-                raise Elsewhere(node.id, f"the move of {task.source}")
+        for node in self._host.image.live_brokers():
+            if node.registration.incarnation == task.runner and node.id != self._host.node_id:
+                raise WrongBroker(node.id, f"the move of {task.source}")
         running = self._running.get(task.source)
         if running is None or running.id != task_id or running.status != "RUNNING":
             raise HeadraceError(
@@ -198,12 +213,12 @@ class MoveTasks:
             await self._save(task)
 
     async def _move_all(self, task: MoveTask, spec: QueueSpec) -> None:
-        clock = self._broker.runtime.clock
+        clock = self._host.runtime.clock
         began_ms = saved_ms = clock.now_ms()
         failures = 0
         exhausted: set[int] = set()
         while task.status == "RUNNING" and not (task.limit and task.moved >= task.limit):
-            if self._desk.spec(spec.name).id != spec.id:
+            if self._catalog.spec(spec.name).id != spec.id:
                 raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, f"the queue {spec.name} was deleted")
             places = [place for place in self._places(spec) if place not in exhausted]
             if not places:
@@ -234,21 +249,21 @@ class MoveTasks:
 
     def _places(self, spec: QueueSpec) -> list[int]:
         """The brokers that lead a part of the queue."""
-        here = [self._broker.node_id] if self._desk.local_sources(spec) else []
-        return here + self._desk.anywhere.others(spec)
+        here = [self._host.node_id] if self._layouts.of(spec).local else []
+        return here + self._router.others(spec)
 
     async def _move_at(self, place: int, spec: QueueSpec, task: MoveTask, count: int) -> MovedSome:
         ask = AskMove(
             queue=spec.name, task_id=task.id, destination=task.destination, filter=task.filter, count=count
         )
-        if place == self._broker.node_id:
+        if place == self._host.node_id:
             return await self.move_for_another(spec, ask)
-        moved: MovedSome = await self._desk.anywhere.ask(place, ask, MOVE_S)
+        moved: MovedSome = await self._router.ask(place, ask, MOVE_S)
         return moved
 
     async def move_for_another(self, spec: QueueSpec, ask: AskMove) -> MovedSome:
         """One batch of what this broker leads; with a count of 0, the end of its share in the task."""
-        now_ms = self._broker.runtime.clock.now_ms()
+        now_ms = self._host.runtime.clock.now_ms()
         for task_id, old in list(self._shares.items()):
             if now_ms - old.used_ms > LEASE_MS:  # its runner is gone, and so are its leases
                 del self._shares[task_id]
@@ -258,10 +273,10 @@ class MoveTasks:
             return MovedSome(0, True)
         share = self._shares.get(ask.task_id)
         if share is None:
-            ends = {source: count.end_offset for source, count in self._desk.counts(spec)}
+            ends = {source: count.end_offset for source, count in self._local.counts(spec)}
             share = self._shares[ask.task_id] = _Share(_compiled(ask.filter), ends, now_ms)
         share.used_ms = now_ms
-        found = await self._desk.receive_here(spec, ask.count, visibility_ms=LEASE_MS, owner="move-task")
+        found = await self._local.receive(spec, ask.count, visibility_ms=LEASE_MS, owner="move-task")
         if not found:
             return MovedSome(0, True)
         wanted = []
@@ -281,7 +296,7 @@ class MoveTasks:
     async def _release(self, held: list[_Held]) -> None:
         for source in {one.source: None for one in held}:
             handles = [one.handle for one in held if one.source == source]
-            await self._desk.release(source, handles, 0)
+            await self._local.release(source, handles, 0)
 
     async def _move(self, destination: str, deliveries: list[Delivery]) -> None:
         by_source: dict[Source, list[Delivery]] = {}
@@ -293,7 +308,7 @@ class MoveTasks:
                 letters.setdefault(self._target(destination, one.record), []).append(self._moved(one.record))
             handles = tuple(one.handle for one in batch)
             await self._transfers.transfer(
-                self._desk.hosted(source).load,
+                self._layouts.hosted(source).load,
                 letters,
                 lambda waiter, source=source, handles=handles: engine.Ack(  # type: ignore[misc]
                     source, handles, engine.Outcome.MOVED, waiter=waiter
@@ -304,7 +319,7 @@ class MoveTasks:
     def _target(self, destination: str, record: Record) -> TopicPartition:
         raw = names.header(record.headers, names.DEAD_SOURCE)
         name = destination or (raw or b"").decode(errors="replace")
-        spec = self._desk.find_spec(name)
+        spec = self._catalog.find(name)
         if spec is None:
             raise NotMoved(
                 ErrorKind.QUEUE_DOES_NOT_EXIST,
@@ -313,7 +328,7 @@ class MoveTasks:
                 else "a message does not say which queue it came from; name a destination",
             )
         try:
-            return self._desk.placing.choose_for_moved(spec, record)
+            return self._placement.choose_for_moved(spec, record)
         except HeadraceError as problem:
             raise NotMoved(problem.kind, problem.detail) from None
 
@@ -326,13 +341,13 @@ class MoveTasks:
             if not header[0].startswith("headrace-dead-") and header[0] != names.MOVED
         )
         return Record(
-            record.key, record.value, (*kept, (names.MOVED, b"1")), self._broker.runtime.clock.wall_ms()
+            record.key, record.value, (*kept, (names.MOVED, b"1")), self._host.runtime.clock.wall_ms()
         )
 
     # -- what is kept --------------------------------------------------------------------------------------------------
 
     def _stored(self, queue: str) -> list[MoveTask]:
-        raw = self._broker.image.opaque("moves").get(queue)
+        raw = self._host.image.opaque("moves").get(queue)
         try:
             return [] if raw is None else msgspec.json.decode(raw, type=list[MoveTask])
         except msgspec.DecodeError:
@@ -342,9 +357,9 @@ class MoveTasks:
         others = [known for known in self.tasks(task.source) if known.id != task.id]
         key = keys.opaque("moves", task.source)
         value = msgspec.json.encode([task, *others][:KEPT_TASKS])
-        compares = (Compare(key, "mod", self._broker.image.mod_revision(key)),) if is_new else ()
+        compares = (Compare(key, "mod", self._host.image.mod_revision(key)),) if is_new else ()
         try:
-            result = await self._broker.metadata.commit(
+            result = await self._host.metadata.commit(
                 Change(compares, (Put(key, value),), f"move task of {task.source}: {task.status}")
             )
         except HeadraceError as problem:
@@ -355,13 +370,13 @@ class MoveTasks:
         return result.succeeded
 
     def _incarnation(self) -> str:
-        me = self._broker.image.broker(self._broker.node_id)
+        me = self._host.image.broker(self._host.node_id)
         return "" if me is None else me.registration.incarnation
 
     def _runner_lives(self, task: MoveTask) -> bool:
         mine = task.runner == self._incarnation()
         return not mine and any(
-            node.registration.incarnation == task.runner for node in self._broker.image.live_brokers()
+            node.registration.incarnation == task.runner for node in self._host.image.live_brokers()
         )
 
 

@@ -13,28 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from headrace.broker.load import Load
 from headrace.broker.queueing import names
-from headrace.broker.queueing.delayed import mark_released
-from headrace.broker.queueing.hosting import Hosted
-from headrace.broker.queueing.questions import Delivery
-from headrace.broker.queueing.specs import QueueSpec, with_config
-from headrace.broker.queueing.transfers import NotMoved, Transfers
+from headrace.broker.queueing.local.delayed import mark_released
+from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.local_queues import LocalQueues
+from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
+from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.specs import delay_spec
+from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.log.results import Appended
 from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, Source
-from headrace.queues.config import QueueConfig
 from headrace.records.batch import read_header
 from headrace.records.build import Record, build_batch
-
-if TYPE_CHECKING:
-    from headrace.broker.hosts import QueueHost
-    from headrace.broker.queueing.desk import QueueDesk
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +38,12 @@ AT_ONCE = 1_000
 LEASE_MS = 60_000
 WAIT_MS = 60_000
 PAUSE_S = 0.5
-LOOK_S = 0.002
 
 
-def delay_spec(topic: str) -> QueueSpec:
-    """What waits in a topic, as a queue. It is known to nobody but its driver."""
-    spec = QueueSpec(name=names.DELAYS_PREFIX + topic, id="delays", topics=(topic,), kind="subscription")
-    return with_config(spec, QueueConfig(delays=True, filtered=True))
-
-
-class Releases:
-    def __init__(self, broker: QueueHost, desk: QueueDesk, transfers: Transfers) -> None:
-        self._broker = broker
-        self._desk = desk
+class DueRecords:
+    def __init__(self, runtime: Runtime, local: LocalQueues, transfers: Transfers) -> None:
+        self._runtime = runtime
+        self._local = local
         self._transfers = transfers
         self._working: WeakSet[Load] = WeakSet()
 
@@ -65,19 +54,19 @@ class Releases:
             load.spawn(self._work(hosted, load, source), f"delays of {hosted.data.tp}")
 
     async def _work(self, hosted: Hosted, load: Load, source: Source) -> None:
-        desk, spec = self._desk, delay_spec(source.topic)
+        local, spec = self._local, delay_spec(source.topic)
         written_to = hosted.data.log.end_offset  # an earlier load may have written copies just now
         doubtful: tuple[Handle, ...] = ()
         while not load.ended:
             try:
                 if not self._knows_the_log(hosted, source, written_to):
-                    await asyncio.sleep(LOOK_S)
+                    await hosted.told_more(PAUSE_S)
                     continue
                 if doubtful:
                     handles, doubtful = doubtful, ()
-                    await desk.release(source, handles, 0)  # those without a copy; the others are done
-                found = await desk.receive_here(
-                    spec, AT_ONCE, visibility_ms=LEASE_MS, wait_ms=WAIT_MS, sources=[source]
+                    await local.release(source, handles, 0)  # those without a copy; the others are done
+                found = await local.receive(
+                    spec, AT_ONCE, visibility_ms=LEASE_MS, wait_ms=WAIT_MS, source=source
                 )
                 if found and hosted.data.is_leader:
                     doubtful = tuple(one.handle for one in found)
@@ -104,7 +93,7 @@ class Releases:
 
     async def _copy(self, hosted: Hosted, found: list[Delivery]) -> int:
         """Where the copies end in the log. When it fails, nobody knows; what was written is read before anything else."""
-        clock, data = self._broker.runtime.clock, hosted.data
+        clock, data = self._runtime.clock, hosted.data
         refusal = data.refusal(-1)
         if refusal is not None:
             raise HeadraceError(refusal, "the partition takes no writes right now")
@@ -121,7 +110,7 @@ class Releases:
         return appended.last_offset + 1
 
     async def _transfer(self, load: Load, source: Source, found: list[Delivery]) -> None:
-        wall_ms = self._broker.runtime.clock.wall_ms()
+        wall_ms = self._runtime.clock.wall_ms()
         handles = tuple(one.handle for one in found)
         letters = {
             TopicPartition(source.topic, source.partition): [_released(one.record, wall_ms) for one in found]
@@ -133,7 +122,7 @@ class Releases:
                 lambda waiter: engine.Ack(source, handles, engine.Outcome.MOVED, waiter=waiter),
             )
         except NotMoved:
-            await self._desk.release(source, handles, 0)
+            await self._local.release(source, handles, 0)
             raise
 
 

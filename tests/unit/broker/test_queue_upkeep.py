@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.queueing.keeper import QueueKeeper
+from headrace.broker.queueing.placement.upkeep import QueueUpkeep
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.election import ElectionType
 from headrace.queues.commands import Source
@@ -28,14 +28,15 @@ class Cluster:
         self.strays = strays
         self.leaders = {"q": [1, 1], "__queue.q": [1, 1]}
         clock = SimpleNamespace(wall_ms=lambda: now_ms)
-        self.desk: Any = SimpleNamespace(
-            sources=lambda spec: [Source("q", "q", number) for number in range(4)],
-            is_hosted=lambda source: source.partition == 0,
+        sources = [Source("q", "q", number) for number in range(4)]
+        self.catalog: Any = SimpleNamespace(change_seen=self.change)
+        self.layouts: Any = SimpleNamespace(
+            of=lambda spec: SimpleNamespace(sources=sources),
+            is_here=lambda source: source.partition == 0,
             home_of=lambda source: 2,
-            change_seen=self.change,
-            placing=SimpleNamespace(moving=SimpleNamespace(strays=self.answer)),
-            anywhere=SimpleNamespace(ask=lambda broker_id, ask: self.answer(ask)),
         )
+        self.placement: Any = SimpleNamespace(migration=SimpleNamespace(left_behind=self.answer))
+        self.router: Any = SimpleNamespace(ask=lambda broker_id, ask: self.answer(ask))
         self.broker: Any = SimpleNamespace(
             image=SimpleNamespace(topic=self.topic),
             runtime=SimpleNamespace(clock=clock),
@@ -57,12 +58,15 @@ class Cluster:
     async def elect(self, topic: str, number: int, election: ElectionType) -> None:
         self.elected.append((topic, number))
 
+    def upkeep(self) -> QueueUpkeep:
+        return QueueUpkeep(self.broker, self.catalog, self.layouts, self.router, self.placement)
+
     def look(self, moved_ms: int = 0) -> list[dict[str, Any]]:
         spec = with_config(
             QueueSpec(name="q", id="1", topics=("q",), active=4, moving_from=2, moved_ms=moved_ms, era=7),
             QueueConfig(fifo=True, dedup_window_ms=WINDOW_MS),
         )
-        asyncio.run(QueueKeeper(self.broker, self.desk)._end_move(spec))
+        asyncio.run(self.upkeep()._end_move(spec))
         return self.changes
 
 
@@ -89,7 +93,7 @@ def test_a_clock_that_was_set_back_makes_it_later_and_not_ten_years() -> None:
 def test_a_partition_and_its_journal_are_brought_together(
     data: int, journal: int, elected: list[str]
 ) -> None:
-    """Only who leads both can tell what is in it (moving.py)."""
+    """Only who leads both can tell what is in it (migration.py)."""
     cluster = Cluster([0, 0])
     cluster.leaders["q"][0], cluster.leaders["__queue.q"][0] = data, journal
     cluster.look()

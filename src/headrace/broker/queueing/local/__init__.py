@@ -1,0 +1,1 @@
+"""Driver: what happens on this broker."""

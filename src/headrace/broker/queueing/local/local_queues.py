@@ -1,0 +1,285 @@
+"""Driver: what this broker does of a queue itself: the partitions whose journal it leads. The normal case, and the short way.
+
+A verb finds the shard, puts one command to its machine, and answers when what was decided is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from headrace.broker.partition import Partition
+from headrace.broker.queueing import names
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.layout import Layouts
+from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.shards import QueueShards, is_delays
+from headrace.broker.queueing.moves.dead_letters import DeadLetters
+from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.broker.runtime import Runtime
+from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.core.plan import Rejected
+from headrace.queues import commands as engine
+from headrace.queues.commands import Counts, Handle, Received, Source
+from headrace.records.build import Record
+
+# The Python-level constructor of a NamedTuple costs more than the tuple itself.
+_new: Any = tuple.__new__
+
+
+class LocalQueues:
+    def __init__(
+        self,
+        runtime: Runtime,
+        catalog: QueueCatalog,
+        layouts: Layouts,
+        shards: QueueShards,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._runtime = runtime
+        self._catalog = catalog
+        self._layouts = layouts
+        self._shards = shards
+        self._dead_letters = dead_letters
+        self._turn: dict[str, int] = {}
+
+    # -- receiving -----------------------------------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        spec: QueueSpec,
+        max_messages: int,
+        *,
+        visibility_ms: int | None = None,
+        wait_ms: int = 0,
+        owner: str = "",
+        source: Source | None = None,
+    ) -> list[Delivery]:
+        """Up to `max_messages`, from one partition or from all that are here; waits for the first if there is none. A receiver
+        that is cancelled takes nothing."""
+        deadline_ms = self._runtime.clock.now_ms() + wait_ms if wait_ms else 0
+        while True:
+            arrival = self._shards.arrival(spec.name) if wait_ms else None
+            layout = self._layouts.of(spec)
+            local = layout.local if source is None else [(source, self._layouts.hosted(source))]
+            if not local and layout.sources:
+                raise WrongBroker(self._layouts.home_of(layout.sources[0]), spec.name)
+            if len(local) > 1:
+                turn = self._turn[spec.name] = (self._turn.get(spec.name, -1) + 1) % len(local)
+                local = local[turn:] + local[:turn]
+            # Without a topic there is nothing to be had; it may be made again while we wait.
+            found: list[Delivery] = []
+            limited = False
+            loading: HeadraceError | None = None
+            for one, hosted in local:
+                left = max_messages - len(found)
+                if left <= 0:
+                    break
+                try:
+                    received: Received | Rejected = await hosted.shard.current.submit(
+                        partial(engine.Receive, one, left, visibility_ms, owner)
+                    )
+                except HeadraceError as problem:
+                    if problem.kind is not ErrorKind.COORDINATOR_LOAD_IN_PROGRESS:
+                        raise
+                    loading = problem  # in a moment; the others may have something now
+                    continue
+                if isinstance(received, Rejected):
+                    raise HeadraceError(received.kind, received.detail)
+                limited = limited or received.limited
+                if received.runs:
+                    opened, gone = _open(hosted, one, received)
+                    found += opened
+                    if gone:  # nobody can have it any more
+                        await self.ack(one, gone, engine.Outcome.GAP)
+            if found:
+                return found
+            if limited:
+                raise HeadraceError(ErrorKind.OVER_LIMIT, "too many messages are in flight")
+            if arrival is None or not await self._arrived(arrival, deadline_ms):
+                if loading is not None:
+                    raise loading
+                await self._buried(local)
+                return found
+
+    async def _arrived(self, arrival: asyncio.Event, deadline_ms: int) -> bool:
+        left_ms = deadline_ms - self._runtime.clock.now_ms()
+        if left_ms <= 0:
+            return False
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                await arrival.wait()
+        except TimeoutError:
+            pass  # and one more look
+        return True
+
+    async def _buried(self, local: Sequence[tuple[Source, Hosted]]) -> None:
+        """Until no dead letter of theirs is on its way."""
+        for source, hosted in local:
+            if hosted.ready and self._dead_letters.is_busy(hosted.load, source):
+                await self._dead_letters.finished(hosted.load, source)
+
+    # -- what is done with a delivery ----------------------------------------------------------------------------------
+
+    async def submit(self, source: Source, make_command: Any) -> Any:
+        """Put one command to the shard of `source`. A refusal of the whole command is raised."""
+        hosted = self._shards.hosted.get(source[1:]) or self._layouts.hosted(source)
+        answer = await hosted.shard.current.submit(make_command)
+        if isinstance(answer, Rejected):
+            raise HeadraceError(answer.kind, answer.detail)
+        return answer
+
+    def ack(
+        self, source: Source, handles: Iterable[Handle], outcome: engine.Outcome = engine.Outcome.ACKED
+    ) -> Awaitable[Sequence[Rejected | None]]:
+        """For each handle None, or why it was refused; so do the others."""
+        done = tuple(handles)
+        return self.submit(source, partial(engine.Ack, source, done, outcome))
+
+    def extend(
+        self,
+        source: Source,
+        handles: Iterable[Handle],
+        visibility_ms: int,
+        *,
+        stale_may_prolong: bool = False,
+    ) -> Awaitable[Sequence[Rejected | None]]:
+        held = tuple(handles)
+        return self.submit(
+            source,
+            lambda waiter: engine.Extend(
+                source, held, visibility_ms, stale_may_prolong=stale_may_prolong, waiter=waiter
+            ),
+        )
+
+    def release(
+        self, source: Source, handles: Iterable[Handle], delay_ms: int | None = None, detail: str = ""
+    ) -> Awaitable[Sequence[Rejected | None]]:
+        given_back = tuple(handles)
+        draw = int.from_bytes(self._runtime.random_bytes(4), "big") / 2**32
+        return self.submit(
+            source, lambda waiter: engine.Release(source, given_back, delay_ms, draw, detail, waiter=waiter)
+        )
+
+    def reject(
+        self, source: Source, handles: Iterable[Handle], detail: str = ""
+    ) -> Awaitable[Sequence[Rejected | None]]:
+        refused = tuple(handles)
+        return self.submit(source, lambda waiter: engine.Reject(source, refused, detail, waiter=waiter))
+
+    # -- the whole queue -----------------------------------------------------------------------------------------------
+
+    async def purge(self, spec: QueueSpec, min_interval_ms: int = 0) -> None:
+        for source, _ in self._layouts.of(spec).local:
+            await self.submit(source, partial(engine.Purge, source, None, min_interval_ms))
+
+    async def pause(self, spec: QueueSpec, *, paused: bool) -> None:
+        for source, _ in self._layouts.of(spec).local:
+            await self.submit(source, lambda waiter: engine.Pause(spec.name, paused, waiter=waiter))
+        if not paused:
+            self._shards.wake(spec.name)
+
+    async def peek(self, spec: QueueSpec, limit: int = 10) -> list[tuple[Source, Record]]:
+        """Messages a receive could hand out; nothing changes, nothing is counted."""
+        found: list[tuple[Source, Record]] = []
+        for source, hosted in self._layouts.of(spec).local:
+            left = limit - len(found)
+            offsets = await self.submit(
+                source,
+                partial(engine.Peek, source, left, 0),
+            )
+            records = hosted.payloads.get(offsets)
+            found += [(source, records[offset]) for offset in offsets if offset in records]
+            if len(found) >= limit:
+                break
+        return found
+
+    async def scheduled(self, source: Source, from_offset: int, limit: int) -> list[tuple[int, Record]]:
+        """(due time, message) of messages that wait for their time, in log order."""
+        found = await self.submit(
+            source, lambda waiter: engine.ListSchedules(source, from_offset, limit, waiter=waiter)
+        )
+        offsets = [offset for offset, _ in found]
+        records = self._layouts.hosted(source).payloads.get(offsets, waiting=is_delays(source.queue))
+        return [(due_ms, records[offset]) for offset, due_ms in found if offset in records]
+
+    def counts(self, spec: QueueSpec) -> list[tuple[Source, Counts]]:
+        """What this broker's shards hold of a queue; a look, not a question."""
+        found = []
+        for source, hosted in self._layouts.of(spec).local:
+            counts = hosted.machine.counts(source)
+            if counts is not None:
+                found.append((source, counts))
+        return found
+
+    def oldest_age_ms(self, spec: QueueSpec) -> int:
+        """How long the oldest message that is not done has been there; 0 when there is none."""
+        oldest_ms = wall_ms = self._runtime.clock.wall_ms()
+        for source, count in self.counts(spec):
+            if count.start_offset < count.end_offset:
+                try:
+                    records = self._layouts.hosted(source).payloads.get([count.start_offset])
+                except HeadraceError:
+                    continue  # a batch that can't be read is the scrubber's business, not the dashboard's
+                for record in records.values():
+                    oldest_ms = min(oldest_ms, record.timestamp)
+        return wall_ms - oldest_ms
+
+    # -- retention -----------------------------------------------------------------------------------------------------
+
+    def delivered_to(self, tp: TopicPartition) -> int | None:
+        """Everything before this is done for every queue and share group that reads the partition
+        (`retention=delivered`). None when that is not known here, or nobody reads it."""
+        hosted = self._shards.hosted.get(tp)
+        if hosted is None or not hosted.ready or not hosted.shard.is_settled:
+            return None  # what only memory knows could come back after a crash
+        machine = hosted.machine
+        sources = machine.sources()
+        if not sources or set(self._catalog.names_over(tp.topic)) - {one.queue for one in sources}:
+            return None
+        done = [machine.done_offset(source) for source in sources]
+        return min((offset for offset in done if offset is not None), default=None)
+
+    def retention_limit(self, partition: Partition) -> int | None:
+        """Retention may take what is below. What waits for its time is kept on the leader until it is due, and followers,
+        who do not know what waits, follow the leader (None)."""
+        if not partition.config.delay_enabled:
+            return partition.high_watermark
+        if not partition.is_leader:
+            return None
+        hosted = self._shards.hosted.get(partition.tp)
+        source = Source(names.DELAYS_PREFIX + partition.tp.topic, *partition.tp)
+        done = hosted.machine.done_offset(source) if hosted is not None and hosted.ready else None
+        return None if done is None else min(done, partition.high_watermark)
+
+
+def _open(hosted: Hosted, source: Source, received: Received) -> tuple[list[Delivery], list[Handle]]:
+    """From offsets to messages, and handles of what retention has taken meanwhile."""
+    runs, data = received.runs, hosted.data
+    offsets: list[int] = []
+    for first, end, _, _ in runs:
+        offsets += range(first, end)
+    records = hosted.payloads.get(offsets, waiting=is_delays(source.queue))
+    found: list[Delivery] = []
+    gone: list[Handle] = []
+    topic_id, number, epoch = data.topic_id, source.partition, received.epoch
+    for first, end, delivery, first_received_ms in runs:
+        for offset in range(first, end):
+            handle = _new(Handle, (offset, delivery, epoch))
+            record = records.get(offset)
+            if record is not None:
+                message_id = (
+                    names.message_id_of(record, topic_id, number)
+                    if record.headers
+                    else names.encode_message_id(topic_id, number, offset)
+                )
+                found.append(_new(Delivery, (source, record, handle, first_received_ms, message_id)))
+            elif offset < data.last_stable_offset:
+                # Beyond what can be read yet it is no gap: its lease ends, and it is handed out again.
+                gone.append(handle)
+    return found, gone

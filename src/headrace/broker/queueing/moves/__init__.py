@@ -1,0 +1,1 @@
+"""Driver: messages from one queue to another, in one transaction."""

@@ -1,0 +1,1 @@
+"""Driver: where messages and partitions of a queue go."""

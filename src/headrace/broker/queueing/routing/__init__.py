@@ -1,0 +1,1 @@
+"""Driver: to the broker that has it."""

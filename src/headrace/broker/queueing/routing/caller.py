@@ -1,0 +1,34 @@
+"""Driver: the way to another broker's queues, and the port behind it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from headrace.broker.queueing.routing.peer_calls import AnyQuestion
+from headrace.broker.queueing.routing.wrong_broker import WrongBroker
+from headrace.core.errors import ErrorKind, HeadraceError
+
+ASK_S = 10.0
+
+
+class PeerBrokers(Protocol):
+    """Port: how another broker is asked."""
+
+    async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float) -> Any:
+        """Raises HeadraceError: what the other said, NOT_COORDINATOR when it was not reached, REQUEST_TIMED_OUT when
+        nobody knows."""
+        ...
+
+
+class PeerCaller:
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self.peers: PeerBrokers | None = None
+        """None: this broker is alone, and what is not here is nowhere."""
+
+    async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float = ASK_S) -> Any:
+        if self.peers is None or broker_id == self._node_id:
+            raise WrongBroker(broker_id, question.queue)
+        if broker_id < 0:
+            raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"nobody leads {question.queue} right now")
+        return await self.peers.ask(broker_id, question, timeout_s)
