@@ -68,6 +68,8 @@ class Job(NamedTuple):
     size: int
     leased_ms: int = 0
     """Monotonic, not later than the lease began."""
+    in_order: bool = False
+    """Of a FIFO queue: what follows a failure may not overtake it (R59)."""
 
 
 class Result(NamedTuple):
@@ -200,8 +202,7 @@ class Courier:
     async def _take(self, queue: QueueSpec, room: int) -> list[list[Delivery]]:
         """FIFO: one request's worth each, because whatever is leased together fails together, and the rest of its group waits;
         so several receives go at once while each of them finds something, and share a journal write."""
-        is_fifo = queue.queue_config.fifo
-        takes = min(self._takes, room) if is_fifo else 1
+        takes = min(self._takes, room) if queue.queue_config.fifo else 1
         receives = [
             self._queues.local.receive(
                 queue,
@@ -239,25 +240,28 @@ class Courier:
         return max(0, self._waiting_since_ms + spec.batch_wait_ms - now_ms)
 
     def _begin(self, queue: QueueSpec, deliveries: Sequence[Delivery], leased_ms: int) -> None:
-        jobs = [job._replace(leased_ms=leased_ms) for job in cut(deliveries, self.spec.batch_size)]
+        in_order = queue.queue_config.fifo
+        jobs = [
+            job._replace(leased_ms=leased_ms, in_order=in_order)
+            for job in cut(deliveries, self.spec.batch_size)
+        ]
         for job in jobs:
             self._budget.used += job.size
             largest = max(bodies.size_of(delivery.record) for delivery in job.deliveries)
             self._typical_bytes = max(1, largest, self._typical_bytes * 9 // 10)
-        is_fifo = queue.queue_config.fifo
-        for line in [jobs] if is_fifo else [[job] for job in jobs]:
+        for line in [jobs] if in_order else [[job] for job in jobs]:
             self.in_flight += 1
             self._rate.took(len(line))
-            self._runtime.spawn(self._work(line, is_fifo), f"webhook {self.spec.name}: deliver")
+            self._runtime.spawn(self._work(line), f"webhook {self.spec.name}: deliver")
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    async def _work(self, line: list[Job], is_fifo: bool) -> None:
-        """One after the other. In a FIFO queue what follows a failure may not overtake it, so it goes back too."""
+    async def _work(self, line: list[Job]) -> None:
+        """One after the other; what follows a failure goes back too."""
         left = list(line)
         try:
             while left:
-                if not await self._still_leased(left[0]) or not await self._deliver(left[0], is_fifo):
+                if not await self._still_leased(left[0]) or not await self._deliver(left[0]):
                     break
                 self._budget.used -= left.pop(0).size
             for job in left[1:]:
@@ -281,7 +285,7 @@ class Courier:
                 return False
         return True
 
-    async def _deliver(self, job: Job, is_fifo: bool) -> bool:
+    async def _deliver(self, job: Job) -> bool:
         """True when all of it was taken."""
         spec, started_ms, wall_ms = self.spec, self._clock.now_ms(), self._clock.wall_ms()
         generation = self.circuit.began()
@@ -295,7 +299,7 @@ class Courier:
         if result.verdict.outcome is Outcome.GONE:
             log.warning("webhook %s is disabled: its endpoint answered 410", spec.name)
             await self._registry.disable(spec, "the endpoint answered 410 (Gone)")
-        taken, refused = split(job.deliveries, result, is_fifo)
+        taken, refused = split(job, result)
         attempt = max(delivery.handle.delivery for delivery in job.deliveries)
         delay_ms = 0
         if refused and result.verdict.outcome is not Outcome.GONE:
@@ -417,18 +421,16 @@ def cut(deliveries: Sequence[Delivery], batch_size: int) -> list[Job]:
     return jobs
 
 
-def split(
-    deliveries: Sequence[Delivery], result: Result, is_fifo: bool
-) -> tuple[list[Delivery], list[Delivery]]:
+def split(job: Job, result: Result) -> tuple[list[Delivery], list[Delivery]]:
     """(taken, refused). In a FIFO queue a message behind a refused one of its group counts as refused (R59)."""
     if result.verdict.outcome is not Outcome.DELIVERED:
-        return [], list(deliveries)
+        return [], list(job.deliveries)
     taken: list[Delivery] = []
     refused: list[Delivery] = []
     stuck: set[bytes] = set()
-    for delivery in deliveries:
-        group = group_of(delivery) if is_fifo else b""
-        if delivery.message_id in result.refused_ids or (is_fifo and group in stuck):
+    for delivery in job.deliveries:
+        group = group_of(delivery) if job.in_order else b""
+        if delivery.message_id in result.refused_ids or (job.in_order and group in stuck):
             refused.append(delivery)
             stuck.add(group)
         else:

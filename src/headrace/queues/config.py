@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -105,11 +106,18 @@ class QueueConfig:
         return None
 
 
+def standard_queue(**changes: Any) -> QueueConfig:
+    """What the doors make: a message may bring its own delay, its group is its tenant, and what is in flight stays so when a
+    broker dies, because the whole visibility timeout is promised (R57, R58)."""
+    return QueueConfig(**{"delays": True, "fair": True, "journaled_leases": True, **changes})
+
+
 def fifo_queue(**changes: Any) -> QueueConfig:
-    """SQS FIFO: order, five minutes of deduplication, leases that survive a failover (R58, R59)."""
+    """The same in the order of each message group, with five minutes of deduplication (R58, R59)."""
     return QueueConfig(
         **{
             "fifo": True,
+            "delays": True,
             "dedup_window_ms": DEDUP_WINDOW_MS,
             "journaled_leases": True,
             "window": 120_000,
@@ -128,9 +136,13 @@ def config_to_json(config: QueueConfig) -> bytes:
 
 
 def config_from_json(raw: bytes) -> QueueConfig:
+    return config_from_values(json.loads(raw))
+
+
+def config_from_values(values: Mapping[str, Any]) -> QueueConfig:
     """Fields that this version does not know are left out: a newer broker may have written them."""
-    values = json.loads(raw)
-    backoff = values.get("backoff")
+    known = {f.name: values[f.name] for f in fields(QueueConfig) if f.name in values}
+    backoff = known.get("backoff")
     if backoff is not None:
-        values["backoff"] = Backoff(**{f.name: backoff[f.name] for f in fields(Backoff) if f.name in backoff})
-    return QueueConfig(**{f.name: values[f.name] for f in fields(QueueConfig) if f.name in values})
+        known["backoff"] = Backoff(**{f.name: backoff[f.name] for f in fields(Backoff) if f.name in backoff})
+    return QueueConfig(**known)

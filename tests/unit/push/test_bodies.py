@@ -14,7 +14,7 @@ from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.net.h1_client import Origin, encode_request
 from headrace.push import bodies
 from headrace.push.bodies import Form, Message
-from headrace.push.courier import MAX_BODY_BYTES, Result, cut, split
+from headrace.push.courier import MAX_BODY_BYTES, Job, Result, cut, split
 from headrace.push.verdict import judge
 from headrace.queues.commands import Handle, Source
 from headrace.records.build import Record
@@ -188,11 +188,12 @@ def test_requests_are_cut_in_order_and_bounded(sizes: list[int], batch_size: int
 
 
 def test_r59_what_is_behind_a_refused_one_of_its_group_is_refused_too() -> None:
-    batch = [delivery(0, b"a"), delivery(1, b"b"), delivery(2, b"a"), delivery(3, b"b"), delivery(4, b"a")]
+    batch = tuple(delivery(offset, group) for offset, group in enumerate((b"a", b"b", b"a", b"b", b"a")))
     result = Result(judge(200), 200, "", None, frozenset({"2"}))
-    taken, refused = split(batch, result, is_fifo=True)
+    taken, refused = split(Job(batch, 0, in_order=True), result)
     assert [one.message_id for one in taken] == ["0", "1", "3"]
     assert [one.message_id for one in refused] == ["2", "4"]
-    taken, refused = split(batch, result, is_fifo=False)
+    taken, refused = split(Job(batch, 0), result)
     assert [one.message_id for one in refused] == ["2"]
-    assert split(batch, Result(judge(500), 500, "", None, frozenset()), False) == ([], batch)
+    failed = Result(judge(500), 500, "", None, frozenset())
+    assert split(Job(batch, 0), failed) == ([], list(batch))

@@ -13,6 +13,7 @@ from headrace.queues.config import (
     config_to_json,
     fifo_queue,
     share_group,
+    standard_queue,
 )
 from headrace.queues.levels import DELAY_LEVELS, level_by_name
 
@@ -46,7 +47,7 @@ def test_what_makes_no_sense(config: QueueConfig) -> None:
 
 
 def test_what_makes_sense() -> None:
-    for config in (QueueConfig(), fifo_queue(), share_group(), QueueConfig(backoff=Backoff(jitter=1.0))):
+    for config in (QueueConfig(), standard_queue(), fifo_queue(), share_group(), QueueConfig(backoff=Backoff(jitter=1.0))):
         assert config.problem() is None
 
 

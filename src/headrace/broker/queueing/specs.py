@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.broker.queueing import names
-from headrace.queues.config import QueueConfig, config_from_json, config_to_json
+from headrace.queues.config import QueueConfig, config_from_values
 from headrace.queues.elastic import Elastic
 
 Name = Annotated[str, Meta(min_length=1, max_length=249)]
@@ -25,7 +25,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     topics: tuple[Name, ...]
     kind: Literal["queue", "subscription"] = "queue"
     config: dict[str, Any] = {}
-    """queues.config.QueueConfig as JSON."""
+    """queues.config.QueueConfig, field by field."""
     filter: str = ""
     default_delay_ms: int = 0
     start: Literal["earliest", "latest"] = "earliest"
@@ -58,7 +58,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def queue_config(self) -> QueueConfig:
-        return replace(config_from_json(msgspec.json.encode(self.config)), queue_id=self.id)
+        return replace(config_from_values(self.config), queue_id=self.id)
 
     @cached_property
     def is_indexed(self) -> bool:
@@ -73,7 +73,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def with_config(spec: QueueSpec, config: QueueConfig) -> QueueSpec:
-    values = msgspec.json.decode(config_to_json(config))
+    values = asdict(config)
     del values["queue_id"]  # which the spec has already
     return msgspec.structs.replace(spec, config=values)
 

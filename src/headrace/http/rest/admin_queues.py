@@ -26,7 +26,7 @@ from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, invalid, json_object
 from headrace.http.router import Router
-from headrace.queues.config import Backoff, QueueConfig, fifo_queue
+from headrace.queues.config import Backoff, QueueConfig, fifo_queue, standard_queue
 from headrace.queues.elastic import Elastic
 from headrace.records.filters import FilterProblem, compile_filter
 from headrace.security.rights import (
@@ -222,9 +222,7 @@ class AdminQueueDoor:
                     raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         now_ms = self._clock.wall_ms()
         is_fifo = bool(body.get("fifo", name.endswith(".fifo")))
-        base = (
-            fifo_queue(delays=True) if is_fifo else QueueConfig(delays=True, fair=True, journaled_leases=True)
-        )
+        base = fifo_queue() if is_fifo else standard_queue()
         spec = QueueSpec(
             name=name,
             id=self._new_uuid(),

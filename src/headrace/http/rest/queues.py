@@ -45,7 +45,7 @@ from headrace.http.rest.reading import (
 from headrace.http.router import Router
 from headrace.queues import commands as engine
 from headrace.queues.commands import Source
-from headrace.queues.config import QueueConfig
+from headrace.queues.config import QueueConfig, standard_queue
 from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
 from headrace.records.build import Record
 from headrace.security.rights import CLUSTER, GROUP, TOPIC, create, describe, needs, read, write
@@ -286,10 +286,7 @@ class QueueDoor:
 
 
 def _first_config(records: Sequence[Record]) -> QueueConfig:
-    return QueueConfig(
-        delays=True,
-        fair=True,
-        journaled_leases=True,
+    return standard_queue(
         priorities=any(names.header(record.headers, names.PRIORITY) is not None for record in records),
         ttl=any(names.header(record.headers, names.TTL_MS) is not None for record in records),
     )

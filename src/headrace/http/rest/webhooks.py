@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -37,7 +36,7 @@ from headrace.push.delivery_log import KEPT
 from headrace.push.signature import SigningSecret
 from headrace.push.spec import MAX_BATCH, MAX_CONCURRENCY, Name, Retry, WebhookSpec
 from headrace.push.target import BadTarget, parse_target
-from headrace.queues.config import QueueConfig, fifo_queue
+from headrace.queues.config import fifo_queue, standard_queue
 from headrace.records.filters import FilterProblem, compile_filter
 from headrace.security.rights import GROUP, OWN, TOPIC, alter_configs, describe, needs, read, write
 
@@ -293,9 +292,8 @@ class WebhookDoor:
                 compile_filter(wanted.filter)
             except FilterProblem as problem:
                 raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail) from None
-        plain = QueueConfig(delays=True, fair=True, journaled_leases=True)
-        config = replace(
-            fifo_queue(delays=True) if wanted.fifo else plain,
+        make = fifo_queue if wanted.fifo else standard_queue
+        config = make(
             filtered=bool(wanted.filter),
             dead_letter=wanted.dead_letter,
             max_deliveries=wanted.max_deliveries or (5 if wanted.dead_letter else 0),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from headrace.broker.queueing.specs import QueueSpec
@@ -12,7 +11,7 @@ from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.units import is_digits
 from headrace.http.sqs.call import Call
 from headrace.queues.commands import Counts
-from headrace.queues.config import DEDUP_WINDOW_MS, SQS_MAX_LEASE_MS, QueueConfig, fifo_queue
+from headrace.queues.config import SQS_MAX_LEASE_MS, QueueConfig, fifo_queue, standard_queue
 
 DEFAULTS = {
     "VisibilityTimeout": "30",
@@ -174,23 +173,17 @@ def _allowed_sources(text: str) -> set[str] | None:
     raise _invalid("RedriveAllowPolicy")
 
 
-def engine_config(call: Call, attributes: Mapping[str, str], *, is_fifo: bool) -> QueueConfig:
+def engine_config(call: Call, queue: str, attributes: Mapping[str, str]) -> QueueConfig:
     """What the attributes mean to the engine."""
-    # Delays are always on: a message may bring its own. Groups on a standard queue are its tenants. What is in flight
-    # stays so when a broker dies, because SQS promises the whole visibility timeout (R57, R58).
-    config = (
-        fifo_queue(delays=True) if is_fifo else QueueConfig(delays=True, fair=True, journaled_leases=True)
-    )
     changes: dict[str, Any] = {"visibility_ms": int(attributes.get("VisibilityTimeout", "30")) * 1000}
     if call.settings.strict:
         changes["max_lease_ms"] = SQS_MAX_LEASE_MS
     policy = redrive_policy(attributes.get("RedrivePolicy", ""))
     if policy is not None:
         changes["dead_letter"], changes["max_deliveries"] = policy
-    if is_fifo:
-        changes["dedup_window_ms"] = DEDUP_WINDOW_MS
-        changes["dedup_per_group"] = attributes.get("DeduplicationScope") == "messageGroup"
-    return replace(config, **changes)
+    if not queue.endswith(".fifo"):
+        return standard_queue(**changes)
+    return fifo_queue(dedup_per_group=attributes.get("DeduplicationScope") == "messageGroup", **changes)
 
 
 def topic_configs(attributes: Mapping[str, str]) -> dict[str, str]:

@@ -58,7 +58,7 @@ async def create_queue(call: Call) -> dict[str, Any]:
             created_ms=now_ms,
             changed_ms=now_ms,
         ),
-        engine_config(call, attributes, is_fifo=is_fifo),
+        engine_config(call, name, attributes),
     )
     try:
         await call.queues.catalog.create(spec, topic_configs=topic_configs(attributes))
@@ -133,7 +133,7 @@ async def set_queue_attributes(call: Call) -> dict[str, Any]:
         raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, "The FifoQueue attribute can't be changed.")
     attributes = {**spec.attributes, **changed}
     check_together(attributes)
-    config = engine_config(call, attributes, is_fifo=is_fifo)
+    config = engine_config(call, spec.name, attributes)
     await call.queues.catalog.change(
         spec.name,
         attributes=attributes,
