@@ -118,3 +118,13 @@ class SystemRuntime:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._pool.shutdown(wait=True)
+
+
+async def happens(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, at most so long; whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

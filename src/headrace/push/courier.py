@@ -110,6 +110,9 @@ class Courier:
         """Why nothing moves, when it is not the endpoint's doing."""
         self._rate = RateCap(spec.rate, self._clock.now_ms())
         self._changed = asyncio.Event()
+        self._idle = asyncio.Event()
+        """Set while nothing is on its way."""
+        self._idle.set()
         self._loop: Supervised | None = None
         self._typical_bytes = MIB
         self._waiting_since_ms: int | None = None
@@ -136,6 +139,10 @@ class Courier:
         if self._loop is not None:
             self._loop.cancel()
             self._loop = None
+
+    async def finished(self) -> None:
+        """Until nothing is on its way."""
+        await self._idle.wait()
 
     def wake(self) -> None:
         self._changed.set()
@@ -251,6 +258,7 @@ class Courier:
             self._typical_bytes = max(1, largest, self._typical_bytes * 9 // 10)
         for line in [jobs] if in_order else [[job] for job in jobs]:
             self.in_flight += 1
+            self._idle.clear()
             self._rate.took(len(line))
             self._runtime.spawn(self._work(line), f"webhook {self.spec.name}: deliver")
 
@@ -273,6 +281,8 @@ class Courier:
             self._budget.used -= sum(job.size for job in left)
             self.in_flight -= 1
             self._changed.set()
+            if not self.in_flight:
+                self._idle.set()
 
     async def _still_leased(self, job: Job) -> bool:
         """A disk that stood still, or those before it in line, may have used up the lease: nothing is sent that is not ours."""

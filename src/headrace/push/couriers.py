@@ -304,9 +304,10 @@ class Couriers:
             task.cancel()
         for courier in self._couriers.values():
             courier.stop()
-        deadline = asyncio.get_running_loop().time() + FINISH_S
-        while any(courier.in_flight for courier in self._couriers.values()):
-            if asyncio.get_running_loop().time() >= deadline:
-                break
-            await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(FINISH_S):
+                for courier in self._couriers.values():
+                    await courier.finished()
+        except TimeoutError:
+            pass
         await self.client.close()

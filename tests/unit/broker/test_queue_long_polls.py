@@ -169,3 +169,25 @@ def test_a_broker_that_is_away_is_asked_again_after_a_pause_and_nobody_asks_when
         assert len(bench.peer.asked) <= asked + 1
 
     simulate(scenario)
+
+
+def test_who_was_woken_for_nothing_and_waits_again_hears_at_once() -> None:
+    """The next question goes out when somebody is back to wait, not some time later."""
+
+    async def scenario(bench: Bench) -> None:
+        await settle(bench)
+        loop = asyncio.get_running_loop()
+        waiting = bench.receiver("a")
+        await asyncio.sleep(REST_S * 2)
+        for _ in range(20):
+            bench.peer.happens()
+            began = loop.time()
+            await waiting
+            waiting = bench.receiver("a")  # looks, finds nothing, and is back
+            bench.peer.happens()
+            await waiting
+            assert loop.time() - began < REST_S / 2
+            waiting = bench.receiver("a")
+        waiting.cancel()
+
+    simulate(scenario)

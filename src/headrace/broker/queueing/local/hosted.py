@@ -10,6 +10,7 @@ from headrace.broker.load import Load, ShardState
 from headrace.broker.partition import Partition
 from headrace.broker.queueing.local.intake import Intake
 from headrace.broker.queueing.local.payloads import Payloads
+from headrace.broker.runtime import happens
 from headrace.broker.shards import Shard
 from headrace.queues.commands import Source
 from headrace.queues.shard import QueueShard
@@ -94,8 +95,4 @@ class Hosted:
         """Until the engine has been told something more of the log, or so long: then look anyhow."""
         if self._told is None:
             self._told = asyncio.Event()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._told.wait()
-        except TimeoutError:
-            pass
+        await happens(self._told, seconds)

@@ -20,7 +20,7 @@ from headrace.broker.queueing.moves.dead_letters import DeadLetters
 from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.broker.runtime import Runtime
+from headrace.broker.runtime import Runtime, happens
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
@@ -111,12 +111,8 @@ class LocalQueues:
         left_ms = deadline_ms - self._runtime.clock.now_ms()
         if left_ms <= 0:
             return False
-        try:
-            async with asyncio.timeout(left_ms / 1000):
-                await arrival.wait()
-        except TimeoutError:
-            pass  # and one more look
-        return True
+        await happens(arrival, left_ms / 1000)
+        return True  # one more look in any case
 
     async def _buried(self, local: Sequence[tuple[Source, Hosted]]) -> None:
         """Until no dead letter of theirs is on its way."""

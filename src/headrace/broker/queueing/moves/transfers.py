@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from headrace.broker.hosts import QueueHost
 from headrace.broker.load import Load
 from headrace.broker.partition import Partition
+from headrace.broker.runtime import happens
 from headrace.broker.txn_client import TransactionClient
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
@@ -25,7 +26,8 @@ from headrace.records.build import Record, build_batch
 
 log = logging.getLogger(__name__)
 
-SETTLE_S = 0.1
+SETTLE_S = 0.2
+"""How long a journal's open move may take to end before somebody asks again."""
 
 
 class NotMoved(HeadraceError):
@@ -112,12 +114,23 @@ class Transfers:
 
     async def settle(self, journal: Partition) -> None:
         """A life that died in the middle of a move left its transaction open: fence it, and wait for its marker."""
-        while journal.is_leader and journal.log.first_unstable_offset is not None:
-            try:
-                await self._host.transaction(transactional_id(journal.tp)).begin()
-            except HeadraceError as problem:
-                log.info("%s: the open move can't be settled yet: %s", journal.tp, problem.detail)
-            await asyncio.sleep(SETTLE_S)
+        grown = asyncio.Event()
+
+        def heard(high_watermark: int) -> None:
+            grown.set()
+
+        journal.on_commit.append(heard)
+        try:
+            while journal.is_leader and journal.log.first_unstable_offset is not None:
+                grown.clear()
+                try:
+                    await self._host.transaction(transactional_id(journal.tp)).begin()
+                except HeadraceError as problem:
+                    log.info("%s: the open move can't be settled yet: %s", journal.tp, problem.detail)
+                if journal.log.first_unstable_offset is not None:
+                    await happens(grown, SETTLE_S)
+        finally:
+            journal.on_commit.remove(heard)
 
     async def _give_up(self, mover: _Mover) -> None:
         """Abort what is open; the next move begins anew, which settles it in any case."""

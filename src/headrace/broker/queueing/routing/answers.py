@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, assert_never
 
 from headrace.broker.queueing.catalog import QueueCatalog
@@ -26,6 +25,7 @@ from headrace.broker.queueing.routing.peer_calls import (
     AskStrays,
     QueueStats,
 )
+from headrace.broker.runtime import happens
 
 
 class PeerAnswers:
@@ -100,9 +100,5 @@ class PeerAnswers:
     async def _news(self, question: AskNews) -> int:
         shards = self._shards
         if shards.news(question.queue) == question.seen:
-            try:
-                async with asyncio.timeout(question.wait_ms / 1000):
-                    await shards.arrival(question.queue).wait()
-            except TimeoutError:
-                pass
+            await happens(shards.arrival(question.queue), question.wait_ms / 1000)
         return shards.news(question.queue)

@@ -14,13 +14,14 @@ from collections.abc import Iterable
 
 from headrace.broker.queueing.routing.caller import PeerCaller
 from headrace.broker.queueing.routing.peer_calls import AskNews
-from headrace.broker.runtime import Runtime
+from headrace.broker.runtime import Runtime, happens
 from headrace.core.errors import HeadraceError
 
 WAIT_MS = 10_000
 """How long a question waits at the other broker."""
 REST_S = 0.02
-"""Between two questions: while messages flow, receivers find them without being told."""
+"""After news, until whoever was woken has looked and waits again; at most. While messages flow, receivers find them without being
+told, and nobody comes back to wait."""
 PAUSE_S = 0.5
 """After an answer that did not come."""
 NOTHING_SEEN = -1
@@ -31,7 +32,8 @@ class LongPolls:
         self._runtime = runtime
         self._caller = caller
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._watched: set[tuple[str, int]] = set()
+        self._watched: dict[tuple[str, int], asyncio.Event] = {}
+        """Queues and brokers of whom somebody waits to hear; set when one more does."""
 
     async def wait(self, queue: str, others: Iterable[int], arrival: asyncio.Event, wait_ms: int) -> None:
         """Until there may be something, here (`arrival`, got before looking) or elsewhere, or the time is up."""
@@ -72,11 +74,14 @@ class LongPolls:
                 woken.set_result(None)
 
     def _watch(self, queue: str, broker_id: int) -> None:
-        if (queue, broker_id) not in self._watched:
-            self._watched.add((queue, broker_id))
-            self._runtime.spawn(self._ask_on(queue, broker_id), f"news of {queue} from {broker_id}")
+        joined = self._watched.get((queue, broker_id))
+        if joined is not None:
+            joined.set()
+            return
+        joined = self._watched[queue, broker_id] = asyncio.Event()
+        self._runtime.spawn(self._ask_on(queue, broker_id, joined), f"news of {queue} from {broker_id}")
 
-    async def _ask_on(self, queue: str, broker_id: int) -> None:
+    async def _ask_on(self, queue: str, broker_id: int, joined: asyncio.Event) -> None:
         """As long as anybody waits."""
         seen = NOTHING_SEEN
         try:
@@ -90,7 +95,8 @@ class LongPolls:
                     continue
                 if now != seen:
                     seen = now
+                    joined.clear()
                     self.wake_one(queue)
-                    await asyncio.sleep(REST_S)
+                    await happens(joined, REST_S)
         finally:
-            self._watched.discard((queue, broker_id))
+            del self._watched[queue, broker_id]
