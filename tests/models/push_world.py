@@ -59,7 +59,7 @@ class World:
             find=lambda name: self.spec, signing=lambda name: self.secrets, disable=self._disable
         )
         client: Any = SimpleNamespace(send=self._send)
-        self.courier = Courier(runtime, 1, self, registry, client, self.budget, self.spec)  # type: ignore[arg-type]
+        self.courier = Courier(runtime, 1, self, self, registry, client, self.budget, self.spec)  # type: ignore[arg-type]
 
     # --- runtime and registry -------------------------------------------------------------------------------------
 

@@ -217,7 +217,7 @@ class Invariants:
         services = getattr(node.service, "services", None)
         if services is None or not node.is_running:
             return
-        layouts = services.queues.layouts
+        layouts = services.queue_rooms.layouts
         for name, layout in layouts._known.items():
             if layout != layouts._look(layout.spec):
                 raise Broken(f"{node.name} looks for {name} where it was: {layout}")
@@ -227,7 +227,7 @@ class Invariants:
         services = getattr(node.service, "services", None)
         if services is None or not node.is_running:
             return
-        for tp, hosted in services.queues.shards.hosted.items():
+        for tp, hosted in services.queue_rooms.shards.hosted.items():
             data, sent = hosted.data, hosted.payloads._sent
             if not sent or self.replica(node, Place(*tp)) is not data or self._has_failed_disk(node, data):
                 continue

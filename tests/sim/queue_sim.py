@@ -245,7 +245,7 @@ class QueueCluster(SimCluster):
         for node in self.nodes.values():
             if node.service is None or not hasattr(node.service, "broker"):
                 continue
-            for tp, hosted in node.service.services.queues.shards.hosted.items():
+            for tp, hosted in node.service.services.queue_rooms.shards.hosted.items():
                 machine = hosted.machine
                 if (
                     not hosted.ready

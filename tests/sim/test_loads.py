@@ -212,7 +212,7 @@ def test_f6_a_reload_moves_no_dead_letter_twice(monkeypatch: pytest.MonkeyPatch)
         home = next(
             node
             for node in stage.nodes.values()
-            if TopicPartition("jobs", 0) in node.service.services.queues.shards.hosted
+            if TopicPartition("jobs", 0) in node.service.services.queue_rooms.shards.hosted
         )
         home.disk.arm(DiskFault.APPEND_ERROR, "/data/topics/__queue.jobs@", error=errno.ENOSPC)
         await sqs.insist("ReceiveMessage", QueueUrl="jobs", MaxNumberOfMessages=1, VisibilityTimeout=600)

@@ -48,7 +48,7 @@ def test_a_move_task_moves_what_other_brokers_lead() -> None:
         leaders = {
             tp.partition: node.name
             for node in stage.nodes.values()
-            for tp in node.service.services.queues.shards.hosted
+            for tp in node.service.services.queue_rooms.shards.hosted
             if tp.topic == "dead"
         }
         assert len(set(leaders.values())) == 3, "each broker leads one"
@@ -89,9 +89,9 @@ def test_a_receiver_that_waits_waits_for_a_shard_that_loads(
         (home,) = (
             node
             for node in stage.nodes.values()
-            if TopicPartition("jobs", 0) in node.service.services.queues.shards.hosted
+            if TopicPartition("jobs", 0) in node.service.services.queue_rooms.shards.hosted
         )
-        hosted = home.service.services.queues.shards.hosted[TopicPartition("jobs", 0)]
+        hosted = home.service.services.queue_rooms.shards.hosted[TopicPartition("jobs", 0)]
         hosted.load.distrust(ErrorKind.UNKNOWN_SERVER_ERROR)
         here = SqsClient([home.address], stage.dice.fork("here"))
         with pytest.raises(Unknown):
@@ -140,7 +140,7 @@ def test_what_waits_in_a_topic_outlives_its_leaders(seed: int) -> None:
                     node
                     for node in stage.nodes.values()
                     if node.is_running
-                    and any(tp.topic == "later" for tp in node.service.services.queues.shards.hosted)
+                    and any(tp.topic == "later" for tp in node.service.services.queue_rooms.shards.hosted)
                 )
                 leader.cut_power()
                 leader.start()

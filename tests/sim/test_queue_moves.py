@@ -43,35 +43,39 @@ class Move:
             QueueName=QUEUE,
             Attributes={"FifoQueue": "true", "ContentBasedDeduplication": "true"},
         )
-        await until(lambda: all(desk.find(QUEUE) is not None for desk in self.desks()))
+        await until(lambda: all(each.catalog.find(QUEUE) is not None for each in self.rooms()))
         await self.change(active=1, **changes)
 
-    def desks(self) -> list[Any]:
+    def rooms(self) -> list[Any]:
         return [
-            node.service.services.queues for node in self.stage.nodes.values() if not node.process.is_paused
+            node.service.services.queue_rooms
+            for node in self.stage.nodes.values()
+            if not node.process.is_paused
         ]  # type: ignore[union-attr]
 
     async def change(self, *, config: dict[str, Any] | None = None, **changes: Any) -> None:
-        desk = self.desks()[0]
+        rooms = self.rooms()[0]
         if config:
-            changes["config"] = {**desk.catalog.spec(QUEUE).config, **config}
-        await desk.catalog.change(QUEUE, **changes)
+            changes["config"] = {**rooms.catalog.spec(QUEUE).config, **config}
+        await rooms.catalog.change(QUEUE, **changes)
         await until(
             lambda: all(
                 getattr(other.catalog.spec(QUEUE), name) == value
-                for other in self.desks()
+                for other in self.rooms()
                 for name, value in changes.items()
             )
         )
 
     async def begin(self) -> None:
-        await self.change(active=2, moving_from=1, era=self.desks()[0].catalog.spec(QUEUE).era + 1)
+        await self.change(active=2, moving_from=1, era=self.rooms()[0].catalog.spec(QUEUE).era + 1)
 
     def home(self, number: int) -> SimNode:
         """Who leads the journal of a partition."""
         tp = TopicPartition(QUEUE, number)
         return next(
-            node for node in self.stage.nodes.values() if tp in node.service.services.queues.shards.hosted
+            node
+            for node in self.stage.nodes.values()
+            if tp in node.service.services.queue_rooms.shards.hosted
         )
 
     async def send(self, body: str, group: str = MOVES, sqs: SqsClient | None = None) -> int:
@@ -114,8 +118,8 @@ class Move:
     def left(self) -> int:
         return sum(
             counts.end_offset - counts.start_offset
-            for desk in self.desks()
-            for _, counts in desk.local.counts(desk.catalog.spec(QUEUE))
+            for each in self.rooms()
+            for _, counts in each.local.counts(each.catalog.spec(QUEUE))
         )
 
 
@@ -146,7 +150,7 @@ def test_who_can_not_tell_whether_a_group_is_still_there_lets_nothing_stay() -> 
         others = [node for node in stage.nodes if stage.nodes[node] is not home]
         await services.partition_admin.move(QUEUE, 0, (*others, services.broker.node_id))
         await services.partition_admin.elect(QUEUE, 0, ElectionType.PREFERRED)
-        await until(lambda: not services.queues.shards.hosted[TopicPartition(QUEUE, 0)].data.is_leader)
+        await until(lambda: not services.queue_rooms.shards.hosted[TopicPartition(QUEUE, 0)].data.is_leader)
         assert await move.send("second", sqs=SqsClient([home.address], stage.dice.fork("x"))) == 1
         assert await move.in_order() == ["first", "second"]
 
@@ -188,12 +192,12 @@ def test_a_message_is_written_only_in_the_era_that_its_place_was_chosen_in() -> 
         await move.change(active=1, moving_from=0, era=2)
         assert await move.send("first") == 0
         await move.begin()
-        new = move.home(1).service.services.queues.placement
+        new = move.home(1).service.services.queue_rooms.placement
         late = AskSend(
             queue=QUEUE, topic=QUEUE, partition=1, messages=(Outgoing(_record("late"), b"late"),), routed_in=1
         )
         assert (await new.send_at_home(late)).sent[0].partition == 0, "sent on in an earlier change"
-        old = move.home(0).service.services.queues.placement
+        old = move.home(0).service.services.queue_rooms.placement
         for era in (0, 1, 2):
             with pytest.raises(HeadraceError) as refused:
                 await old.send_to_partition(QUEUE, 0, _record("later"), era)
@@ -210,7 +214,7 @@ def test_a_client_does_not_notice_that_its_message_was_refused_while_the_queue_c
         move = Move(stage)
         await move.make()
         home = move.home(0)
-        placing = home.service.services.queues.placement
+        placing = home.service.services.queue_rooms.placement
         send_at_home, refusals = placing.send_at_home, 3
 
         async def changing(ask: AskSend) -> Any:
@@ -240,14 +244,14 @@ def test_a_change_is_ended_only_by_who_looked_at_it() -> None:
         move = Move(stage)
         await move.make()
         await move.begin()
-        desk = move.desks()[0]
-        seen = desk.catalog.spec(QUEUE)
+        rooms = move.rooms()[0]
+        seen = rooms.catalog.spec(QUEUE)
         await move.change(active=1, moving_from=0, era=2)
         await move.begin()
         with pytest.raises(HeadraceError) as refused:
-            await desk.catalog.change_seen(seen, moving_from=0, moved_ms=0, era=seen.era + 1)
+            await rooms.catalog.change_seen(seen, moving_from=0, moved_ms=0, era=seen.era + 1)
         assert refused.value.kind is ErrorKind.CONFLICT
-        assert desk.catalog.spec(QUEUE).moving_from == 1
+        assert rooms.catalog.spec(QUEUE).moving_from == 1
 
     Stage(4, play).perform()
 
@@ -269,7 +273,7 @@ def test_what_stayed_during_a_change_is_not_sent_again_unnoticed_after_it() -> N
         while asyncio.get_running_loop().time() < sent + 2.5:
             assert await move.send("once") == 0, "a duplicate, and answered as the first one"
             await asyncio.sleep(0.2)
-        await until(lambda: not any(desk.catalog.spec(QUEUE).moving_from for desk in move.desks()))
+        await until(lambda: not any(each.catalog.spec(QUEUE).moving_from for each in move.rooms()))
         assert asyncio.get_running_loop().time() >= sent + 3.0
         assert await move.send("later") == 1
 
@@ -289,7 +293,7 @@ def test_a_backlog_that_the_engine_has_no_room_for_is_looked_through(is_there: b
         source = Source(QUEUE, QUEUE, 0)
         counts = (
             move.home(0)
-            .service.services.queues.shards.hosted[TopicPartition(QUEUE, 0)]
+            .service.services.queue_rooms.shards.hosted[TopicPartition(QUEUE, 0)]
             .machine.counts(source)
         )
         assert counts.indexed_to < counts.end_offset, "not everything has been looked at"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from headrace.broker.groups import Groups
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.local.local_queues import LocalQueues
 from headrace.broker.replicas import Replicas
 from headrace.broker.runtime import Runtime
 from headrace.cluster.broker_configs import CLEANER_BYTES_PER_SECOND, PRODUCER_ID_EXPIRATION_MS
@@ -38,7 +38,7 @@ class Housekeeping:
         replicas: Replicas,
         image: ClusterImage,
         groups: Groups,
-        queues: Queues,
+        queues: LocalQueues,
         lease_held: Callable[[], bool],
         clean_ms: int = CLEAN_MS,
     ) -> None:
@@ -139,7 +139,7 @@ class Housekeeping:
         clock = self._runtime.clock
         now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
         self._drop_delivered(partition)
-        limit = self._queues.local.retention_limit(partition)
+        limit = self._queues.retention_limit(partition)
         if limit is not None:
             report = partition.log.apply_retention(wall_ms, now_ms, limit)
             if report.deleted_segments:
@@ -156,7 +156,7 @@ class Housekeeping:
         topic = self._image.topic(partition.tp.topic)
         if topic is None or topic.config.retention != "delivered" or not partition.is_leader:
             return
-        done = self._queues.local.delivered_to(partition.tp)
+        done = self._queues.delivered_to(partition.tp)
         if done is not None and done > partition.log.start_offset:
             partition.delete_records(min(done, partition.high_watermark))
 

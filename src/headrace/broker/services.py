@@ -27,13 +27,14 @@ from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.queueing.cron import CronSchedules
 from headrace.broker.queueing.placement.upkeep import QueueUpkeep
 from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.share_groups import ShareGroups
 from headrace.broker.share_offsets import ShareOffsets
 from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import Transactions
-from headrace.broker.views.desk import Views
+from headrace.broker.views.views import Views
 from headrace.cluster.quotas import Quotas
 
 
@@ -72,6 +73,8 @@ class Services:
     hanging: HangingTransactions
     # Queues.
     queues: Queues
+    """As doors see them."""
+    queue_rooms: QueueRooms
     queue_upkeep: QueueUpkeep
     cron: CronSchedules
     share_groups: ShareGroups

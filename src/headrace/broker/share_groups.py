@@ -17,7 +17,7 @@ from headrace.broker.queueing.local.delayed import without_waiting
 from headrace.broker.queueing.local.hosted import Hosted
 from headrace.broker.queueing.local.payloads import is_aborted
 from headrace.broker.queueing.local.shards import SHARE_PREFIX
-from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.share_sessions import Owner, ShareSessions
 from headrace.cluster.group_configs import RENEW_ENABLE, ShareConfig, share_config
 from headrace.cluster.image import BrokerConfigChanged, Delta, OpaqueChanged
@@ -46,9 +46,9 @@ class Acquired(NamedTuple):
 
 
 class ShareGroups:
-    def __init__(self, host: ShardHost, queues: Queues, caught_up: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, host: ShardHost, rooms: QueueRooms, caught_up: Callable[[], Awaitable[None]]) -> None:
         self._host = host
-        self._queues = queues
+        self._rooms = rooms
         self._caught_up = caught_up
         self.sessions = ShareSessions()
         self._configs: dict[str, ShareConfig] = {}
@@ -82,10 +82,10 @@ class ShareGroups:
                 ErrorKind.NOT_LEADER_OR_FOLLOWER if missing is ErrorKind.NONE else missing,
                 f"{tp} is not led here",
             )
-        queues = self._queues
+        rooms = self._rooms
         source = Source(SHARE_PREFIX + group, *tp)
-        if tp not in queues.shards.hosted:
-            await queues.catalog.ensure_journal(tp.topic)
+        if tp not in rooms.shards.hosted:
+            await rooms.catalog.ensure_journal(tp.topic)
             await self._caught_up()
         hosted = await self._ready(source)
         self._configure(hosted, group, source)
@@ -94,7 +94,7 @@ class ShareGroups:
     async def _ready(self, source: Source) -> Hosted:
         try:
             async with asyncio.timeout(_WAIT_READY_S):
-                return await self._queues.shards.wait_for(TopicPartition(source.topic, source.partition))
+                return await self._rooms.shards.wait_for(TopicPartition(source.topic, source.partition))
         except TimeoutError:
             raise HeadraceError(
                 ErrorKind.NOT_LEADER_OR_FOLLOWER, f"the state of {source} is not here yet"
@@ -118,7 +118,7 @@ class ShareGroups:
         log = hosted.data.log
         start = log.start_offset if config.starts_earliest else hosted.data.high_watermark
         hosted.tell(engine.Open(source, start))
-        self._queues.shards.feed_source(hosted, source)
+        self._rooms.shards.feed_source(hosted, source)
 
     def forget(self, source: Source) -> None:
         """Its state was dropped: whoever reads the partition again begins anew."""
@@ -137,7 +137,7 @@ class ShareGroups:
             raise HeadraceError(
                 ErrorKind.INVALID_RECORD_STATE, f"{RENEW_ENABLE.name} is false: group {group} may not renew"
             )
-        await self._queues.local.submit(
+        await self._rooms.local.submit(
             source, lambda waiter: engine.Acknowledge(source, member, given, waiter=waiter)
         )
 
@@ -147,11 +147,9 @@ class ShareGroups:
         """What there is now; may be nothing. `whole`: batches are not cut, so it may be more than `max_records` (KIP-1206:
         batch_optimized). Raises HeadraceError."""
         source = await self.source(group, tp)
-        queues = self._queues
-        hosted = queues.layouts.hosted(source)
-        while first := await queues.local.submit(
-            source, lambda waiter: engine.Peek(source, 1, waiter=waiter)
-        ):
+        rooms = self._rooms
+        hosted = rooms.layouts.hosted(source)
+        while first := await rooms.local.submit(source, lambda waiter: engine.Peek(source, 1, waiter=waiter)):
             # Read first, acquire second: a record that would not fit into the answer is left for somebody else.
             data = self._read(hosted, source.queue, first[0], max_bytes)
             below = _reach(data, first[0], max_records if whole else None)
@@ -159,7 +157,7 @@ class ShareGroups:
                 break
             limit = below - first[0] if whole else max_records
             taking = engine.Receive(source, limit, None, member, below=below)
-            received = await queues.local.submit(
+            received = await rooms.local.submit(
                 source, lambda waiter, taking=taking: replace(taking, waiter=waiter)
             )
             if not received.runs:
@@ -168,7 +166,7 @@ class ShareGroups:
             if void:
                 gaps = tuple((low, high - 1, (int(engine.AckType.GAP),)) for low, high in void)
                 settling = engine.Acknowledge(source, member, gaps)
-                await queues.local.submit(
+                await rooms.local.submit(
                     source, lambda waiter, settling=settling: replace(settling, waiter=waiter)
                 )
             if runs:
@@ -199,7 +197,7 @@ class ShareGroups:
         """A member's session is over: what it holds here goes to others at once."""
         group, member = owner
         queue = SHARE_PREFIX + group
-        for hosted in self._queues.shards.hosted.values():
+        for hosted in self._rooms.shards.hosted.values():
             hosted.shard.tell(engine.ReleaseOwner(queue, member))
 
     def connection_closed(self, connection_id: int) -> None:
@@ -207,7 +205,7 @@ class ShareGroups:
             self.leave(owner)
 
     def arrival(self, group: str) -> asyncio.Event:
-        return self._queues.shards.arrival(SHARE_PREFIX + group)
+        return self._rooms.shards.arrival(SHARE_PREFIX + group)
 
 
 def _reach(data: Buffer, first: int, max_records: int | None) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from headrace.broker.groups import Groups
 from headrace.broker.queueing import names
 from headrace.broker.queueing.local.shards import SHARE_PREFIX
-from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.queueing.routing.peer_calls import AskShareOffset, ShareOffset
 from headrace.broker.share_groups import ShareGroups
 from headrace.cluster.image import ClusterImage
@@ -24,11 +24,11 @@ EMPTY = ("Empty", "Dead")
 
 class ShareOffsets:
     def __init__(
-        self, image: ClusterImage, groups: Groups, queues: Queues, share_groups: ShareGroups
+        self, image: ClusterImage, groups: Groups, rooms: QueueRooms, share_groups: ShareGroups
     ) -> None:
         self._image = image
         self._groups = groups
-        self._queues = queues
+        self._rooms = rooms
         self._share_groups = share_groups
 
     async def require_group(self, group: str, *, empty: bool) -> None:
@@ -71,27 +71,27 @@ class ShareOffsets:
         if self._image.topic(names.journal_topic(tp.topic)) is None:
             if action != "set":
                 return NOWHERE  # nobody has ever shared it
-            await self._queues.catalog.ensure_journal(tp.topic)
+            await self._rooms.catalog.ensure_journal(tp.topic)
         ask = AskShareOffset(queue=SHARE_PREFIX + group, topic=tp.topic, partition=tp.partition, action=action, offset=offset)  # type: ignore[arg-type]  # fmt: skip
-        home = self._queues.layouts.home_of(Source(ask.queue, *tp))
+        home = self._rooms.layouts.home_of(Source(ask.queue, *tp))
         if home == self._image.broker_id:
             return await self.answer(ask)
-        answer: ShareOffset = await self._queues.caller.ask(home, ask)
+        answer: ShareOffset = await self._rooms.caller.ask(home, ask)
         return answer
 
     async def answer(self, ask: AskShareOffset) -> ShareOffset:
         """At the home of the partition."""
         tp = TopicPartition(ask.topic, ask.partition)
         source = Source(ask.queue, *tp)
-        queues = self._queues
+        rooms = self._rooms
         if ask.action == "set":
             source = await self._share_groups.source(ask.queue.removeprefix(SHARE_PREFIX), tp)
-            await queues.local.submit(source, lambda waiter: engine.Seek(source, ask.offset, waiter=waiter))
-            queues.shards.feed_source(queues.layouts.hosted(source), source)
-        elif ask.action == "forget" and source in queues.layouts.hosted(source).machine.sources():
-            await queues.local.submit(source, lambda waiter: engine.Close(source, waiter=waiter))
+            await rooms.local.submit(source, lambda waiter: engine.Seek(source, ask.offset, waiter=waiter))
+            rooms.shards.feed_source(rooms.layouts.hosted(source), source)
+        elif ask.action == "forget" and source in rooms.layouts.hosted(source).machine.sources():
+            await rooms.local.submit(source, lambda waiter: engine.Close(source, waiter=waiter))
             self._share_groups.forget(source)
-        hosted = queues.layouts.hosted(source)
+        hosted = rooms.layouts.hosted(source)
         counts = hosted.machine.counts(source)
         if counts is None:
             return NOWHERE

@@ -106,7 +106,7 @@ class TopicState(msgspec.Struct, frozen=True):
     """True while a large topic's partitions are still being written; nobody but the creator looks at it."""
     journal_of: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
     """Of a queue journal: the id of the topic whose queues it keeps. Empty for any other topic, and for a journal from
-    before there were ids in it: that one belongs to the topic that is there, until the keeper has said so."""
+    before there were ids in it: that one belongs to the topic that is there, until upkeep has said so."""
 
     def __post_init__(self) -> None:
         if not any(bytes.fromhex(self.id)):

@@ -44,10 +44,10 @@ class Forwarder:
         self._node_id = node_id
         self._peers = peers
 
-    async def forward(self, request: Request, elsewhere: WrongBroker) -> Response:
-        if request.sender is not None or elsewhere.broker_id == self._node_id:
+    async def forward(self, request: Request, wrong: WrongBroker) -> Response:
+        if request.sender is not None or wrong.broker_id == self._node_id:
             # Two brokers have different news; nothing has happened yet, so ours is read again (F34).
-            raise Unknown(ErrorKind.NOT_COORDINATOR, elsewhere.detail)
+            raise Unknown(ErrorKind.NOT_COORDINATOR, wrong.detail)
         headers = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in request.headers.items()
@@ -60,9 +60,7 @@ class Forwarder:
         headers.setdefault(CLIENT.decode(), "broker")
         headers[HOST.decode()] = request.header(b"host")
         target = request.path + (f"?{request.query_string}" if request.query_string else "")
-        got = await self._peers.ask(
-            elsewhere.broker_id, request.method, target, headers, request.body, TIMEOUT_S
-        )
+        got = await self._peers.ask(wrong.broker_id, request.method, target, headers, request.body, TIMEOUT_S)
         passed_on = tuple(header for header in got.headers.items() if header[0] not in _KEPT_BACK)
         return Response(got.body, got.status, got.headers.get("content-type", ""), passed_on)
 
@@ -90,8 +88,8 @@ class ForwardingRouter(Router):
             try:
                 answer = handler(request)
                 return answer if isinstance(answer, Answer) else await answer
-            except WrongBroker as elsewhere:
-                return await self._forwarder.forward(request, elsewhere)
+            except WrongBroker as wrong:
+                return await self._forwarder.forward(request, wrong)
 
         self._router.add(
             method,

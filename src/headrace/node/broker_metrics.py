@@ -145,7 +145,7 @@ class BrokerMetrics:
 
     def _queues(self) -> Iterator[Series]:
         """Under our own names, and under those that a CloudWatch exporter gives to SQS."""
-        queues = self._services.queues
+        rooms = self._services.queue_rooms
         messages = gauge("mq_queue_messages", "Messages of the queue by state.")
         oldest = gauge("mq_queue_oldest_age_seconds", "Age of the oldest message that is not done.")
         dead = gauge("mq_dlq_messages", "Messages in queues that others use for their dead letters.")
@@ -155,9 +155,9 @@ class BrokerMetrics:
         delayed = gauge(f"{prefix}number_of_messages_delayed_average", "Messages that wait for their time.")
         age = gauge(f"{prefix}age_of_oldest_message_maximum", "Age of the oldest message, in seconds.")
         sent = counter("aws_sqs_number_of_messages_sent_sum", "Messages sent.")
-        graveyards = {spec.queue_config.dead_letter for spec in queues.catalog.all()}
-        for spec in queues.catalog.all():
-            counts = [count for _, count in queues.local.counts(spec)]
+        graveyards = {spec.queue_config.dead_letter for spec in rooms.catalog.all()}
+        for spec in rooms.catalog.all():
+            counts = [count for _, count in rooms.local.counts(spec)]
             ready, in_flight, waiting = (
                 sum(count.visible for count in counts),
                 sum(count.in_flight for count in counts),
@@ -165,7 +165,7 @@ class BrokerMetrics:
             )
             for state, value in (("ready", ready), ("inflight", in_flight), ("delayed", waiting)):
                 messages.add(value, queue=spec.name, state=state)
-            seconds = queues.local.oldest_age_ms(spec) / 1000
+            seconds = rooms.local.oldest_age_ms(spec) / 1000
             oldest.add(seconds, queue=spec.name)
             if spec.name in graveyards:
                 dead.add(ready + in_flight + waiting, queue=spec.name)
@@ -176,11 +176,11 @@ class BrokerMetrics:
             age.add(seconds, **label)
             held = (
                 self._broker.partitions.get((source.topic, source.partition))
-                for source in queues.layouts.of(spec).sources
+                for source in rooms.layouts.of(spec).sources
             )
             sent.add(sum(partition.messages_in for partition in held if partition is not None), **label)
         yield from (messages, oldest, dead, visible, taken, delayed, age, sent)
-        yield counter("mq_redrive_messages_total", "Messages moved by move tasks.", queues.moves.moved_total)
+        yield counter("mq_redrive_messages_total", "Messages moved by move tasks.", rooms.moves.moved_total)
 
     def _views(self) -> Iterator[Series]:
         views = self._services.views

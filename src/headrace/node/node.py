@@ -314,17 +314,26 @@ class Node:
         forwarder = Forwarder(broker.node_id, self._peer_requests)
         peer_calls = PeerCallDoor(
             broker.image,
-            services.queues.answers,
+            services.queue_rooms.answers,
             services.share_offsets,
             services.latest,
             self._peer_requests,
         )
         peer_calls.mount(router)
-        services.queues.caller.peers = peer_calls
+        rooms = services.queue_rooms
+        rooms.caller.peers = peer_calls
         policies = QueuePolicies(self._security_image, sqs)
         policies.load(self.metadata.image.opaque("queues"))
         self.metadata.listeners.append(policies.heard)
-        sqs_host = SqsHost(self.runtime, broker.node_id, broker.new_uuid, services.latest, services.queues)
+        sqs_host = SqsHost(
+            self.runtime,
+            broker.node_id,
+            broker.new_uuid,
+            services.latest,
+            services.queues,
+            rooms.catalog,
+            rooms.moves,
+        )
         SqsDoor(sqs_host, sqs, forwarder, self._console.front, self._http_guard, self.security.keys).mount(
             router
         )
@@ -345,12 +354,19 @@ class Node:
             self.metadata,
             broker.replicas,
             services.queues,
+            rooms,
             broker.new_uuid,
             webhook_rules(self.settings),
             ca_file=self.settings.webhook_ca_file,
         )
         WebhookDoor(
-            self.runtime.clock, broker.image, broker.new_uuid, services.queues, self.webhooks, forwarder
+            self.runtime.clock,
+            broker.image,
+            broker.new_uuid,
+            services.queues,
+            rooms.catalog,
+            self.webhooks,
+            forwarder,
         ).mount(KnowingRouter(router, services.latest))
         registry.add(self.webhooks)
 
@@ -370,7 +386,7 @@ class Node:
             return None if spec is None else spec.queue
 
         def source_of(task: str) -> str | None:
-            found = self.services.queues.moves.find(task)
+            found = self.services.queue_rooms.moves.find(task)
             return None if found is None else found.source
 
         def is_topic(name: str) -> bool:
@@ -500,7 +516,7 @@ class Node:
             self.broker.replicas,
             self.broker.image,
             self.services.groups,
-            self.services.queues,
+            self.services.queue_rooms.local,
             self._lease_held,
             clean_ms=self.settings.retention_check_interval_ms,
         )

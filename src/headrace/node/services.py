@@ -26,6 +26,7 @@ from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.queueing.cron import CronSchedules
 from headrace.broker.queueing.placement.upkeep import QueueUpkeep
 from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.quota_admin import QuotaAdmin
 from headrace.broker.services import Failures, Services
@@ -35,7 +36,7 @@ from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import Transactions
 from headrace.broker.txn_client import TransactionClient
-from headrace.broker.views.desk import Views
+from headrace.broker.views.views import Views
 from headrace.cluster.broker_configs import LEADER_THROTTLED_RATE
 from headrace.groups.config import GroupConfig
 from headrace.queues.commands import Lock, Source
@@ -49,18 +50,20 @@ class ServiceOptions(NamedTuple):
     connection_fencing: bool = True
 
 
-def queue_look(queues: QueueDesk) -> QueueLook:
+def queue_look(rooms: QueueRooms) -> QueueLook:
+    local = rooms.local
+
     def locks(spec: QueueSpec, limit: int) -> list[tuple[Source, Lock]]:
         return [
             (source, lock)
-            for source in queues.local_sources(spec)
-            for lock in queues.hosted(source).machine.locks(source, limit)
+            for source, hosted in rooms.layouts.of(spec).local
+            for lock in hosted.machine.locks(source, limit)
         ]
 
     async def waiting(spec: QueueSpec) -> int:
-        return sum(count.visible for _, count in (await queues.anywhere.standing(spec)).counts)
+        return sum(count.visible for _, count in (await rooms.router.stats(spec)).counts)
 
-    return QueueLook(queues.specs, queues.counts, queues.oldest_age_ms, locks, waiting, queues.anywhere.peek)
+    return QueueLook(rooms.catalog.all, local.counts, local.oldest_age_ms, locks, waiting, rooms.router.peek)
 
 
 def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[], list[str]]) -> Services:
@@ -96,22 +99,22 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         partition_admin,
         lambda identifier: TransactionClient(image, peers, coordinators, identifier),
     )
-    queues = Queues(queue_host)
-    share_groups = ShareGroups(broker, queues, replicas.caught_up)
+    rooms = QueueRooms(queue_host)
+    share_groups = ShareGroups(broker, rooms, replicas.caught_up)
     views = Views(runtime, image, broker.find_partition)
 
     # In this order: whoever hears of a change may rest on what those before have made of it.
     metadata.listeners += [
         client_brokers.heard,
         replicas.heard,
-        queues.heard,
+        rooms.heard,
         groups.heard,
         share_groups.heard,
         quota_admin.heard,
         views.heard,
     ]
-    leading = Leading(connections, groups, transactions, queues.shards)
-    replicas.on_open.append(queues.opened)
+    leading = Leading(connections, groups, transactions, rooms.shards)
+    replicas.on_open.append(rooms.opened)
     replicas.on_lead.append(leading.began)
     replicas.on_resign.append(leading.ended)
     return Services(
@@ -133,14 +136,15 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         transactions=transactions,
         markers=markers,
         hanging=HangingTransactions(runtime.clock, image, transactions, markers, producer_ids, peers),
-        queues=queues,
-        queue_upkeep=QueueUpkeep(queue_host, queues.catalog, queues.layouts, queues.router, queues.placement),
-        cron=CronSchedules(queue_host, queues.catalog, queues.placement),
+        queues=Queues(rooms),
+        queue_rooms=rooms,
+        queue_upkeep=QueueUpkeep(queue_host, rooms.catalog, rooms.layouts, rooms.router, rooms.placement),
+        cron=CronSchedules(queue_host, rooms.catalog, rooms.placement),
         share_groups=share_groups,
-        share_offsets=ShareOffsets(image, groups, queues, share_groups),
+        share_offsets=ShareOffsets(image, groups, rooms, share_groups),
         opener=Opener(runtime),
         views=views,
-        sampler=Sampler(runtime, broker.partitions, groups, queue_look(queues), replicas.room),
+        sampler=Sampler(runtime, broker.partitions, groups, queue_look(rooms), replicas.room),
         fetch_sessions=FetchSessions(),
         throttle=ReplicationThrottle(runtime, image, LEADER_THROTTLED_RATE),
     )

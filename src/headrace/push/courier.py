@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
@@ -87,6 +88,7 @@ class Courier:
         runtime: Runtime,
         node_id: int,
         queues: Queues,
+        rooms: QueueRooms,
         registry: WebhookRegistry,
         client: EndpointClient,
         budget: Budget,
@@ -95,6 +97,7 @@ class Courier:
         self._runtime = runtime
         self._node_id = node_id
         self._queues = queues
+        self._rooms = rooms
         self._clock = runtime.clock
         self._registry = registry
         self._client = client
@@ -181,11 +184,11 @@ class Courier:
         if queue is None:
             self.problem = f"the queue {spec.queue} is gone"
             return IDLE_MS, None
-        sources = self._queues.layouts.of(queue).local
+        sources = self._rooms.layouts.of(queue).local
         if not sources:
             return IDLE_MS, None
         self.problem = ""
-        self._rate.set_rate(spec.rate * len(sources) / len(self._queues.layouts.of(queue).sources), now_ms)
+        self._rate.set_rate(spec.rate * len(sources) / len(self._rooms.layouts.of(queue).sources), now_ms)
         room = min(
             self.limit.limit - self.in_flight, self.circuit.permits(now_ms), self._rate.permits(now_ms)
         )
@@ -194,7 +197,7 @@ class Courier:
             return wait_ms or IDLE_MS, None
         if self._budget.left <= 0:
             return STARVED_MS, None
-        arrival = self._queues.shards.arrival(queue.name)
+        arrival = self._rooms.shards.arrival(queue.name)
         filling_ms = self._filling_ms(queue, now_ms)
         if filling_ms:
             return filling_ms, arrival
@@ -211,7 +214,7 @@ class Courier:
         so several receives go at once while each of them finds something, and share a journal write."""
         takes = min(self._takes, room) if queue.queue_config.fifo else 1
         receives = [
-            self._queues.local.receive(
+            self._rooms.local.receive(
                 queue,
                 self._count(queue, room, takes),
                 visibility_ms=self.spec.timeout_ms + LEASE_MARGIN_MS,
@@ -237,7 +240,7 @@ class Courier:
         spec = self.spec
         if spec.batch_size == 1 or not spec.batch_wait_ms:
             return 0
-        ready = sum(count.visible for _, count in self._queues.local.counts(queue))
+        ready = sum(count.visible for _, count in self._rooms.local.counts(queue))
         if ready >= spec.batch_size or not ready:
             if not ready:
                 self._waiting_since_ms = None

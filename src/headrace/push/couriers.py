@@ -15,6 +15,7 @@ import msgspec
 
 from headrace.broker.metadata import Metadata
 from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.replicas import Replicas
 from headrace.broker.runtime import Runtime
 from headrace.cluster.image import Delta, OpaqueChanged
@@ -55,6 +56,7 @@ class Couriers:
         metadata: Metadata,
         replicas: Replicas,
         queues: Queues,
+        rooms: QueueRooms,
         new_uuid: Callable[[], str],
         rules: TargetRules,
         *,
@@ -64,6 +66,7 @@ class Couriers:
         self._runtime = runtime
         self._image = metadata.image
         self._queues = queues
+        self._rooms = rooms
         self.registry = WebhookRegistry(runtime, metadata, new_uuid)
         self.client = EndpointClient(rules, ca_file=ca_file, resolve=resolve)
         self._budget = Budget()
@@ -125,6 +128,7 @@ class Couriers:
                         self._runtime,
                         self._image.broker_id,
                         self._queues,
+                        self._rooms,
                         self.registry,
                         self.client,
                         self._budget,
@@ -140,12 +144,12 @@ class Couriers:
 
     def _leads_some(self, spec: WebhookSpec) -> bool:
         queue = self._queues.find(spec.queue)
-        return queue is not None and bool(self._queues.layouts.of(queue).local)
+        return queue is not None and bool(self._rooms.layouts.of(queue).local)
 
     def _is_home(self, spec: WebhookSpec) -> bool:
         queue = self._queues.find(spec.queue)
-        sources = self._queues.layouts.of(queue).sources if queue is not None else []
-        return bool(sources) and self._queues.layouts.home_of(sources[0]) == self._image.broker_id
+        sources = self._rooms.layouts.of(queue).sources if queue is not None else []
+        return bool(sources) and self._rooms.layouts.home_of(sources[0]) == self._image.broker_id
 
     def courier(self, spec: WebhookSpec) -> Courier | None:
         """None when this broker has not sent anything for it."""
@@ -257,13 +261,13 @@ class Couriers:
         if attempt_id and entry is None:
             return 0
         count = 0
-        for source, _ in self._queues.layouts.of(queue).local:
+        for source, _ in self._rooms.layouts.of(queue).local:
             offsets: tuple[int, ...] | None = None
             if entry is not None:
                 if (source.topic, source.partition) != (entry.topic, entry.partition):
                     continue
                 offsets = tuple(range(entry.offset, entry.offset + entry.messages))
-            count += await self._queues.local.submit(
+            count += await self._rooms.local.submit(
                 source, lambda waiter, source=source, offsets=offsets: EndRest(source, offsets, waiter=waiter)
             )
         courier.wake()

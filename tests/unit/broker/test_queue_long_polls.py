@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headrace.broker.queueing.routing.long_polls import PAUSE_S, REST_S, WAIT_MS, LongPolls
-from headrace.broker.queueing.routing.peer_calls import AskNews
+from headrace.broker.queueing.routing.peer_calls import AskArrivals
 from headrace.core.errors import ErrorKind, HeadraceError
 
 
@@ -16,11 +16,11 @@ class Peer:
 
     def __init__(self) -> None:
         self.number = 0
-        self.asked: list[AskNews] = []
+        self.asked: list[AskArrivals] = []
         self.is_down = False
         self._changed = asyncio.Event()
 
-    async def ask(self, broker_id: int, question: AskNews, timeout_s: float) -> int:
+    async def ask(self, broker_id: int, question: AskArrivals, timeout_s: float) -> int:
         self.asked.append(question)
         if self.is_down:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR)

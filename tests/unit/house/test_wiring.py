@@ -52,3 +52,43 @@ def test_queues_know_nothing_of_the_broker_but_what_they_are_given() -> None:
         for name in graph
         if name.startswith(("broker.queueing", "queues")) and "broker.broker" in graph[name]
     ]
+
+
+VERBS = {
+    "send", "receive", "ack", "extend", "release", "reject", "peek", "purge", "stats",
+    "find", "sources", "send_group", "pause", "inspect", "scheduled", "move_schedule", "cancel_schedule", "unfinished",
+}  # fmt: skip
+"""What doors see of queues: the nine, which queue is meant, and the rarer ones."""
+
+
+def test_doors_see_the_verbs_of_queues_and_nothing_behind_them() -> None:
+    """Which queues there are, and move tasks, are given to the doors that need them, by constructor."""
+    public = attributes("broker.queueing.queues", "Queues") | {
+        node.name
+        for owner in ast.walk(trees()["broker.queueing.queues"])
+        if isinstance(owner, ast.ClassDef) and owner.name == "Queues"
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name for name in public if not name.startswith("_")} == VERBS
+    behind = ("local.local_queues", "local.shards", "local.hosted", "layout", "routing.router", "rooms")
+    for name, known in imports().items():
+        if name.startswith(("http.", "kafka.")):
+            assert not known & {f"broker.queueing.{room}" for room in behind}, name
+
+
+def test_old_names_of_queueing_do_not_come_back() -> None:
+    moods = {
+        "desk",
+        "anywhere",
+        "elsewhere",
+        "news",
+        "keeper",
+        "placing",
+        "moving",
+        "standing",
+        "strays",
+        "rouse",
+    }
+    found = [name for name in trees() if moods & set(name.replace("_", ".").split(".")) and "queue" in name]
+    assert not found

@@ -47,7 +47,13 @@ def test_what_makes_no_sense(config: QueueConfig) -> None:
 
 
 def test_what_makes_sense() -> None:
-    for config in (QueueConfig(), standard_queue(), fifo_queue(), share_group(), QueueConfig(backoff=Backoff(jitter=1.0))):
+    for config in (
+        QueueConfig(),
+        standard_queue(),
+        fifo_queue(),
+        share_group(),
+        QueueConfig(backoff=Backoff(jitter=1.0)),
+    ):
         assert config.problem() is None
 
 

@@ -232,7 +232,7 @@ class QueueCatalog:
             try:
                 await self.ensure_journal(topic)
             except HeadraceError as problem:
-                log.info("the journal of %s is left to the keeper: %s", topic, problem.detail)
+                log.info("the journal of %s is left to upkeep: %s", topic, problem.detail)
 
     def belongs(self, journal: Partition, data: Partition) -> bool:
         """Whether a journal is that of this very topic and not of one that had its name before."""

@@ -40,7 +40,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     active: int = 0
     """New messages are placed in so many of its partitions; 0: in all of them."""
     moving_from: int = 0
-    """FIFO: so many were active before, and groups are still on their way (moving.py)."""
+    """FIFO: so many were active before, and groups are still on their way (placement/migration.py)."""
     moved_ms: int = 0
     """When all groups were where they belong; 0: not yet. The change is over a deduplication window later."""
     era: int = 0

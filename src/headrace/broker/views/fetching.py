@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from headrace.broker.fetch import FetchRequest, FetchTarget, Got, aborted_in, read_one
 from headrace.broker.partition import FetchWaiter
-from headrace.broker.views.desk import Views
 from headrace.broker.views.scanner import Lens
+from headrace.broker.views.views import Views
 from headrace.core.errors import ErrorKind
 from headrace.core.ports import Buffer
 from headrace.records.batch import scan

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from headrace.broker.queueing.moves.move_tasks import MoveTask
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.moves.move_tasks import MoveTask, MoveTasks
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
@@ -59,12 +60,20 @@ MAKE_QUEUE = needs(
 
 class AdminQueueDoor:
     def __init__(
-        self, clock: Clock, image: ClusterImage, new_uuid: Callable[[], str], queues: Queues
+        self,
+        clock: Clock,
+        image: ClusterImage,
+        new_uuid: Callable[[], str],
+        queues: Queues,
+        catalog: QueueCatalog,
+        moves: MoveTasks,
     ) -> None:
         self._clock = clock
         self._image = image
         self._new_uuid = new_uuid
         self._queues = queues
+        self._catalog = catalog
+        self._move_tasks = moves
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/queues", self._list, OWN.showing(describe(GROUP)))
@@ -147,7 +156,7 @@ class AdminQueueDoor:
     async def _listed(self, request: Request, kind: str) -> Answer:
         specs = {
             spec.name: spec
-            for spec in self._queues.catalog.all()
+            for spec in self._catalog.all()
             if kind in ("", spec.kind) and request.sees(GROUP, spec.name)
         }
         shown, cursor = window(request, specs)
@@ -180,9 +189,7 @@ class AdminQueueDoor:
             "config": {name: value for name, value in asdict(config).items() if name != "queue_id"},
             "tags": spec.tags,
             "dead_letter_of": [
-                other.name
-                for other in self._queues.catalog.all()
-                if other.queue_config.dead_letter == spec.name
+                other.name for other in self._catalog.all() if other.queue_config.dead_letter == spec.name
             ],
             "created_ms": spec.created_ms,
             **self._partitions(spec),
@@ -190,7 +197,7 @@ class AdminQueueDoor:
 
     def _partitions(self, spec: QueueSpec) -> dict[str, Any]:
         """How many it has, how many new messages go to, and whether its groups are on their way from one to another."""
-        total = len(self._queues.layouts.of(spec).sources)
+        total = len(self._queues.sources(spec))
         return {
             "partitions": total,
             "active_partitions": min(spec.active or total, total),
@@ -233,10 +240,8 @@ class AdminQueueDoor:
             changed_ms=now_ms,
             **self._spec_changes(body),
         )
-        await self._queues.catalog.create(
-            with_config(spec, self._config(base, body, spec.filter)), partitions
-        )
-        return answer(await self._shown(self._queues.catalog.spec(name)), 201)
+        await self._catalog.create(with_config(spec, self._config(base, body, spec.filter)), partitions)
+        return answer(await self._shown(self._catalog.spec(name)), 201)
 
     async def _subscribe(self, request: Request) -> Answer:
         body = json_object(request)
@@ -256,7 +261,7 @@ class AdminQueueDoor:
                 f'"{spec.name}" is a queue, not a subscription',
                 f"DELETE /api/v1/queues/{spec.name} deletes it, with its topic.",
             )
-        await self._queues.catalog.delete(spec.name, with_topic=False)
+        await self._catalog.delete(spec.name, with_topic=False)
         return Response(b"", 204, "")
 
     async def _change(self, request: Request) -> Answer:
@@ -265,8 +270,8 @@ class AdminQueueDoor:
         _check_fields(body, {*_SPEC_FIELDS, *_CONFIG_FIELDS})
         changes = self._spec_changes(body)
         config = self._config(spec.queue_config, body, changes.get("filter", spec.filter))
-        await self._queues.catalog.change(spec.name, config=with_config(spec, config).config, **changes)
-        return answer(await self._shown(self._queues.catalog.spec(spec.name)))
+        await self._catalog.change(spec.name, config=with_config(spec, config).config, **changes)
+        return answer(await self._shown(self._catalog.spec(spec.name)))
 
     def _spec_changes(self, body: dict[str, Any]) -> dict[str, Any]:
         changes = {name: body[name] for name in _SPEC_FIELDS if name in body}
@@ -306,7 +311,7 @@ class AdminQueueDoor:
 
     async def _delete(self, request: Request) -> Answer:
         spec = self._spec(request)
-        await self._queues.catalog.delete(spec.name, with_topic=request.query.get("keep_topic") is None)
+        await self._catalog.delete(spec.name, with_topic=request.query.get("keep_topic") is None)
         return Response(b"", 204, "")
 
     async def _purge(self, request: Request) -> Answer:
@@ -330,7 +335,7 @@ class AdminQueueDoor:
     # -- redrive -------------------------------------------------------------------------------------------------------
 
     async def _moves(self, request: Request) -> Answer:
-        tasks = self._queues.moves.tasks(self._spec(request).name)
+        tasks = self._move_tasks.tasks(self._spec(request).name)
         return answer({"items": [_shown_task(task) for task in tasks], "next_cursor": None})
 
     async def _move(self, request: Request) -> Answer:
@@ -351,11 +356,11 @@ class AdminQueueDoor:
             raise invalid("dry_run is true or false")
         task = MoveTask(id="", source=spec.name, destination=to, rate=rate, filter=text, limit=limit)
         if body.get("dry_run"):
-            return answer(_shown_task(await self._queues.moves.plan(task)))
-        return answer(_shown_task(await self._queues.moves.start(task)), 202)
+            return answer(_shown_task(await self._move_tasks.plan(task)))
+        return answer(_shown_task(await self._move_tasks.start(task)), 202)
 
     async def _cancel_move(self, request: Request) -> Answer:
-        return answer(_shown_task(await self._queues.moves.cancel(request.params["task"])))
+        return answer(_shown_task(await self._move_tasks.cancel(request.params["task"])))
 
 
 def _shown_task(task: MoveTask) -> dict[str, Any]:

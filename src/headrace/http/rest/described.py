@@ -30,7 +30,7 @@ def public_router(version: str) -> Router:
     mount_rest(router, nobody, nobody, b"", version)
     AboutDoor(nobody, nobody, nobody, version, console=False).mount(router)
     SecurityDoor(nobody, nobody, 0).mount(router)
-    WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
+    WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
     return router
 
 

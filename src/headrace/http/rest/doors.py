@@ -30,10 +30,10 @@ def mount_rest(
 ) -> None:
     broker = services.broker
     clock, image, partitions = broker.runtime.clock, broker.image, broker.partitions
-    topics, queues, peers = services.topics, services.queues, services.peers
+    topics, queues, peers, rooms = services.topics, services.queues, services.peers, services.queue_rooms
     router = KnowingRouter(router, services.latest)
     forwarding = ForwardingRouter(router, forwarder)
-    once = Once(clock, image, partitions, queues)
+    once = Once(clock, image, partitions, rooms.placement)
     reader = RecordReader(clock, image, partitions, peers, services.failures)
     TopicDoor(
         clock,
@@ -41,20 +41,20 @@ def mount_rest(
         partitions,
         topics,
         services.views,
-        queues,
+        rooms.placement,
         services.auto_creation,
         reader,
         forwarder,
         once,
     ).mount(router)
-    QueueDoor(clock, image, broker.new_uuid, queues, services.auto_creation, receipt_key, once).mount(
-        forwarding
-    )
+    QueueDoor(
+        clock, image, broker.new_uuid, queues, rooms.catalog, services.auto_creation, receipt_key, once
+    ).mount(forwarding)
     SettleDoor(queues, receipt_key).mount(forwarding)
     QueueStreamDoor(clock, queues, receipt_key).mount(router)
-    AdminQueueDoor(clock, image, broker.new_uuid, queues).mount(forwarding)
+    AdminQueueDoor(clock, image, broker.new_uuid, queues, rooms.catalog, rooms.moves).mount(forwarding)
     AdminTopicDoor(
-        image, topics, peers, reader, services.sampler.lately, lambda name: queues.find_spec(name) is not None
+        image, topics, peers, reader, services.sampler.lately, lambda name: queues.find(name) is not None
     ).mount(forwarding)
     LookDoor(clock, image, reader, services.sampler).mount(router)
     LiveDoor(clock, image, services.sampler).mount(router)
@@ -63,6 +63,6 @@ def mount_rest(
     groups = GroupDoor(image, services.coordinators, peers, reader, services.sampler.lately)
     groups.mount(forwarding)
     ExplainDoor(clock, groups, services.sampler, services.troubles).mount(forwarding)
-    ScheduleDoor(image, queues, services.cron).mount(forwarding)
+    ScheduleDoor(image, queues, rooms.catalog, services.cron).mount(forwarding)
     ClusterDoor(image).mount(router)
     DocumentationDoor(router, version).mount(router)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.placement.placement import Placement
 from headrace.broker.queueing.routing.peer_calls import Sent
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.cluster.image import ClusterImage
@@ -63,12 +63,12 @@ class Once:
         clock: Clock,
         image: ClusterImage,
         partitions: dict[tuple[str, int], Partition],
-        queues: Queues,
+        placement: Placement,
     ) -> None:
         self._clock = clock
         self._image = image
         self._partitions = partitions
-        self._queues = queues
+        self._placement = placement
         self._memories: dict[TopicPartition, _Memory] = {}
         self._running: dict[tuple[TopicPartition, bytes], asyncio.Future[Sent]] = {}
 
@@ -104,7 +104,7 @@ class Once:
             return Sent(message_id, tp.partition, found, True)
         try:
             marked = record._replace(headers=(*record.headers, (names.DEDUP_ID, id_)))
-            sent = await self._queues.placement.write_here(tp.topic, tp.partition, marked)
+            sent = await self._placement.write_here(tp.topic, tp.partition, marked)
             memory.remember(id_, sent.offset, wall_ms)
             return sent
         except HeadraceError:

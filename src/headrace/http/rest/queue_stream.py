@@ -28,7 +28,6 @@ from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import invalid, number, query_duration_ms, shown_record
 from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
-from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, MessageState, Source
 from headrace.queues.receipt import Receipt, encode_receipt
 from headrace.security.rights import GROUP, TOPIC, needs, read
@@ -128,12 +127,8 @@ class QueueStreamDoor:
 
     async def _is_out(self, source: Source, handle: Handle) -> bool:
         """Another broker's messages count until their time is up."""
-        if not self._queues.layouts.is_here(source):
-            return True
         try:
-            status = await self._queues.local.submit(
-                source, lambda waiter: engine.Inspect(source, handle.offset, waiter=waiter)
-            )
+            status = await self._queues.inspect(source, handle.offset)
         except HeadraceError:
             return True
         return status.state is MessageState.ACQUIRED and bool(status.deliveries == handle.delivery)

@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.queueing import names
+from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.routing.peer_calls import Delivery
 from headrace.broker.queueing.specs import QueueSpec, with_config
@@ -43,7 +44,6 @@ from headrace.http.rest.reading import (
     shown_record,
 )
 from headrace.http.router import Router
-from headrace.queues import commands as engine
 from headrace.queues.commands import Source
 from headrace.queues.config import QueueConfig, standard_queue
 from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
@@ -62,6 +62,7 @@ class QueueDoor:
         image: ClusterImage,
         new_uuid: Callable[[], str],
         queues: Queues,
+        catalog: QueueCatalog,
         auto_creation: AutoCreation,
         receipt_key: bytes,
         once: Once,
@@ -70,6 +71,7 @@ class QueueDoor:
         self._image = image
         self._new_uuid = new_uuid
         self._queues = queues
+        self._catalog = catalog
         self._auto_creation = auto_creation
         self._key = receipt_key
         self._once = once
@@ -187,11 +189,11 @@ class QueueDoor:
             name=name, id=self._new_uuid(), topics=(name,), created_ms=now_ms, changed_ms=now_ms
         )
         try:
-            return await self._queues.catalog.create(with_config(fresh, _first_config(records)))
+            return await self._catalog.create(with_config(fresh, _first_config(records)))
         except HeadraceError as problem:
             if problem.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
                 raise
-            return self._queues.catalog.spec(name)
+            return self._catalog.spec(name)
 
     # -- receiving ---------------------------------------------------------------------------------------------------------
 
@@ -275,12 +277,7 @@ class QueueDoor:
                 topic = self._image.topic(name)
                 if topic is not None and topic.id[:6] == message_id.topic_id:
                     source = Source(spec.name, name, message_id.partition)
-                    status = await self._queues.local.submit(
-                        source,
-                        lambda waiter, source=source: engine.Inspect(
-                            source, message_id.offset, waiter=waiter
-                        ),
-                    )
+                    status = await self._queues.inspect(source, message_id.offset)
                     return answer({"state": status.state.name.lower(), "deliveries": status.deliveries})
         raise HeadraceError(ErrorKind.NOT_FOUND, "this queue has no message with that id")
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.queueing import names
+from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.cron import CronSchedule, CronSchedules, next_tick_ms
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
@@ -22,7 +23,6 @@ from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.reading import answer, invalid, json_object, number, shown_record, time_ms
 from headrace.http.router import Router
-from headrace.queues import commands as engine
 from headrace.queues.commands import Source
 from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, alter, alter_configs, describe, needs, write
 
@@ -30,9 +30,12 @@ MAX_LISTED = 1_000
 
 
 class ScheduleDoor:
-    def __init__(self, image: ClusterImage, queues: Queues, cron: CronSchedules) -> None:
+    def __init__(
+        self, image: ClusterImage, queues: Queues, catalog: QueueCatalog, cron: CronSchedules
+    ) -> None:
         self._image = image
         self._queues = queues
+        self._catalog = catalog
         self._cron = cron
 
     def mount(self, router: Router) -> None:
@@ -56,7 +59,7 @@ class ScheduleDoor:
         router.add("DELETE", "/api/v1/schedules/{name}", self._remove, needs(alter(CLUSTER)))
 
     def _spec(self, request: Request) -> QueueSpec:
-        spec = self._queues.catalog.schedule_spec(request.params["queue"])
+        spec = self._catalog.schedule_spec(request.params["queue"])
         if spec is None:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{request.params["queue"]}"')
         return spec
@@ -64,17 +67,17 @@ class ScheduleDoor:
     # -- messages that wait --------------------------------------------------------------------------------------------
 
     async def _waiting(self, request: Request) -> Answer:
-        desk = self._queues
+        queues = self._queues
         spec = self._spec(request)
         limit = number(request, "limit", 100, 1, MAX_LISTED)
-        sources = desk.layouts.of(spec).sources
+        sources = queues.sources(spec)
         first, offset = _cursor(request.query.get("cursor", ""))
         items: list[dict[str, Any]] = []
         for place in range(first, len(sources)):
             source = sources[place]
             left = limit - len(items)
             topic = self._image.topic(source.topic)
-            found = await desk.scheduled(source, offset, left)
+            found = await queues.scheduled(source, offset, left)
             for due_ms, record in found:
                 message_id = names.encode_message_id(
                     topic.id if topic else b"", source.partition, record.offset
@@ -98,16 +101,12 @@ class ScheduleDoor:
     async def _move(self, request: Request) -> Answer:
         source, offset = self._place(request)
         due_ms = time_ms(str(json_object(request).get("deliver_at", "")), "deliver_at")
-        await self._queues.local.submit(
-            source, lambda waiter: engine.MoveSchedule(source, offset, due_ms, waiter=waiter)
-        )
+        await self._queues.move_schedule(source, offset, due_ms)
         return answer({"message_id": request.params["message"], "due_ms": due_ms})
 
     async def _cancel(self, request: Request) -> Answer:
         source, offset = self._place(request)
-        await self._queues.local.submit(
-            source, lambda waiter: engine.CancelSchedule(source, offset, waiter=waiter)
-        )
+        await self._queues.cancel_schedule(source, offset)
         return Response(b"", 204, "")
 
     # -- cron ----------------------------------------------------------------------------------------------------------

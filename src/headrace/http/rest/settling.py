@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.http.messages import Answer, Request
@@ -102,23 +102,10 @@ class SettleDoor:
         spec = self._spec(request)
         topic = request.query.get("topic", spec.topics[0])
         source = Source(spec.name, topic, number(request, "partition", 0, 0, 2**31))
-        if source not in self._queues.layouts.of(spec).sources:
+        if source not in self._queues.sources(spec):
             raise Unknown(ErrorKind.NOT_FOUND, f"{spec.name} has no partition {topic}-{source.partition}")
-        machine = self._queues.layouts.hosted(source).machine
-        counts = machine.counts(source)
-        if counts is None:
-            raise HeadraceError(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS, f"{spec.name} is being loaded")
-        first = max(number(request, "from", 0, 0, 2**53), counts.start_offset)
-        end = min(counts.end_offset, first + MAX_OFFSETS)
-        runs: list[list[int]] = []
-        for offset in range(first, end):
-            if machine.is_done(source, offset):
-                continue
-            if runs and runs[-1][1] == offset:
-                runs[-1][1] = offset + 1
-            else:
-                runs.append([offset, offset + 1])
-        return answer({"runs": runs, "next": end if end < counts.end_offset else None})
+        runs, following = self._queues.unfinished(source, number(request, "from", 0, 0, 2**53), MAX_OFFSETS)
+        return answer({"runs": runs, "next": following})
 
 
 def _refused(receipt: str, refusal: Rejected) -> dict[str, Any]:

@@ -17,11 +17,11 @@ import msgspec
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.partition import Partition
-from headrace.broker.queueing.queues import Queues
+from headrace.broker.queueing.placement.placement import Placement
 from headrace.broker.queueing.routing.peer_calls import Sent
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.topic_admin import TopicAdmin
-from headrace.broker.views.desk import Views
+from headrace.broker.views.views import Views
 from headrace.cluster.image import ClusterImage, Topic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
@@ -66,7 +66,7 @@ class TopicDoor:
         partitions: dict[tuple[str, int], Partition],
         topics: TopicAdmin,
         views: Views,
-        queues: Queues,
+        placement: Placement,
         auto_creation: AutoCreation,
         reader: RecordReader,
         forwarder: Forwarder,
@@ -77,7 +77,7 @@ class TopicDoor:
         self._partitions = partitions
         self._topics = topics
         self._views = views
-        self._queues = queues
+        self._placement = placement
         self._auto_creation = auto_creation
         self._reader = reader
         self._forwarder = forwarder
@@ -127,16 +127,16 @@ class TopicDoor:
     ) -> dict[str, Any]:
         number_ = self._partition(topic, record, chosen, key)
         if not key:
-            return _row(await self._queues.placement.send_to_partition(topic, number_, record))
+            return _row(await self._placement.send_to_partition(topic, number_, record))
         try:
             return _row(await self._once.send(TopicPartition(topic, number_), record, key))
-        except WrongBroker as elsewhere:
+        except WrongBroker as wrong:
             if asker.sender is not None:
-                raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, elsewhere.detail) from None
-            return await self._send_elsewhere(topic, number_, record, key, elsewhere)
+                raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, wrong.detail) from None
+            return await self._send_there(topic, number_, record, key, wrong)
 
-    async def _send_elsewhere(
-        self, topic: str, number_: int, record: Record, key: str, elsewhere: WrongBroker
+    async def _send_there(
+        self, topic: str, number_: int, record: Record, key: str, wrong: WrongBroker
     ) -> dict[str, Any]:
         """The leader knows which keys it has seen, so it is asked to publish the record itself."""
         shown = shown_record(topic, number_, record)
@@ -144,7 +144,7 @@ class TopicDoor:
         headers = {b"content-type": b"application/json", b"idempotency-key": key.encode("latin-1", "replace")}
         path = f"/topics/{quote(topic, safe='')}/records"
         request = Request("POST", path, query_string=f"partition={number_}", headers=headers, body=body)
-        response = await self._forwarder.forward(request, elsewhere)
+        response = await self._forwarder.forward(request, wrong)
         if response.status != 201:
             raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, f"{topic}-{number_} can't be written now")
         row: dict[str, Any] = msgspec.json.decode(response.body)["records"][0]
@@ -200,7 +200,7 @@ class TopicDoor:
             return (java_string_hash(record.key.decode("latin-1")) & 0x7FFFFFFF) % count
         if key:
             return self._once.partition(topic, key)
-        return self._queues.placement.choose_partition(topic, None)
+        return self._placement.choose_partition(topic, None)
 
     # -- browsing ------------------------------------------------------------------------------------------------------
 

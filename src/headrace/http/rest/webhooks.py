@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec, with_config
@@ -99,6 +100,7 @@ class WebhookDoor:
         image: ClusterImage,
         new_uuid: Callable[[], str],
         queues: Queues,
+        catalog: QueueCatalog,
         couriers: Couriers,
         forwarder: Forwarder,
     ) -> None:
@@ -106,6 +108,7 @@ class WebhookDoor:
         self._image = image
         self._new_uuid = new_uuid
         self._queues = queues
+        self._catalog = catalog
         self._couriers = couriers
         self._registry = couriers.registry
         self._forwarder = forwarder
@@ -246,7 +249,7 @@ class WebhookDoor:
             spec = await self._registry.add(spec, secret)
         except HeadraceError:
             if wanted.topics:
-                await self._queues.catalog.delete(wanted.queue, with_topic=False)
+                await self._catalog.delete(wanted.queue, with_topic=False)
             raise
         await self._couriers.wait_for_confirmation(spec, CONFIRM_S)
         shown = self._shown(self._registry.get(spec.name))
@@ -284,7 +287,7 @@ class WebhookDoor:
             raise Unknown(
                 ErrorKind.NOT_FOUND, f'there is no queue called "{wanted.dead_letter}" for dead letters'
             )
-        await self._queues.catalog.create(self._subscription(wanted))
+        await self._catalog.create(self._subscription(wanted))
 
     def _subscription(self, wanted: NewWebhook) -> QueueSpec:
         if wanted.filter:
@@ -329,7 +332,7 @@ class WebhookDoor:
         shared = any(other.queue == spec.queue for other in self._registry.all())
         is_there = self._queues.find(spec.queue) is not None
         if spec.owns_queue and is_there and not shared and "keep_queue" not in request.query:
-            await self._queues.catalog.delete(spec.queue, with_topic=False)
+            await self._catalog.delete(spec.queue, with_topic=False)
         return Response(b"", 204, "")
 
     async def _pause(self, request: Request) -> Answer:

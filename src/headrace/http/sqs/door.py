@@ -184,13 +184,13 @@ class SqsDoor:
         await self._broker.latest.doubt(refusal)
         try:
             return await action(call)
-        except WrongBroker as elsewhere:
-            if self._is_asked_there(call.request, elsewhere):
+        except WrongBroker as wrong:
+            if self._is_asked_there(call.request, wrong):
                 raise
-            raise Unknown(elsewhere.kind, elsewhere.detail) from elsewhere
+            raise Unknown(wrong.kind, wrong.detail) from wrong
 
-    def _is_asked_there(self, request: Request, elsewhere: WrongBroker) -> bool:
-        return request.sender is None and elsewhere.broker_id != self._broker.node_id
+    def _is_asked_there(self, request: Request, wrong: WrongBroker) -> bool:
+        return request.sender is None and wrong.broker_id != self._broker.node_id
 
     async def _refused(self, request: Request, error: Exception, is_query: bool) -> Response:
         try:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.broker.latest import Latest
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.moves.move_tasks import MoveTasks
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.runtime import Runtime
 
@@ -17,3 +19,5 @@ class SqsHost:
     new_uuid: Callable[[], str]
     latest: Latest
     queues: Queues
+    catalog: QueueCatalog
+    moves: MoveTasks

@@ -20,22 +20,22 @@ async def start_message_move_task(call: Call) -> dict[str, Any]:
     destination = call.text("DestinationArn", "")
     rate = call.number("MaxNumberOfMessagesPerSecond", 1, MAX_RATE, 0)
     target = call.queue_of_arn(destination).name if destination else ""
-    if not any(spec.queue_config.dead_letter == source.name for spec in call.queues.catalog.all()):
+    if not any(spec.queue_config.dead_letter == source.name for spec in call.broker.catalog.all()):
         raise invalid("Source queue must be configured as a Dead Letter Queue.")
     if target == source.name:
         raise invalid("Source queue and destination queue must be different.")
-    task = await call.queues.moves.start(MoveTask(id="", source=source.name, destination=target, rate=rate))
+    task = await call.broker.moves.start(MoveTask(id="", source=source.name, destination=target, rate=rate))
     return {"TaskHandle": _handle(call, task)}
 
 
 async def list_message_move_tasks(call: Call) -> dict[str, Any]:
     source = call.queue_of_arn(call.text("SourceArn"))
     limit = call.number("MaxResults", 1, 10, 1)
-    return {"Results": [_shown(call, task) for task in call.queues.moves.tasks(source.name)[:limit]]}
+    return {"Results": [_shown(call, task) for task in call.broker.moves.tasks(source.name)[:limit]]}
 
 
 async def cancel_message_move_task(call: Call) -> dict[str, Any]:
-    task = await call.queues.moves.cancel(_task_id(call.text("TaskHandle")))
+    task = await call.broker.moves.cancel(_task_id(call.text("TaskHandle")))
     return {"ApproximateNumberOfMessagesMoved": task.moved}
 
 

@@ -58,7 +58,7 @@ class QueuePolicies:
 
 def check_policy(call: Call, name: str, text: str) -> None:
     """Before it is kept: that it can be enforced, and that the caller gives nothing away that is not theirs."""
-    spec = call.desk.find_spec(name)
+    spec = call.queues.find(name)
     queue = _queue(call.settings, name, (name,) if spec is None else spec.topics)
     try:
         wanted = set(compile_policy(text, queue)) if text else set()

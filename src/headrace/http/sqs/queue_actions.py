@@ -42,7 +42,7 @@ async def create_queue(call: Call) -> dict[str, Any]:
     if existing is not None:
         return await _existing(call, existing, attributes)
     now_ms = call.broker.runtime.clock.wall_ms()
-    if call.settings.strict and now_ms - call.queues.catalog.deleted_ms(name) < DELETED_INTERVAL_MS:
+    if call.settings.strict and now_ms - call.broker.catalog.deleted_ms(name) < DELETED_INTERVAL_MS:
         raise HeadraceError(
             ErrorKind.QUEUE_DELETED_RECENTLY,
             "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
@@ -61,7 +61,7 @@ async def create_queue(call: Call) -> dict[str, Any]:
         engine_config(call, name, attributes),
     )
     try:
-        await call.queues.catalog.create(spec, topic_configs=topic_configs(attributes))
+        await call.broker.catalog.create(spec, topic_configs=topic_configs(attributes))
     except HeadraceError as refusal:
         if refusal.kind is not ErrorKind.QUEUE_ALREADY_EXISTS:
             raise
@@ -81,7 +81,7 @@ async def _existing(call: Call, spec: QueueSpec, attributes: dict[str, str]) -> 
 
 
 async def delete_queue(call: Call) -> dict[str, Any]:
-    await call.queues.catalog.delete(call.queue().name)
+    await call.broker.catalog.delete(call.queue().name)
     return {}
 
 
@@ -94,7 +94,7 @@ async def list_queues(call: Call) -> dict[str, Any]:
     prefix = call.text("QueueNamePrefix", "")
     names = [
         spec.name
-        for spec in call.queues.catalog.all()
+        for spec in call.broker.catalog.all()
         if spec.kind == "queue" and spec.name.startswith(prefix) and call.request.sees(GROUP, spec.name)
     ]
     return _page(call, "QueueUrls", [call.queue_url(name) for name in names])
@@ -134,14 +134,14 @@ async def set_queue_attributes(call: Call) -> dict[str, Any]:
     attributes = {**spec.attributes, **changed}
     check_together(attributes)
     config = engine_config(call, spec.name, attributes)
-    await call.queues.catalog.change(
+    await call.broker.catalog.change(
         spec.name,
         attributes=attributes,
         config=with_config(spec, config).config,
         default_delay_ms=int(attributes.get("DelaySeconds", "0")) * 1000,
     )
     if "MessageRetentionPeriod" in given:
-        await call.queues.catalog.configure_topic(spec, topic_configs(attributes))
+        await call.broker.catalog.configure_topic(spec, topic_configs(attributes))
     return {}
 
 
@@ -162,14 +162,14 @@ async def tag_queue(call: Call) -> dict[str, Any]:
     tags = {**spec.tags, **_tags(call.get("Tags", dict))}
     if len(tags) > MAX_TAGS:
         raise invalid(f"Too many tags added for queue {spec.name}.")
-    await call.queues.catalog.change(spec.name, tags=tags)
+    await call.broker.catalog.change(spec.name, tags=tags)
     return {}
 
 
 async def untag_queue(call: Call) -> dict[str, Any]:
     spec = call.queue()
     doomed = set(call.texts("TagKeys"))
-    await call.queues.catalog.change(
+    await call.broker.catalog.change(
         spec.name, tags={key: value for key, value in spec.tags.items() if key not in doomed}
     )
     return {}
@@ -191,7 +191,7 @@ async def list_dead_letter_source_queues(call: Call) -> dict[str, Any]:
     target = call.queue().name
     names = [
         spec.name
-        for spec in call.queues.catalog.all()
+        for spec in call.broker.catalog.all()
         if spec.queue_config.dead_letter == target and call.request.sees(GROUP, spec.name)
     ]
     answer = _page(call, "queueUrls", [call.queue_url(name) for name in names])
@@ -247,4 +247,4 @@ def _policy(spec: QueueSpec) -> dict[str, Any]:
 async def _store_policy(call: Call, spec: QueueSpec, policy: dict[str, Any]) -> None:
     text = msgspec.json.encode(policy).decode() if policy["Statement"] else ""
     check_policy(call, spec.name, text)
-    await call.queues.catalog.change(spec.name, attributes={**spec.attributes, "Policy": text})
+    await call.broker.catalog.change(spec.name, attributes={**spec.attributes, "Policy": text})

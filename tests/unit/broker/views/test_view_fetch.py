@@ -13,9 +13,9 @@ from log_bench import SMALL, WALL_MS, fresh_log, put
 from headrace.broker.fetch import FetchRequest, FetchTarget, Got, Reader
 from headrace.broker.fetch_sessions import Wanted
 from headrace.broker.views import scanner as scanner_module
-from headrace.broker.views.desk import Views
 from headrace.broker.views.fetching import HURRY_S, OVERTIME_S, fetch_views
 from headrace.broker.views.scanner import BATCH_SECONDS, PIECE_SECONDS, Breath, Lens, TooCostly
+from headrace.broker.views.views import Views
 from headrace.cluster.configs import TopicConfig
 from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
@@ -360,7 +360,7 @@ def test_breath_pauses_and_gives_up() -> None:
 
 def test_filters_that_come_with_fetches_are_forgotten_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
-        monkeypatch.setattr("headrace.broker.views.desk.MAX_PASSING", 3)
+        monkeypatch.setattr("headrace.broker.views.views.MAX_PASSING", 3)
         first = world.lens("offset > 0")
         for number in range(1, 4):
             world.lens(f"offset > {number}")

@@ -213,16 +213,34 @@ class LocalQueues:
                 found.append((source, counts))
         return found
 
+    def unfinished(self, source: Source, first: int, limit: int) -> tuple[list[list[int]], int | None]:
+        """[first, end) of what is not done, from an offset on, and where to go on; None: there is no more."""
+        machine = self._layouts.hosted(source).machine
+        counts = machine.counts(source)
+        if counts is None:
+            raise HeadraceError(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS, f"{source.queue} is being loaded")
+        first = max(first, counts.start_offset)
+        end = min(counts.end_offset, first + limit)
+        runs: list[list[int]] = []
+        for offset in range(first, end):
+            if machine.is_done(source, offset):
+                continue
+            if runs and runs[-1][1] == offset:
+                runs[-1][1] = offset + 1
+            else:
+                runs.append([offset, offset + 1])
+        return runs, end if end < counts.end_offset else None
+
     def oldest_age_ms(self, spec: QueueSpec) -> int:
         """How long the oldest message that is not done has been there; 0 when there is none."""
         oldest_ms = wall_ms = self._runtime.clock.wall_ms()
         for source, count in self.counts(spec):
             if count.start_offset < count.end_offset:
                 try:
-                    records = self._layouts.hosted(source).payloads.get([count.start_offset])
+                    record = self._layouts.hosted(source).payloads.look(count.start_offset)
                 except HeadraceError:
                     continue  # a batch that can't be read is the scrubber's business, not the dashboard's
-                for record in records.values():
+                if record is not None:
                     oldest_ms = min(oldest_ms, record.timestamp)
         return wall_ms - oldest_ms
 

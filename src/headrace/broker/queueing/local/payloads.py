@@ -69,6 +69,11 @@ class Payloads:
             size, self._is_read = 0, False
         self._sent_bytes = size
 
+    def look(self, offset: int) -> Record | None:
+        """For who only wants to know, and receives nothing: what was sent stays for whoever does."""
+        record = self._sent.get(offset)
+        return self._read((offset,), waiting=False).get(offset) if record is None else record
+
     def get(self, offsets: Sequence[int], *, waiting: bool = False) -> dict[int, Record]:
         """The records at these offsets that are still there; control records and gaps are left out, and what waits in
         the log unless it is asked for.
@@ -86,10 +91,15 @@ class Payloads:
                     self._sent_bytes -= HELD_BYTES + len(record.value or b"") + extra
             if len(found) == len(offsets):
                 return found
+            offsets = [offset for offset in offsets if offset not in found]
+        found |= self._read(offsets, waiting)
+        return found
+
+    def _read(self, offsets: Sequence[int], waiting: bool) -> dict[int, Record]:
+        """From the log, or the batches of it that are held open."""
+        found: dict[int, Record] = {}
         held = _Held(-1, None)
         for offset in sorted(offsets):
-            if offset in found:
-                continue
             if offset >= held.end:
                 held = self._at(offset)
             try:

@@ -64,7 +64,7 @@ class QueueShards:
         self._ready = asyncio.Event()
         """Set when the next shard has loaded."""
         self._arrivals: dict[str, asyncio.Event] = {}
-        self._news: dict[str, int] = {}
+        self._arrival_counts: dict[str, int] = {}
         self.on_wake: Callable[[str], None] = lambda queue: None
         self._filters: dict[str, Filter | None] = {}
         self.settle: Callable[[Partition], Awaitable[None]] = _nothing_open
@@ -322,20 +322,20 @@ class QueueShards:
     # -- receivers that wait ---------------------------------------------------------------------------------------
 
     def wake(self, queue: str) -> None:
-        if queue in self._news:
-            self._news[queue] += 1
+        if queue in self._arrival_counts:
+            self._arrival_counts[queue] += 1
         arrival = self._arrivals.pop(queue, None)
         if arrival is not None:
             arrival.set()
         self.on_wake(queue)
 
     def wake_all(self) -> None:
-        for queue in dict.fromkeys((*self._arrivals, *self._news)):
+        for queue in dict.fromkeys((*self._arrivals, *self._arrival_counts)):
             self.wake(queue)
 
-    def news(self, queue: str) -> int:
+    def arrival_count(self, queue: str) -> int:
         """Another number whenever something may have become available since. Counted from the first question on."""
-        return self._news.setdefault(queue, 0)
+        return self._arrival_counts.setdefault(queue, 0)
 
     def arrival(self, queue: str) -> asyncio.Event:
         """Set when something may have become available; get it before looking, wait after."""

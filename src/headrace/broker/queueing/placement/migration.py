@@ -27,7 +27,7 @@ from headrace.broker.queueing.layout import Layouts
 from headrace.broker.queueing.local.hosted import Hosted
 from headrace.broker.queueing.local.intake import Intake
 from headrace.broker.queueing.local.shards import QueueShards
-from headrace.broker.queueing.routing.peer_calls import AskStrays
+from headrace.broker.queueing.routing.peer_calls import AskLeftBehind
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import shard_for
 from headrace.queues import commands as engine
@@ -36,8 +36,8 @@ from headrace.queues.intake import MAX_WANTED
 
 DECIDE_MS = 10_000
 """So long a message waits until it is known where it belongs."""
-STRAYS_MS = 1_000
-"""So long a keeper waits for an answer: it asks again every second, and others wait for it."""
+LEFT_BEHIND_MS = 1_000
+"""So long upkeep waits for an answer: it asks again every second, and others wait for it."""
 LOOK_AGAIN_S = 0.5
 """In case that what was waited for came in a way that nobody told of."""
 MAX_REMEMBERED = 100_000
@@ -265,13 +265,13 @@ class GroupMigration:
             await asyncio.sleep(0)
             home.check()
 
-    async def left_behind(self, ask: AskStrays) -> int:
+    async def left_behind(self, ask: AskLeftBehind) -> int:
         """How many groups are still in a partition that they do not belong to any more, or on their way there. When there
         are none there never will be, in this change."""
         home = self._home(ask.source, ask.era)
         spec = self._catalog.spec(ask.queue)
         end, stayed = home.hosted.data.log.end_offset, home.stayed
-        await self._read_to(home, end, self._host.runtime.clock.now_ms() + STRAYS_MS)
+        await self._read_to(home, end, self._host.runtime.clock.now_ms() + LEFT_BEHIND_MS)
         staying = sum(1 for group in home.groups.values() if group.staying) + home.stayed - stayed
         groups = await home.load.submit(lambda waiter: engine.Holding(ask.source, None, end, waiter=waiter))
         home.check()

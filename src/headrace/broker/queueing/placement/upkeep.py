@@ -17,7 +17,7 @@ from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.layout import Layouts
 from headrace.broker.queueing.placement.placement import Placement
-from headrace.broker.queueing.routing.peer_calls import AskStrays
+from headrace.broker.queueing.routing.peer_calls import AskLeftBehind
 from headrace.broker.queueing.routing.router import QueueRouter
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.election import ElectionType
@@ -116,12 +116,12 @@ class QueueUpkeep:
         catalog, layouts = self._catalog, self._layouts
         for source in layouts.of(spec).sources[: spec.moving_from]:
             await self._unite(source)
-            ask = AskStrays(queue=spec.name, source=source, era=spec.era)
+            ask = AskLeftBehind(queue=spec.name, source=source, era=spec.era)
             if layouts.is_here(source):
-                strays = await self._placement.migration.left_behind(ask)
+                left = await self._placement.migration.left_behind(ask)
             else:
-                strays = await self._router.ask(layouts.home_of(source), ask)
-            if strays:
+                left = await self._router.ask(layouts.home_of(source), ask)
+            if left:
                 return
         wall_ms = self._host.runtime.clock.wall_ms()
         if (

@@ -11,8 +11,9 @@ from headrace.broker.queueing.moves.move_tasks import MoveTasks
 from headrace.broker.queueing.placement.placement import Placement
 from headrace.broker.queueing.routing.peer_calls import (
     AnyQuestion,
+    AskArrivals,
+    AskLeftBehind,
     AskMove,
-    AskNews,
     AskPause,
     AskPeek,
     AskPurge,
@@ -21,8 +22,7 @@ from headrace.broker.queueing.routing.peer_calls import (
     AskSend,
     AskSettle,
     AskShareOffset,
-    AskStanding,
-    AskStrays,
+    AskStats,
     QueueStats,
 )
 from headrace.broker.runtime import happens
@@ -52,7 +52,7 @@ class PeerAnswers:
                 return await self._placement.send_at_home(question)
             case AskSend():
                 return await self._placement.send_for_another(question)
-            case AskStrays():
+            case AskLeftBehind():
                 return await self._placement.migration.left_behind(question)
             case AskScheduled():
                 return await local.scheduled(question.source, question.from_offset, question.limit)
@@ -68,9 +68,9 @@ class PeerAnswers:
                     wait_ms=question.wait_ms,
                     owner=question.owner,
                 )
-            case AskNews():
-                return await self._news(question)
-            case AskStanding():
+            case AskArrivals():
+                return await self._arrivals(question)
+            case AskStats():
                 return QueueStats(local.counts(spec), local.oldest_age_ms(spec))
             case AskPurge():
                 return await local.purge(spec, question.min_interval_ms)
@@ -97,8 +97,8 @@ class PeerAnswers:
             case "reject":
                 return await self._local.reject(source, handles, ask.detail)
 
-    async def _news(self, question: AskNews) -> int:
+    async def _arrivals(self, question: AskArrivals) -> int:
         shards = self._shards
-        if shards.news(question.queue) == question.seen:
+        if shards.arrival_count(question.queue) == question.seen:
             await happens(shards.arrival(question.queue), question.wait_ms / 1000)
-        return shards.news(question.queue)
+        return shards.arrival_count(question.queue)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from headrace.broker.queueing.routing.caller import PeerCaller
-from headrace.broker.queueing.routing.peer_calls import AskNews
+from headrace.broker.queueing.routing.peer_calls import AskArrivals
 from headrace.broker.runtime import Runtime, happens
 from headrace.core.errors import HeadraceError
 
@@ -86,7 +86,7 @@ class LongPolls:
         seen = NOTHING_SEEN
         try:
             while queue in self._waiting:
-                question = AskNews(queue=queue, seen=seen, wait_ms=WAIT_MS)
+                question = AskArrivals(queue=queue, seen=seen, wait_ms=WAIT_MS)
                 try:
                     now = await self._caller.ask(broker_id, question, WAIT_MS / 1000)
                 except HeadraceError:

@@ -49,6 +49,8 @@ class QueueStats(NamedTuple):
 
 
 class Question(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Tags are names on the wire, and stay when a class gets a better one: brokers of two versions ask each other."""
+
     queue: str
 
 
@@ -59,8 +61,8 @@ class AskReceive(Question, frozen=True, kw_only=True):
     owner: str
 
 
-class AskNews(Question, frozen=True, kw_only=True):
-    """Wait until something may have become available since the news that were seen last. The answer is what to say next
+class AskArrivals(Question, frozen=True, kw_only=True, tag="AskNews"):
+    """Wait until something may have become available since the number that was seen last. The answer is what to say next
     time; it takes nothing."""
 
     seen: int
@@ -76,11 +78,11 @@ class AskSend(Question, frozen=True, kw_only=True):
     routed_in: int = -1
     """The era in which the old home of a group that moves sent it on; -1: it did not."""
     era: int = -1
-    """To be written only as long as the queue is in this era (placing.py); -1: at any time."""
+    """To be written only as long as the queue is in this era (placement.py); -1: at any time."""
     hops: int = 0
 
 
-class AskStrays(Question, frozen=True, kw_only=True):
+class AskLeftBehind(Question, frozen=True, kw_only=True, tag="AskStrays"):
     """How many message groups lie in a partition that they do not belong to any more, in this era of the queue."""
 
     source: Source
@@ -96,7 +98,7 @@ class AskSettle(Question, frozen=True, kw_only=True):
     stale_may_prolong: bool = False
 
 
-class AskStanding(Question, frozen=True, kw_only=True):
+class AskStats(Question, frozen=True, kw_only=True, tag="AskStanding"):
     pass
 
 
@@ -151,11 +153,11 @@ class MovedSome(NamedTuple):
 
 AnyQuestion = (
     AskReceive
-    | AskNews
+    | AskArrivals
     | AskSend
-    | AskStrays
+    | AskLeftBehind
     | AskSettle
-    | AskStanding
+    | AskStats
     | AskPurge
     | AskPause
     | AskPeek
@@ -166,11 +168,11 @@ AnyQuestion = (
 
 _ANSWERS: dict[type, Any] = {
     AskReceive: list[Delivery],
-    AskNews: int,
+    AskArrivals: int,
     AskSend: SentSome,
-    AskStrays: int,
+    AskLeftBehind: int,
     AskSettle: list[Rejected | None],
-    AskStanding: QueueStats,
+    AskStats: QueueStats,
     AskPurge: None,
     AskPause: None,
     AskPeek: list[tuple[Source, Record]],

@@ -23,7 +23,7 @@ from headrace.broker.queueing.routing.peer_calls import (
     AskReceive,
     AskScheduled,
     AskSettle,
-    AskStanding,
+    AskStats,
     Delivery,
     QueueStats,
 )
@@ -38,7 +38,7 @@ LOOK_S = 2.0
 """For numbers that people look at: a broker that does not answer in time is left out."""
 LOOK_AROUND_MS = 5_000
 """How often a long poll asks the others, whatever it hears of them (long_polls.py)."""
-ELSEWHERE_FIRST = 4
+OTHERS_FIRST = 4
 """One receive in so many begins with another broker."""
 
 
@@ -102,9 +102,9 @@ class QueueRouter:
         if not others:
             return here
         turn = self._turns[spec.name] = self._turns.get(spec.name, -1) + 1
-        first = (turn // ELSEWHERE_FIRST) % len(others)
+        first = (turn // OTHERS_FIRST) % len(others)
         others = others[first:] + others[:first]
-        return here + others if turn % ELSEWHERE_FIRST else others + here
+        return here + others if turn % OTHERS_FIRST else others + here
 
     async def _receive_at(self, place: int, spec: QueueSpec, ask: AskReceive) -> list[Delivery]:
         if place == self._node_id:
@@ -151,7 +151,7 @@ class QueueRouter:
     async def stats(self, spec: QueueSpec) -> QueueStats:
         counts = self._local.counts(spec)
         oldest_ms = self._local.oldest_age_ms(spec)
-        question = AskStanding(queue=spec.name)
+        question = AskStats(queue=spec.name)
         asked = [self.ask(broker_id, question, LOOK_S) for broker_id in self.others(spec)]
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, QueueStats):
