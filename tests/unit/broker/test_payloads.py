@@ -97,3 +97,20 @@ def test_what_nobody_receives_is_kept_up_to_a_limit() -> None:
     payloads.get([])
     payloads.sent(100, [large])
     assert list(payloads._sent) == [100]
+
+
+def test_who_only_looks_takes_nothing_from_those_who_receive() -> None:
+    """Ages of queues are looked at every second."""
+    partition: Any = OneLog(2)
+    payloads = Payloads(partition)
+    sent = [Record(None, b"8", (), 5)]
+    payloads.sent(8, sent)
+    assert not payloads._sent, "nobody receives"
+    first = payloads.look(0)
+    assert first is not None and first.value == b"0" and payloads.look(99) is None
+    payloads.sent(8, sent)
+    assert not payloads._sent, "looking is not receiving"
+    payloads.get([])
+    payloads.sent(8, sent)
+    looked = payloads.look(8)
+    assert looked is not None and looked.value == b"8" and list(payloads._sent) == [8]
