@@ -31,11 +31,17 @@ class Layouts:
         self._node_id = node_id
         self._hosted = hosted
         self._known: dict[str, Layout] = {}
+        self._revision = -1
+        """Of the image that they were looked up in. Not all that changes in it is told: that a fenced broker is gone, is not."""
 
     def forget(self) -> None:
+        """A shard came or went here, or the cluster is another one."""
         self._known.clear()
 
     def of(self, spec: QueueSpec) -> Layout:
+        if self._revision != self._image.revision:
+            self._known.clear()
+            self._revision = self._image.revision
         known = self._known.get(spec.name)
         if known is None or known.spec is not spec:
             known = self._known[spec.name] = self._look(spec)
