@@ -431,6 +431,21 @@ def test_f12_a_redriven_message_is_a_new_one(sqs: Sqs, name: str, queue: str) ->
 # -- F39: receipts of the past -----------------------------------------------------------------------------------------------
 
 
+def test_a_move_is_never_shown_as_stopped_while_its_broker_lives(sqs: Sqs, name: str, queue: str) -> None:
+    """Between its last message and the moment at which its end is written down it used to be."""
+    dead: str = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": redrive(sqs, dead, 1)})
+    arn, shown_so_far = shown(sqs, dead)["QueueArn"], set()
+    for _ in range(10):
+        sqs.start_message_move_task(SourceArn=arn)
+        while True:
+            latest = sqs.list_message_move_tasks(SourceArn=arn)["Results"][0]["Status"]
+            shown_so_far.add(latest)
+            if latest != "RUNNING":
+                break
+    assert "COMPLETED" in shown_so_far and not shown_so_far - {"RUNNING", "COMPLETED"}
+
+
 def test_f39_an_old_receipt_may_keep_a_message_and_not_give_it_away(sqs: Sqs, queue: str) -> None:
     """AWS lets it do both. What would take the message from whoever works on it now is refused (R56)."""
     sqs.send_message(QueueUrl=queue, MessageBody="x")

@@ -108,6 +108,7 @@ class MoveTasks:
         self._placement = placement
         self._transfers = transfers
         self._running: dict[str, MoveTask] = {}
+        """By id: what this broker works on, from before it is kept until what became of it is."""
         self._shares: dict[str, _Share] = {}
         """By task, also for tasks that other brokers run."""
         self.moved_total = 0
@@ -116,12 +117,12 @@ class MoveTasks:
 
     def tasks(self, queue: str) -> list[MoveTask]:
         """The latest first."""
-        running, spec = self._running.get(queue), self._catalog.find(queue)
+        spec = self._catalog.find(queue)
         found = []
         for task in self._stored(queue):
             if spec is not None and task.queue_id not in ("", spec.id):
                 continue
-            if running is not None and task.id == running.id:
+            if (running := self._running.get(task.id)) is not None:
                 task = running
             elif task.status in ("RUNNING", "CANCELLING") and not self._runner_lives(task):
                 task.status, task.failure = "FAILED", "the broker that worked on it was stopped"
@@ -171,9 +172,15 @@ class MoveTasks:
         stats = await self._router.stats(spec)
         task.to_move = sum(count.visible for _, count in stats.counts)
         task.runner = self._incarnation()
-        if not await self._save(task, is_new=True):
+        self._running[task.id] = task
+        is_kept = False
+        try:
+            is_kept = await self._save(task, is_new=True)
+        finally:
+            if not is_kept:
+                del self._running[task.id]
+        if not is_kept:
             raise HeadraceError(ErrorKind.CONFLICT, "another task was started at the same time")
-        self._running[task.source] = task
         self._host.runtime.spawn(self._run(task, spec), f"move messages of {task.source}")
         return task
 
@@ -185,8 +192,8 @@ class MoveTasks:
         for node in self._host.image.live_brokers():
             if node.registration.incarnation == task.runner and node.id != self._host.node_id:
                 raise WrongBroker(node.id, f"the move of {task.source}")
-        running = self._running.get(task.source)
-        if running is None or running.id != task_id or running.status != "RUNNING":
+        running = self._running.get(task_id)
+        if running is None or running.status != "RUNNING":
             raise HeadraceError(
                 ErrorKind.INVALID_PARAMETER, f"Only active tasks can be cancelled; this one is {task.status}."
             )
@@ -196,11 +203,12 @@ class MoveTasks:
     # -- the work ----------------------------------------------------------------------------------------------------
 
     async def _run(self, task: MoveTask, spec: QueueSpec) -> None:
+        status: Status = "COMPLETED"
+        failure = ""
         try:
             await self._move_all(task, spec)
-            task.status = "CANCELLED" if task.status == "CANCELLING" else "COMPLETED"
         except HeadraceError as problem:
-            task.status, task.failure = "FAILED", problem.detail
+            status, failure = "FAILED", problem.detail
         finally:
             for place in self._places(spec):
                 try:
@@ -209,8 +217,17 @@ class MoveTasks:
                     log.info(
                         "%s: what the move left alone comes back by itself: %s", spec.name, problem.detail
                     )
-            del self._running[task.source]
-            await self._save(task)
+        if status == "COMPLETED" and task.status == "CANCELLING":
+            status = "CANCELLED"
+        await self._end(msgspec.structs.replace(task, status=status, failure=failure))
+
+    async def _end(self, ended: MoveTask) -> None:
+        """It goes on for everybody until its end is written down."""
+        while True:
+            if await self._save(ended):
+                break
+            await asyncio.sleep(PAUSE_S)
+        del self._running[ended.id]
 
     async def _move_all(self, task: MoveTask, spec: QueueSpec) -> None:
         clock = self._host.runtime.clock
@@ -354,9 +371,10 @@ class MoveTasks:
             return []
 
     async def _save(self, task: MoveTask, *, is_new: bool = False) -> bool:
-        others = [known for known in self.tasks(task.source) if known.id != task.id]
+        others = [one for one in self.tasks(task.source) if one.id != task.id]
         key = keys.opaque("moves", task.source)
-        value = msgspec.json.encode([task, *others][:KEPT_TASKS])
+        known = sorted([task, *others], key=lambda one: one.started_ms, reverse=True)
+        value = msgspec.json.encode(known[:KEPT_TASKS])
         compares = (Compare(key, "mod", self._host.image.mod_revision(key)),) if is_new else ()
         try:
             result = await self._host.metadata.commit(
