@@ -42,13 +42,10 @@ class KeyRing:
         self._random_bytes = random_bytes
         self._sealer = sealer
         self._of_file = dict(of_file or {})
+        self.must_sign = bool(of_file)
         self._opened: dict[str, _Opened] = {}
         self._told: set[str] = set()
         """Ids of records of ours that we could not open; bounded by what the coordinator holds."""
-
-    @property
-    def must_sign(self) -> bool:
-        return bool(self._of_file)
 
     def find(self, key_id: str) -> AccessKey | None:
         """None for one that nobody has, or whose owner is shut out (A9). A key of the file is the user of its name."""

@@ -134,7 +134,8 @@ class SqsDoor:
         is_query = False
         try:
             found = _BY_TARGET.get(request.headers.get(b"x-amz-target", b""))
-            credential = self._signed(request) if self._keys.must_sign or self._guard.is_on else None
+            is_guarded = self._guard.is_on
+            credential = self._signed(request) if is_guarded or self._keys.must_sign else None
             region = "" if credential is None else credential.region
             if found is not None:
                 name, action = found
@@ -143,7 +144,7 @@ class SqsDoor:
                 is_query = _is_query(request.method, request.headers)
                 name, action, parameters = _older(request, is_query)
             self.requests[name] = self.requests.get(name, 0) + 1
-            if self._guard.is_on:
+            if is_guarded:
                 await self._check(request, credential, RIGHTS[name], parameters)
             call = Call(self._services, request, parameters, region)
             try:
