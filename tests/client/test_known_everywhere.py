@@ -5,6 +5,7 @@ Two and three brokers on one SQLite coordinator, whose watch looks a few times a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from headrace.core.errors import ErrorKind
 from headrace.testing.broker_process import BrokerProcess
 from headrace.testing.etcd_server import free_ports
 from headrace.wire.api import ApiKey
+from headrace.wire.messages.delete_topics import DeleteTopicsRequest
 from headrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -185,6 +187,37 @@ def test_f34_the_kafka_door_knows_a_topic(cluster: list[BrokerProcess]) -> None:
             maker.create_topic(name)
             # Who leads it is another matter.
             assert _error(raw, turn, name) in (ErrorKind.NONE, ErrorKind.NOT_LEADER_OR_FOLLOWER), turn
+
+
+def test_f34_a_name_is_free_everywhere_when_its_topic_was_deleted(cluster: list[BrokerProcess]) -> None:
+    """Deleted at one broker and made again at another, which has known it: in 30 minutes of torture two lives of a topic were
+    refused as "already there" by a broker that had not heard of the end of the life before."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(broker.kafka_port)) for broker in cluster]
+        clients[-1].create_topic("phoenix")
+        for turn in range(TIMES):
+            here, there = clients[turn % len(clients)], clients[(turn + 1) % len(clients)]
+            for client in (here, there):
+                known = client.call(
+                    ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name="phoenix")])
+                )
+                assert known.topics[0].error_code == ErrorKind.NONE
+            gone = here.call(ApiKey.DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=["phoenix"]))
+            assert gone.responses[0].error_code == ErrorKind.NONE
+            there.create_topic("phoenix")
+
+
+def test_f34_a_name_is_free_everywhere_when_its_webhook_was_removed(cluster: list[BrokerProcess]) -> None:
+    assert ask(cluster[0], "POST", "/api/v1/queues", {"name": "hooked"}).status == 201
+    hook = {"name": "phoenix", "queue": "hooked", "url": "http://127.0.0.1:9/"}
+    assert ask(cluster[-1], "POST", "/api/v1/webhooks", hook).status == 201
+    for turn in range(FEW):
+        here, there = elsewhere(cluster, turn)
+        for broker in (here, there):
+            assert ask(broker, "GET", "/api/v1/webhooks/phoenix").status == 200
+        assert ask(here, "DELETE", "/api/v1/webhooks/phoenix").status in (200, 204)
+        made = ask(there, "POST", "/api/v1/webhooks", hook)
+        assert made.status == 201, made.body
 
 
 def test_f34_a_config_set_at_one_broker_is_shown_by_another(cluster: list[BrokerProcess]) -> None:

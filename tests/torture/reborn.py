@@ -29,6 +29,8 @@ PATIENT = {"message.timeout.ms": 0, "topic.metadata.propagation.max.ms": 3_600_0
 
 READ_S = 300.0
 """So long the reading of one life may take: faults go on meanwhile, and each of them may take all its leaders away for a while."""
+LATE_S = 120.0
+"""So long may a broker that was paused or cut off sit on a request that nobody waits for any more."""
 
 
 @dataclass
@@ -123,21 +125,22 @@ class Reborn:
 
     def _manage(self) -> None:
         dead: set[int] = set()
-        is_doubtful = False
+        doubtful_until = 0.0
         while True:
             self._create()
             self.result.lives += 1
             self._alive = self.result.lives
             self._settle.wait(self._dice.uniform(*self._life_s))
-            self._audit(dead, is_doubtful)
+            self._audit(dead, is_doubtful=time.monotonic() < doubtful_until)
             if self._settle.is_set():
                 return
             dead |= self._acked.keys()
             self._alive = LIMBO
-            is_doubtful = self._delete()
+            if self._delete():
+                doubtful_until = time.monotonic() + LATE_S
 
     def _create(self) -> None:
-        config = {"min.insync.replicas": "2"}
+        config, may_be_ours = {"min.insync.replicas": "2"}, False
         while True:
             try:
                 topic = NewTopic(self._topic, self._partitions, 3, config=config)
@@ -145,7 +148,12 @@ class Reborn:
                 return
             except ck.KafkaException as problem:
                 if problem.args[0].code() == ck.KafkaError.TOPIC_ALREADY_EXISTS:
+                    if not may_be_ours:  # F34: its deletion was answered
+                        self.result.complaints.append(
+                            f"life {self.result.lives + 1} was refused as already there"
+                        )
                     return
+                may_be_ours = True
                 time.sleep(0.2)
 
     def _delete(self) -> bool:
@@ -161,7 +169,7 @@ class Reborn:
                 is_doubtful = True
                 time.sleep(0.2)
 
-    def _audit(self, dead: set[int], is_doubtful: bool) -> None:
+    def _audit(self, dead: set[int], *, is_doubtful: bool) -> None:
         life = self._alive
         due = {number for number in tuple(self._acked) if self._sent_in[number] == life}
         try:

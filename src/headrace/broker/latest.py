@@ -1,4 +1,4 @@
-"""Driver: nobody is told from old news that something does not exist (F34).
+"""Driver: nobody is told from old news that something does not exist, or exists already (F34).
 
 A change is answered when the broker that made it has it; the watch brings it to the others a moment later. So before a broker
 says that it does not know a name, it asks the coordinator which revision is the latest, and waits until its image has it. That is
@@ -17,7 +17,7 @@ from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.coordinator.port import CoordinatorError
-from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.errors import ErrorKind, HeadraceError, Taken, Unknown
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Latest:
     async def answer(self, attempt: Callable[[], Awaitable[T]], *also: type[HeadraceError]) -> T:
         """What `attempt` returns; made once more, with the latest news, when it refused a name (or `also` in these ways). It
         must refuse before it acts."""
-        stale: tuple[type[HeadraceError], ...] = (Unknown, *also)
+        stale: tuple[type[HeadraceError], ...] = (Unknown, Taken, *also)
         try:
             return await attempt()
         except stale as refusal:

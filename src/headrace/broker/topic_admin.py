@@ -1,5 +1,6 @@
 """Driver: creating, growing, deleting and configuring topics. Any broker may do it: each step is a compared
-transaction, so two brokers that try the same thing at once can't both succeed (R1).
+transaction, so two brokers that try the same thing at once can't both succeed (R1). What is refused is refused from the
+latest news only: another broker may have answered meanwhile that the name is free, or taken, or larger (F34).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from headrace.broker.latest import Latest
 from headrace.broker.metadata import Metadata
 from headrace.broker.queueing import names
 from headrace.broker.runtime import Runtime
@@ -44,11 +46,12 @@ class Created(NamedTuple):
 
 class TopicAdmin:
     def __init__(
-        self, runtime: Runtime, metadata: Metadata, local_ready: Callable[[], Awaitable[None]]
+        self, runtime: Runtime, metadata: Metadata, latest: Latest, local_ready: Callable[[], Awaitable[None]]
     ) -> None:
         """`local_ready` waits until this broker serves its own replicas, as the image says."""
         self._runtime = runtime
         self._metadata = metadata
+        self._latest = latest
         self._image = metadata.image
         self._local_ready = local_ready
         self.complete: Callable[[str], Awaitable[None]] = _complete
@@ -59,8 +62,8 @@ class TopicAdmin:
     async def create(self, wanted: CreateTopic, *, validate_only: bool = False) -> Created:
         topic_id = self._runtime.random_bytes(16)
         for _ in range(ATTEMPTS):
-            decided = _accepted(
-                create_topic(
+            decided = await self._decided(
+                lambda: create_topic(
                     self._image,
                     wanted,
                     topic_id=topic_id,
@@ -101,7 +104,7 @@ class TopicAdmin:
 
     async def delete(self, name: str) -> bytes:
         """With its journal and the queue that it is, in one transaction."""
-        meant = self._topic(name).id
+        meant = (await self._decided(lambda: self._topic(name))).id
         for _ in range(ATTEMPTS):
             topic = self._topic(name)
             if topic.id != meant:  # another one has done it, and made a new one
@@ -148,11 +151,10 @@ class TopicAdmin:
         validate_only: bool = False,
     ) -> None:
         for _ in range(ATTEMPTS):
-            topic = self._topic(name)
-            decided = _accepted(
-                create_partitions(
+            decided = await self._decided(
+                lambda: create_partitions(
                     self._image,
-                    topic,
+                    self._topic(name),
                     count,
                     controller_epoch=self._controller_epoch(),
                     assignments=assignments,
@@ -197,10 +199,18 @@ class TopicAdmin:
 
     async def _decide_and_commit(self, decide: Callable[[], Change | Rejected], validate_only: bool) -> None:
         for _ in range(ATTEMPTS):
-            change = _accepted(decide())
+            change = await self._decided(decide)
             if validate_only or (await self._metadata.commit(change)).succeeded:
                 return
         raise _contended()
+
+    async def _decided(self, decide: Callable[[], T | Rejected]) -> T:
+        """As decided from what is known here; a refusal is thought over with the latest news."""
+        try:
+            return _accepted(decide())
+        except HeadraceError as refusal:
+            await self._latest.doubt(refusal)
+        return _accepted(decide())
 
     def _topic(self, name: str) -> Topic:
         topic = self._image.topic(name)

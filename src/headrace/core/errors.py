@@ -195,6 +195,10 @@ class Unknown(HeadraceError):
     not have come here yet, so the metadata is read again before anybody is told (F34, broker/latest.py)."""
 
 
+class Taken(HeadraceError):
+    """The name is in use, as far as this broker has heard: another one may have just answered that it was deleted."""
+
+
 _SQS = "AWS.SimpleQueueService."
 _DEFAULT = ErrorInfo()
 _RETRY = ErrorInfo(503, True, "ServiceUnavailable", "ServiceUnavailable", "Try again in a moment.")

@@ -1,4 +1,5 @@
-"""Door: nobody is told from old news that there is no such queue, topic, webhook or schedule (F34, broker/latest.py)."""
+"""Door: nobody is told from old news that there is no such queue, topic, webhook or schedule, or that
+its name is taken (F34, broker/latest.py)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
     runtime, metadata, image, replicas = broker.runtime, broker.metadata, broker.image, broker.replicas
     connections = Connections(fencing=options.connection_fencing)
     client_brokers = ClientBrokers(image, runtime.clock, broker.liveness)
-    topics = TopicAdmin(runtime, metadata, replicas.caught_up)
+    latest = Latest(runtime, metadata, replicas.caught_up)
+    topics = TopicAdmin(runtime, metadata, latest, replicas.caught_up)
     partition_admin = PartitionAdmin(metadata)
     quota_admin = QuotaAdmin(metadata)
     peers = Peers(image, broker.introductions)
@@ -122,7 +123,7 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         connections=connections,
         failures=Failures(),
         troubles=troubles,
-        latest=Latest(runtime, metadata, replicas.caught_up),
+        latest=latest,
         client_brokers=client_brokers,
         auto_creation=AutoCreation(options.auto_create_topics),
         topics=topics,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Taken
 from headrace.core.ports import Clock
 from headrace.core.principals import USER, Principal
 from headrace.http.messages import Answer, Request, Response
@@ -177,7 +177,7 @@ class SecurityDoor:
     async def _add_user(self, request: Request) -> Answer:
         wanted = read(request, NewUser)
         if wanted.name in self._image.users:
-            raise HeadraceError(ErrorKind.CONFLICT, f"there is a user {wanted.name!r} already")
+            raise Taken(ErrorKind.CONFLICT, f"there is a user {wanted.name!r} already")
         admin = self._security.admin
         await admin.alter_scram(wanted.name, _records(wanted.scram))
         if wanted.super:

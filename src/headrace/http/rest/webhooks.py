@@ -23,7 +23,7 @@ from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
-from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.errors import ErrorKind, HeadraceError, Taken, Unknown
 from headrace.core.ids import topic_name_problem
 from headrace.core.ports import Clock
 from headrace.http.forwarding import Forwarder
@@ -233,7 +233,7 @@ class WebhookDoor:
         secret = _given_secret(wanted.secret) or self._registry.new_secret()
         name = wanted.name or self._registry.free_name(wanted.queue)
         if self._registry.find(name) is not None:
-            raise HeadraceError(ErrorKind.CONFLICT, f'a webhook called "{name}" exists already')
+            raise Taken(ErrorKind.CONFLICT, f'a webhook called "{name}" exists already')
         now_ms = self._clock.wall_ms()
         spec = WebhookSpec(
             name=name,
