@@ -99,8 +99,8 @@ mutants: env  ## change the source in small places and see whether a test notice
 	@[ -d .mutants/map ] || $(BIN)/python scripts/mutants --map
 	@$(BIN)/python scripts/mutants --sample $(SAMPLE) --seed $(SEED) --doors
 
-interop: env  ## peers from Maven Central: Java clients of several years, Spark's own Kafka connector
-	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac
+interop: env  ## peers from Maven Central, npm and the Go proxy: Java clients of several years, Kafka's tools, Streams and Connect, AWS SDKs, Spark's own connector
+	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac golang-go=go npm
 	@HEADRACE_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
 
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request

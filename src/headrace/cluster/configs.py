@@ -316,6 +316,8 @@ def alter_broker(
         key = BROKER_CONFIGS.get(alteration.name)
         if key is None:
             return Rejected(ErrorKind.INVALID_CONFIG, f"there is no broker config called {alteration.name!r}")
+        if alteration.op is AlterOp.DELETE and key.name not in overrides:
+            continue  # kafka-reassign-partitions clears throttles whether they are set or not
         if key.scope is Scope.READ_ONLY:
             return Rejected(ErrorKind.INVALID_CONFIG, f"{key.name} {_WHY_NOT[key.standing](key)}")
         if key.scope is Scope.CLUSTER and broker_id is not None:

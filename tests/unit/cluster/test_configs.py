@@ -312,6 +312,12 @@ def test_a_null_value_at_creation_is_the_default() -> None:
     assert "needs a value" in refused(alter_topic({}, one("retention.ms", None)))
 
 
+def test_deleting_what_is_not_set_is_fine_whatever_it_is() -> None:
+    """kafka-reassign-partitions --verify clears throttles that we do not have."""
+    gone = [Alteration("replica.alter.log.dirs.io.max.bytes.per.second", AlterOp.DELETE, None)]
+    assert altered(alter_broker({}, gone, broker_id=1)) == {}
+
+
 def test_broker_configs() -> None:
     assert altered(alter_broker({}, one("log.retention.ms", "5"), broker_id=None)) == {
         "log.retention.ms": "5"

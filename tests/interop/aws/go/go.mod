@@ -1,0 +1,3 @@
+module headrace/interop
+
+go 1.23
