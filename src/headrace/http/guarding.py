@@ -16,6 +16,7 @@ from headrace.core.principals import ANONYMOUS, Principal
 from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.problem import problem
 from headrace.security.access import TRUSTED, Access
+from headrace.security.audit import ACTING
 from headrace.security.guard import Guard
 from headrace.security.logins import LoginFailed, Logins
 from headrace.security.passwords import Busy
@@ -64,6 +65,7 @@ class HttpGuard:
         except Unauthenticated as refusal:
             return unauthenticated(request, str(refusal))
         self.check(rights, request.params, _body(request), request.access)
+        ACTING.set(str(request.access.principal))
         answer = handler(request)
         return answer if isinstance(answer, Answer) else await answer
 
@@ -90,8 +92,9 @@ class HttpGuard:
             principal = ANONYMOUS  # mode observe refuses nothing
         return self._admitted(principal, host, request)
 
-    def admit(self, principal: Principal, request: Request) -> Access:
-        """Somebody who has proved who they are in another way. Raises Unauthenticated."""
+    def admit(self, user: str, request: Request) -> Access:
+        """Somebody who has proved by a signature who they are. Raises Unauthenticated."""
+        principal = self._logins.proved(user, request.peer.host, "signature")
         return self._admitted(principal, request.peer.host, request)
 
     def _admitted(self, principal: Principal, host: str, request: Request) -> Access:

@@ -57,12 +57,14 @@ from headrace.node.health import Health
 from headrace.node.membership import Membership
 from headrace.node.patience import Patience
 from headrace.node.process_metrics import ProcessMetrics
-from headrace.node.securing import NodeTls, found_security, key_ring, need_safe_mode
+from headrace.node.securing import NodeTls, connect_audit, found_security, key_ring, need_safe_mode
 from headrace.node.services import ServiceOptions, build_services
 from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
 from headrace.security.admin import SecurityAdmin
+from headrace.security.audit import Audit
+from headrace.security.audit_log import AuditLog
 from headrace.security.denials import Denials
 from headrace.security.desk import Security
 from headrace.security.guard import Guard
@@ -101,11 +103,14 @@ class Node:
         self._cluster_key = b""
         self._security_image = SecurityImage()
         self._denials = Denials(runtime.clock)
+        self._audit = Audit(runtime.clock, settings.node_id)
+        connect_audit(self._audit, self._security_image, self._denials)
         self._guard = Guard(self._security_image, self._lookups(), self._denials)
         self._logins = Logins(
             runtime,
             self._security_image,
             lambda: derive(self._cluster_key, MADE_UP_USERS),
+            self._audit,
             plain_without_tls=settings.allow_plain_without_tls,
         )
         self._http_guard = HttpGuard(self._guard, self._logins)
@@ -284,7 +289,7 @@ class Node:
         services, broker = self.services, self.broker
         self.security = Security(
             self._security_image,
-            SecurityAdmin(self.runtime, self.metadata, self._security_image),
+            SecurityAdmin(self.runtime, self.metadata, self._security_image, self._audit),
             self._logins,
             self._guard,
             self._denials,
@@ -302,6 +307,10 @@ class Node:
             self._logins,
         )
         registry.add(BrokerMetrics(services, self.kafka))
+        self._audit_log = AuditLog(
+            self.runtime, self.metadata, services.topics, broker.partitions, self._audit
+        )
+        registry.add(self._audit_log)
         sqs = self._sqs_settings()
         self._peer_requests = PeerRequests(
             self.runtime,
@@ -527,6 +536,7 @@ class Node:
         supervise("cron schedules", self.services.cron.run)
         if self.tls is not None:
             supervise("look at the certificate", self.tls.watch)
+        supervise("audit", self._audit_log.run)
         supervise("queues in shape", self.services.queue_upkeep.run)
         supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
         await self.patience.wait_until(

@@ -18,11 +18,13 @@ from headrace.net.tls import BadCertificate, Certificates, PeerTls, TlsFiles, br
 from headrace.node.settings import Settings
 from headrace.security.access_keys import read_access_keys
 from headrace.security.admin import SecurityAdmin
+from headrace.security.audit import MOST_CHARS, Audit, Event
 from headrace.security.certificates import expiry_ms, show
+from headrace.security.denials import Denials, Want
 from headrace.security.founding import ADMIN, SecureFiles
 from headrace.security.image import SecurityImage
 from headrace.security.key_ring import KeyRing
-from headrace.security.records import Mode
+from headrace.security.records import Mode, word
 from headrace.security.scram import DEFAULT_ITERATIONS, HASHES, SALT_BYTES, record_of, salted_password
 from headrace.security.sealing import read_sealer
 
@@ -141,6 +143,33 @@ async def found_security(settings: Settings, runtime: Runtime, admin: SecurityAd
         await admin.set_mode(Mode.ENFORCED, Principal(USER, ADMIN))
     elif not image.enforces:
         log.warning("this broker was started with --secure, and the cluster's mode is %s", image.mode.mode)
+
+
+def connect_audit(audit: Audit, image: SecurityImage, denials: Denials) -> None:
+    """What is denied, and who comes without a name, goes into the audit, with the rule that says so (A48, A64)."""
+
+    def tell(want: Want, host: str) -> None:
+        kind, _, name = want.principal.partition(":")
+
+        def rule() -> str:
+            return image.decide(Principal(kind, name), host, want.operation, want.resource, want.name).rule
+
+        audit.note(
+            Event(
+                event="denied" if image.enforces else "would_deny",
+                principal=want.principal,
+                host=host,
+                operation=word(want.operation),
+                resource=word(want.resource),
+                name=want.name[:MOST_CHARS],
+            ),
+            rule,
+        )
+
+    def nameless(host: str, client_id: str) -> None:
+        audit.note(Event(event="nameless", host=host, name=client_id[:MOST_CHARS]))
+
+    denials.on_want, denials.on_nameless = tell, nameless
 
 
 def need_safe_coordinator(settings: Settings, admin: SecurityAdmin) -> None:

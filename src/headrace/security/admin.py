@@ -16,10 +16,10 @@ from headrace.cluster.image import Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import USER, Principal
 from headrace.security.access_keys import make_access_key
+from headrace.security.audit import Audit
 from headrace.security.image import SecurityImage
 from headrace.security.key_ring import KeyRing
 from headrace.security.records import (
-    ACLS,
     KEYS,
     MODE,
     SPACE,
@@ -57,13 +57,15 @@ Ops = Sequence[tuple[str, bytes | None]]
 
 
 class SecurityAdmin:
-    def __init__(self, runtime: Runtime, metadata: Metadata, image: SecurityImage) -> None:
+    def __init__(self, runtime: Runtime, metadata: Metadata, image: SecurityImage, audit: Audit) -> None:
         self.image = image
+        self._audit = audit
         self.on_revoked: list[Callable[[str], None]] = []
         """Told the name of a user whose connections must end."""
         self._runtime = runtime
         self._metadata = metadata
         image.load(metadata.image.opaque(SPACE))
+        audit.is_on = image.guards
         self._tell_unreadable()
 
     @property
@@ -74,6 +76,7 @@ class SecurityAdmin:
         for delta in deltas:
             if isinstance(delta, OpaqueChanged) and delta.key.startswith(_PREFIX):
                 revoked = self.image.apply(delta.key[len(_PREFIX) :], delta.value)
+                self._audit.is_on = self.image.guards
                 if revoked is not None:
                     for end in self.on_revoked:
                         end(revoked.name)
@@ -240,16 +243,15 @@ class SecurityAdmin:
             some = fresh[first : first + AT_ONCE]
             await self._commit(
                 lambda some=some: [(acl_key(acl), encode(acl)) for acl in some],  # type: ignore[misc]
-                f"{len(some)} rights added",
+                f"rights added: {'; '.join(acl.words for acl in some)}",
             )
 
     async def remove_acls(self, acls: Sequence[Acl]) -> None:
-        digests = [acl.digest for acl in acls]
-        for first in range(0, len(digests), AT_ONCE):
-            some = digests[first : first + AT_ONCE]
+        for first in range(0, len(acls), AT_ONCE):
+            some = acls[first : first + AT_ONCE]
             await self._commit(
-                lambda some=some: [(ACLS + digest, None) for digest in some],  # type: ignore[misc]
-                f"{len(some)} rights removed",
+                lambda some=some: [(acl_key(acl), None) for acl in some],  # type: ignore[misc]
+                f"rights removed: {'; '.join(acl.words for acl in some)}",
             )
 
     # -- common ------------------------------------------------------------------------------------------------------
@@ -260,6 +262,7 @@ class SecurityAdmin:
 
     async def _commit(self, make: Callable[[], Ops], words: str) -> None:
         image = self._metadata.image
+        was_on = self._audit.is_on
         for _ in range(MAX_ATTEMPTS):
             compares: list[Compare] = []
             ops: list[Put | Delete] = []
@@ -270,5 +273,7 @@ class SecurityAdmin:
             if not ops:
                 return
             if (await self._metadata.commit(Change(tuple(compares), tuple(ops), words))).succeeded:
+                if was_on or self._audit.is_on:
+                    self._audit.changed(words)
                 return
         raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this; try again")

@@ -6,7 +6,7 @@ Bounded: the least recent goes first. Counts are kept, not requests; `security s
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from headrace.core.ports import Clock
@@ -42,16 +42,21 @@ class Denials:
         self._wants: OrderedDict[Want, Times] = OrderedDict()
         self._nameless: OrderedDict[tuple[str, str], Times] = OrderedDict()
         self.total = 0
+        self.on_want: Callable[[Want, str], None] = lambda want, host: None
+        self.on_nameless: Callable[[str, str], None] = lambda host, client_id: None
 
     def note(
         self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
     ) -> None:
         self.total += 1
-        self._count(self._wants, Want(str(principal), operation, resource, name), host)
+        want = Want(str(principal), operation, resource, name)
+        self._count(self._wants, want, host)
+        self.on_want(want, host)
 
     def nameless(self, host: str, client_id: str) -> None:
         """Somebody uses a door without having said who they are."""
         self._count(self._nameless, (host, client_id[:256]), host)
+        self.on_nameless(host, client_id)
 
     def _count(self, held: OrderedDict[K, Times], key: K, host: str) -> None:
         times = held.get(key)

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.broker.runtime import Runtime
 from headrace.core.principals import USER, Principal
+from headrace.security.audit import Audit
 from headrace.security.image import SecurityImage
 from headrace.security.login_limits import LoginLimits
 from headrace.security.passwords import Passwords
@@ -57,12 +58,14 @@ class Logins:
         runtime: Runtime,
         image: SecurityImage,
         secret: Callable[[], bytes],
+        audit: Audit,
         *,
         plain_without_tls: bool = False,
     ) -> None:
         """`secret`: the cluster's, for what is answered about users that do not exist. Asked when there are users."""
         self.limits = LoginLimits()
         self.image = image
+        self.audit = audit
         self.passwords = Passwords(runtime, image, secret)
         self._runtime = runtime
         self._secret = secret
@@ -79,11 +82,11 @@ class Logins:
     def is_shut_out(self, host: str) -> bool:
         return self.limits.is_shut_out(host, self._runtime.clock.now_ms())
 
-    async def by_password(self, name: str, password: str, host: str) -> Principal:
+    async def by_password(self, name: str, password: str, host: str, mechanism: str = "basic") -> Principal:
         """Raises LoginFailed, after a delay; Busy."""
         if not await self.passwords.check(name, password):
             raise await self.failed(name, host, "wrong name or password")
-        return self.admitted(name, host)
+        return self.admitted(name, host, mechanism)
 
     def by_token(self, token: str, host: str) -> Principal:
         """Raises LoginFailed. Nobody guesses one, so there is no delay; but who tries is counted."""
@@ -93,10 +96,17 @@ class Logins:
         if held is None or clock.wall_ms() >= held.expires_ms or not self.image.is_enabled(held.owner):
             self.guessed(host)
             raise LoginFailed("no such token, or not any more")
-        return Principal(USER, held.owner)
+        return self.proved(held.owner, host, "token")
+
+    def proved(self, name: str, host: str, mechanism: str) -> Principal:
+        """By something that nobody guesses."""
+        principal = Principal(USER, name)
+        self.audit.logged_in(str(principal), host, mechanism)
+        return principal
 
     def guessed(self, host: str) -> None:
         """Something that nobody guesses was wrong: it is counted, and answered without delay."""
+        self.audit.login_failed("", host, "no such token or key, or not any more")
         self.limits.failed(host, "", self._runtime.clock.now_ms())
 
     def nonce(self) -> bytes:
@@ -108,13 +118,14 @@ class Logins:
             return ScramUser(name, record or made_up(mechanism, name, self._secret()), False)
         return ScramUser(name, record, True)
 
-    def admitted(self, name: str, host: str) -> Principal:
+    def admitted(self, name: str, host: str, mechanism: str) -> Principal:
         self.limits.succeeded(host, name)
-        return Principal(USER, name)
+        return self.proved(name, host, mechanism)
 
     async def failed(self, name: str, host: str, reason: str) -> LoginFailed:
         delay_ms = self.limits.failed(host, name, self._runtime.clock.now_ms())
         # Client-made text goes through repr so that it can't forge log lines (X28).
+        self.audit.login_failed(name, host, reason)
         log.warning("a login of %r from %s failed: %s", name, host, reason)
         jitter_ms = self._runtime.random_bytes(1)[0] * _JITTER_MS // 255
         await asyncio.sleep((delay_ms + jitter_ms) / 1000)
@@ -125,6 +136,7 @@ class _Scram:
     def __init__(self, logins: Logins, mechanism: str, host: str) -> None:
         self._logins = logins
         self._host = host
+        self._mechanism = mechanism
         self._server = ScramServer(mechanism, lambda name: logins.find(mechanism, name), logins.nonce())
 
     async def step(self, token: bytes) -> Step:
@@ -136,7 +148,7 @@ class _Scram:
             raise await self._logins.failed(self._server.name, self._host, str(problem)) from None
         if not self._logins.image.is_enabled(name):
             raise await self._logins.failed(name, self._host, "disabled in between")
-        return Step(proof, self._logins.admitted(name, self._host))
+        return Step(proof, self._logins.admitted(name, self._host, self._mechanism))
 
 
 class _Plain:
@@ -151,4 +163,4 @@ class _Plain:
             raise await self._logins.failed("", self._host, "not a PLAIN token") from None
         if authzid not in ("", name):
             raise await self._logins.failed(name, self._host, "it wants to act as somebody else")
-        return Step(b"", await self._logins.by_password(name, password, self._host))
+        return Step(b"", await self._logins.by_password(name, password, self._host, PLAIN))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.security.audit import Audit
 from headrace.security.image import SecurityImage
 from headrace.security.logins import LoginFailed, Logins
 from headrace.security.records import TokenRecord, UserRecord, encode, user_key
@@ -45,7 +46,7 @@ def test_a23_a_token_has_its_form_and_a_checksum(random: bytes) -> None:
 
 def test_a23_a_token_is_good_until_it_ends_and_while_its_owner_is_somebody() -> None:
     world, image = World(), SecurityImage()
-    logins = Logins(world, image, lambda: b"")  # type: ignore[arg-type]
+    logins = Logins(world, image, lambda: b"", Audit(world, 1))  # type: ignore[arg-type]
     token = make_token(b"x" * 32)
     key = f"tokens/{digest_of(token)}"
     with pytest.raises(LoginFailed):

@@ -14,7 +14,6 @@ import msgspec
 
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
-from headrace.core.principals import USER, Principal
 from headrace.http.browsers import need_program
 from headrace.http.forwarding import Forwarder
 from headrace.http.guarding import HttpGuard, Unauthenticated
@@ -166,7 +165,7 @@ class SqsDoor:
         try:
             key = None if credential is None else self._keys.find(credential.access_key)
             if key is not None:
-                request.access = self._guard.admit(Principal(USER, key.owner), request)
+                request.access = self._guard.admit(key.owner, request)
             else:
                 request.access = await self._guard.identify(request)
             self._guard.check(rights, named(parameters), parameters, request.access)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core.errors import HeadraceError
 from headrace.kafka.acl_entries import acl_of
 from headrace.kafka.call import Call
+from headrace.security.audit import ACTING
 from headrace.security.guard import Parts
 from headrace.security.records import Acl
 from headrace.security.rights import CLUSTER, alter, needs
@@ -17,6 +18,7 @@ PARTS = (Parts("creations", "results"),)
 
 
 async def handle(call: Call[CreateAclsRequest]) -> CreateAclsResponse:
+    ACTING.set(str(call.session.principal))
     wanted: list[Acl] = []
     results: list[AclCreationResult] = []
     good: list[AclCreationResult] = []

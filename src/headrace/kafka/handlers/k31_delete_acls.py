@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.acl_entries import AclFilter
 from headrace.kafka.call import Call
+from headrace.security.audit import ACTING
 from headrace.security.guard import Parts
 from headrace.security.records import Acl
 from headrace.security.rights import CLUSTER, alter, needs
@@ -23,6 +24,7 @@ PARTS = (Parts("filters", "filter_results"),)
 
 
 async def handle(call: Call[DeleteAclsRequest]) -> DeleteAclsResponse:
+    ACTING.set(str(call.session.principal))
     pace = call.pace()
     return DeleteAclsResponse(
         filter_results=[await _delete(call, entry) async for entry in pace.over(call.request.filters)]

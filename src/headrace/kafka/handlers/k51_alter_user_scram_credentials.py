@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
+from headrace.security.audit import ACTING
 from headrace.security.guard import Parts
 from headrace.security.records import ScramRecord
 from headrace.security.rights import CLUSTER, alter, needs
@@ -28,6 +29,7 @@ _SIZES = {mechanism: 32 if name == "sha256" else 64 for mechanism, name in HASHE
 
 
 async def handle(call: Call[AlterUserScramCredentialsRequest]) -> AlterUserScramCredentialsResponse:
+    ACTING.set(str(call.session.principal))
     request = call.request
     seen = Counter((entry.name, entry.mechanism) for entry in request.deletions)
     seen.update((entry.name, entry.mechanism) for entry in request.upsertions)
