@@ -130,7 +130,7 @@ def test_json_and_text_values(read: Any, broker: BrokerProcess, topic: str) -> N
         .collect()
     )
     assert [row.value and (row.value.id, row.value.name) for row in rows] == [
-        (1, "a"), (2, None), None, (4, None), None,
+        (1, "a"), (2, None), (None, None), (4, None), None,
     ]  # fmt: skip
 
 

@@ -18,13 +18,14 @@ from headrace.core.ids import TopicPartition
 from headrace.records.read import read_records
 from headrace.spark.connection import Access
 from headrace.spark.fetching import fetch_range
+from headrace.spark.ledger import ensure_ledger, enter, ledger_partition, read
 from headrace.spark.options import sink_options, source_options
 from headrace.spark.pipelines.archive import ArchiveTask, _reader
 from headrace.spark.pipelines.archive_log import ArchiveLog, RoundTaken
 from headrace.spark.pipelines.board import Board
 from headrace.spark.pipelines.mirror import MirrorTask
 from headrace.spark.plan import OffsetRange
-from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, CommittedOffset, SyncClient
+from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, SyncClient
 from headrace.spark.transactions import Transaction
 from headrace.spark.writer import write_task
 from headrace.testing.broker_process import BrokerProcess
@@ -95,11 +96,32 @@ def test_a_zombie_is_fenced(broker: BrokerProcess, topic: str) -> None:
         zombie.add_partitions([TopicPartition(topic, 0)])
         heir = Transaction(two, f"{group}-0", 60_000)
         with pytest.raises(HeadraceError):
-            zombie.note_offsets(group, {TopicPartition(topic, 0): CommittedOffset(1, "")})
+            enter(zombie, group, {"offset": 1})
             zombie.commit()
-        heir.note_offsets(group, {TopicPartition(topic, 0): CommittedOffset(5, "")})
+        enter(heir, group, {"offset": 5})
         heir.commit()
-        assert two.committed_offsets(group, [TopicPartition(topic, 0)])[TopicPartition(topic, 0)].offset == 5
+        assert read(two, group) == {"offset": 5}
+
+
+def test_the_ledger_follows_the_markers_and_waits_for_nobody(broker: BrokerProcess) -> None:
+    """F58: the last committed entry, though an aborted one is behind it and somebody else's transaction is open in front of it."""
+    key = uuid.uuid4().hex
+    with SyncClient(Access(broker.bootstrap)) as client:
+        ensure_ledger(client)
+        with Transaction(client, f"{key}-other", 60_000) as other:
+            enter(other, f"{key}-other", {"offset": 1})
+            other.add_partitions([ledger_partition(key)])
+            other.producer.flush()
+            assert read(client, key) is None
+            for number, is_kept in ((1, True), (2, True), (3, False)):
+                with Transaction(client, key, 60_000) as ours:
+                    enter(ours, key, {"offset": number})
+                    if is_kept:
+                        ours.commit()
+                    else:
+                        ours.producer.flush()
+            with Transaction(client, key, 60_000):
+                assert read(client, key) == {"offset": 2}
 
 
 def test_aborted_records_are_never_read(broker: BrokerProcess, client: SyncClient, topic: str) -> None:

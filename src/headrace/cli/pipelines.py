@@ -39,6 +39,11 @@ class PipelineRow(Row):
     updated: str = ""
     topics: list[str] = msgspec.field(default_factory=list)
     path: str = ""
+    table: str = ""
+    skipped: int = 0
+    """Records that were gone before they were read."""
+    dead_rows: int = 0
+    """Rows of this run that were not what the schema says."""
     error: str = ""
 
 
@@ -129,5 +134,5 @@ def _row(name: str, entry: dict[str, Any]) -> PipelineRow:
 
 _EMPTY: dict[str, Any] = {
     "kind": "", "state": "", "records": 0, "bytes": 0, "rate": 0, "lag": 0, "host": "", "pid": 0,
-    "master": "", "run": "", "topics": [], "path": "", "error": "",
+    "master": "", "run": "", "topics": [], "path": "", "table": "", "skipped": 0, "dead_rows": 0, "error": "",
 }  # fmt: skip

@@ -32,7 +32,7 @@ _CONNECT_SECONDS = 10.0
 
 HIGHEST = {
     ApiKey.PRODUCE: 9,
-    ApiKey.FETCH: 12,
+    ApiKey.FETCH: 13,
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.METADATA: 12,
     ApiKey.OFFSET_COMMIT: 8,
@@ -49,7 +49,7 @@ HIGHEST = {
     ApiKey.SASL_HANDSHAKE: 1,
     ApiKey.SASL_AUTHENTICATE: 2,
 }
-"""What this client speaks: topics by name, one group or coordinator a request. The broker may offer less."""
+"""What this client speaks: one group or coordinator a request; records by topic id where the broker can. The broker may offer less."""
 
 
 class ConnectionLost(HeadraceError):

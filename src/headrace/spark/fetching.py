@@ -25,7 +25,7 @@ from headrace.spark.connection import Access, Connection, ConnectionLost
 from headrace.spark.plan import OffsetRange
 from headrace.spark.sync_client import EARLIEST, FETCHES, READ_COMMITTED, SyncClient, check, pause
 from headrace.wire.api import ApiKey
-from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from headrace.wire.fetch import TOPIC_IDS, FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from headrace.wire.fetch_response import (
     AbortedTransaction,
     FetchPartitionResponse,
@@ -45,7 +45,16 @@ _MOVED = {
     ErrorKind.OFFSET_NOT_AVAILABLE,
     ErrorKind.KAFKA_STORAGE_ERROR,
     ErrorKind.NETWORK_EXCEPTION,
+    ErrorKind.UNKNOWN_TOPIC_ID,
 }
+
+
+_OTHER_TOPIC = {
+    ErrorKind.UNKNOWN_TOPIC_ID,
+    ErrorKind.INCONSISTENT_TOPIC_ID,
+    ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
+}
+LOSS_HINT = "To go on: on_loss=skip passes over what is gone, on_loss=reset also begins at the start of a topic that was created again"
 
 
 class Piece(NamedTuple):
@@ -76,9 +85,11 @@ def fetch_range(
     fail_on_data_loss: bool,
     max_bytes: int,
     where: str = "",
+    markers: bool = False,
 ) -> Iterator[Piece]:
-    """`where` asks the broker to leave out what does not match; one that is not ours sends everything."""
-    return _RangeFetch(client, wanted, isolation, fail_on_data_loss, max_bytes, where).pieces()
+    """`where` asks the broker to leave out what does not match; one that is not ours sends everything. `markers`: the ends of
+    transactions are handed out too."""
+    return _RangeFetch(client, wanted, isolation, fail_on_data_loss, max_bytes, where, markers).pieces()
 
 
 class _RangeFetch:
@@ -90,8 +101,10 @@ class _RangeFetch:
         fail_on_data_loss: bool,
         max_bytes: int,
         where: str,
+        markers: bool,
     ) -> None:
         self._where = where
+        self._markers = markers
         self._client = client
         self._range = wanted
         self._isolation = isolation
@@ -99,6 +112,7 @@ class _RangeFetch:
         self._max_bytes = max_bytes
         self._position = wanted.start
         self._on_the_way: Connection | None = None
+        self._version = TOPIC_IDS
         self._moving = time.monotonic()
 
     def pieces(self) -> Iterator[Piece]:
@@ -113,6 +127,7 @@ class _RangeFetch:
                     self._range._replace(start=self._position),
                     answer.aborted_transactions or (),
                     self._isolation,
+                    markers=self._markers,
                 )
                 if following > self._position:
                     self._moving = time.monotonic()
@@ -132,17 +147,23 @@ class _RangeFetch:
     def _ask(self) -> None:
         try:
             connection = self._client.leader(self._range.tp, FETCHES)
+            topic_id = self._range.topic_id
+            if topic_id == ZERO_UUID:
+                topic_id = self._client.topic(self._range.topic).topic_id
             partition = FetchPartition(
                 self._range.partition, fetch_offset=self._position, partition_max_bytes=self._max_bytes
             )
             request = FetchRequest(
                 -1, -1, _WAIT_MS, 1, self._max_bytes, self._isolation, 0, -1,
-                [FetchTopic(self._range.topic, ZERO_UUID, [partition])], where=self._where,
+                [FetchTopic(self._range.topic, topic_id, [partition])], where=self._where,
             )  # fmt: skip
-            version = connection.version(ApiKey.FETCH)
+            version = _fetch_version(connection, topic_id)
+            self._version = version
             connection.send(ApiKey.FETCH, version, [encode_fetch_request(request, version)])
             self._on_the_way = connection
         except HeadraceError as problem:
+            if problem.kind in _OTHER_TOPIC and self._is_gone():
+                return
             self._retry(problem)
 
     def _next_answer(self) -> FetchPartitionResponse | None:
@@ -154,11 +175,13 @@ class _RangeFetch:
             return None
         try:
             frame, position = connection.receive(reuse=True)
-            answer = decode_fetch_response(frame, position, connection.version(ApiKey.FETCH))
+            answer = decode_fetch_response(frame, position, self._version)
             check(answer.error_code, f"fetch of {self._range.tp}")
             row = answer.topics[0].partitions[0]
             if row.error_code == ErrorKind.OFFSET_OUT_OF_RANGE:
                 self._skip_lost()
+                return None
+            if row.error_code in _OTHER_TOPIC and self._is_gone():
                 return None
             check(row.error_code, f"fetch of {self._range.tp}")
         except ConnectionLost as problem:
@@ -188,10 +211,28 @@ class _RangeFetch:
                 lost
                 if first > self._position
                 else f"offset {self._position} of {self._range.tp} does not exist",
-                "Retention deleted them, or the topic was created again. To go on behind the gap: failOnDataLoss=false",
+                f"Retention deleted them. {LOSS_HINT}",
             )
         log.warning("%s; going on at %d", lost, first)
         self._position = first
+
+    def _is_gone(self) -> bool:
+        """The broker does not know the topic by its id: another one may have its name. False: it has not heard of it yet."""
+        known = self._client.topics([self._range.topic]).get(self._range.topic)
+        if known is not None and self._range.topic_id in (ZERO_UUID, known.topic_id):
+            return False
+        if self._fail_on_data_loss:
+            became = "was deleted" if known is None else "was deleted and created again"
+            raise HeadraceError(
+                ErrorKind.UNKNOWN_TOPIC_ID,
+                f"{self._range.topic} {became}: offsets {self._position} to {self._range.end - 1} of {self._range.tp} are gone",
+                LOSS_HINT,
+            )
+        log.warning(
+            "%s is gone; offsets %d to %d are passed over", self._range.tp, self._position, self._range.end
+        )
+        self._position = self._range.end
+        return True
 
     def _stalled(self, answer: FetchPartitionResponse) -> None:
         if time.monotonic() - self._moving > _STALLED_SECONDS:
@@ -202,8 +243,19 @@ class _RangeFetch:
             )
 
 
+def _fetch_version(connection: Connection, topic_id: bytes) -> int:
+    """By id where both sides can: what belongs to another topic of the same name is never taken for ours."""
+    version = connection.version(ApiKey.FETCH)
+    return version if topic_id != ZERO_UUID else min(version, TOPIC_IDS - 1)
+
+
 def select_batches(
-    buffer: Buffer, wanted: OffsetRange, aborted: Sequence[AbortedTransaction], isolation: int
+    buffer: Buffer,
+    wanted: OffsetRange,
+    aborted: Sequence[AbortedTransaction],
+    isolation: int,
+    *,
+    markers: bool = False,
 ) -> tuple[list[tuple[int, BatchHeader]], int]:
     """The batches of an answer that hold committed records of the range, and the offset to go on from."""
     open_aborts = deque(sorted(aborted, key=lambda one: one.first_offset))
@@ -227,6 +279,6 @@ def select_batches(
                 continue
             if header.is_transactional and header.producer_id in aborting:
                 continue
-        if not header.is_control and header.next_offset > wanted.start:
+        if (markers or not header.is_control) and header.next_offset > wanted.start:
             chosen.append((position, header))
     return chosen, following

@@ -25,6 +25,9 @@ _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
 _COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
+ON_LOSS = ("fail", "skip", "reset")
+
+
 class OptionError(ValueError):
     """An option is missing or says something impossible."""
 
@@ -63,7 +66,8 @@ class SourceOptions:
     group: str | None = None
     max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    fail_on_data_loss: bool = True
+    on_loss: str = "fail"
+    """What to do about records that are gone before they were read: fail, skip them, or reset to another topic's beginning."""
     include_headers: bool = False
     key_format: str = "binary"
     value_format: str = "binary"
@@ -79,6 +83,10 @@ class SourceOptions:
     where: str = ""
     """In the filter language: the broker leaves out what does not match."""
     fetch_bytes: int = 4 * MIB
+
+    @property
+    def fail_on_data_loss(self) -> bool:
+        return self.on_loss == "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +208,9 @@ def source_options(options: Mapping[str, str], *, push_filters: bool = False) ->
         group=reader.text("groupId", "kafka.group.id"),
         max_records_per_trigger=reader.count("maxRecordsPerTrigger", "maxOffsetsPerTrigger"),
         max_bytes_per_trigger=reader.count("maxBytesPerTrigger"),
-        fail_on_data_loss=reader.flag("failOnDataLoss", True),
+        on_loss=reader.choice(
+            "fail" if reader.flag("failOnDataLoss", True) else "reset", ON_LOSS, "onLoss", "on_loss"
+        ),
         include_headers=reader.flag("includeHeaders", False),
         key_format=reader.choice("binary", ("binary", "string"), "keyFormat"),
         value_format=value_format,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headrace.core.ids import TopicPartition
+from headrace.core.ids import ZERO_UUID, TopicPartition
 
 STREAM_RECORDS_PER_TASK = 50_000
 """A Python task costs about 12 ms (spark.md 2.3), so a small micro-batch is one task over many partitions."""
@@ -17,12 +17,18 @@ BATCH_RECORDS_PER_TASK = 4_000_000
 """A batch read splits partitions that are larger than this."""
 
 
+_FEW_TASKS = 8
+"""So many tasks are no burden, whatever they read."""
+
+
 class OffsetRange(NamedTuple):
     topic: str
     partition: int
     start: int
     end: int
     """Not included."""
+    topic_id: bytes = ZERO_UUID
+    """Which topic of that name is meant; zero: whichever has it now."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -34,10 +40,16 @@ class OffsetRange(NamedTuple):
 
 
 def ranges_between(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    ids: Mapping[str, bytes] | None = None,
 ) -> list[OffsetRange]:
     """What lies between two maps of offsets. Partitions that only `end` knows are read from 0."""
-    found = [OffsetRange(*tp, start.get(tp, 0), stop) for tp, stop in sorted(end.items())]
+    known = ids or {}
+    found = [
+        OffsetRange(*tp, start.get(tp, 0), stop, known.get(tp.topic, ZERO_UUID))
+        for tp, stop in sorted(end.items())
+    ]
     return [one for one in found if one.size > 0]
 
 
@@ -80,18 +92,34 @@ def stream_tasks(ranges: Sequence[OffsetRange], max_records_per_task: int) -> li
     return pack(pieces, -(-total // STREAM_RECORDS_PER_TASK)) if pieces else []
 
 
+def batch_tasks(
+    ranges: Sequence[OffsetRange], *, min_tasks: int, max_records_per_task: int
+) -> list[tuple[OffsetRange, ...]]:
+    """One task for each range as long as they are few or large; many small ones share tasks."""
+    pieces = split(ranges, min_tasks=min_tasks, max_records_per_task=max_records_per_task)
+    if max_records_per_task < STREAM_RECORDS_PER_TASK:
+        # Somebody wants small ones.
+        return [(piece,) for piece in pieces]
+    total = sum(piece.size for piece in pieces)
+    return pack(pieces, max(min_tasks, _FEW_TASKS, -(-total // STREAM_RECORDS_PER_TASK))) if pieces else []
+
+
 def admit(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], max_records: int
 ) -> dict[TopicPartition, int]:
-    """End offsets of a micro-batch of at most `max_records`: every partition gives in proportion to what it has."""
+    """End offsets of a micro-batch of at most `max_records`: every partition gives in proportion to what it has, and one
+    record at least, so that none waits for ever beside larger ones."""
     waiting = {tp: max(0, end - start.get(tp, 0)) for tp, end in latest.items()}
     total = sum(waiting.values())
     ends = {tp: max(start.get(tp, 0), latest[tp]) for tp in latest}
     if total <= max_records:
         return ends
-    left = max(1, max_records)
-    for tp in sorted(waiting):
-        share = min(left, -(-waiting[tp] * max_records // total))
+    crowd = sum(1 for count in waiting.values() if count)
+    left = max(max_records, crowd)
+    # The small ones first: what rounding up gives them is taken from the largest.
+    for tp in sorted(waiting, key=lambda tp: (waiting[tp], tp)):
+        crowd -= bool(waiting[tp])
+        share = min(waiting[tp], max(0, left - crowd), -(-waiting[tp] * max_records // total))
         ends[tp] = start.get(tp, 0) + share
         left -= share
     return ends
@@ -109,5 +137,6 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, 
     return {
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in offsets.items()
+        if not topic.startswith("#")
         for partition, offset in partitions.items()
     }

@@ -11,8 +11,12 @@ from headrace.spark.options import Positions, SourceOptions
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, SyncClient
 
 
-def find_partitions(client: SyncClient, options: SourceOptions) -> list[TopicPartition]:
-    """Every partition the options mean. A topic named in them has to exist; a pattern may match nothing yet."""
+def find_partitions(
+    client: SyncClient, options: SourceOptions, *, must_exist: bool = True
+) -> list[TopicPartition]:
+    """Every partition the options mean. A topic named in them has to exist; a pattern may match nothing yet.
+
+    Not `must_exist`: what was there once may have been deleted, and the others are to be read."""
     if options.pattern is not None:
         pattern = re.compile(options.pattern)
         known = client.topics()
@@ -21,21 +25,26 @@ def find_partitions(client: SyncClient, options: SourceOptions) -> list[TopicPar
     wanted = set(options.subscribe) | {tp.topic for tp in options.assign}
     known = client.topics(sorted(wanted))
     missing = sorted(wanted - known.keys())
-    if missing:
+    if missing and must_exist:
         raise HeadraceError(
             ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
             f"topic {', '.join(missing)} does not exist on {options.access.bootstrap}",
         )
-    existing = sorted(TopicPartition(name, number) for name in wanted for number in known[name].leaders)
+    existing = sorted(TopicPartition(name, number) for name in known for number in known[name].leaders)
     if not options.assign:
         return existing
     absent = sorted(set(options.assign) - set(existing))
-    if absent:
+    if absent and must_exist:
         raise HeadraceError(
             ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
             f"assign names {', '.join(map(str, absent))}, which do not exist",
         )
-    return list(options.assign)
+    return sorted(set(options.assign) & set(existing))
+
+
+def topic_ids(client: SyncClient, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+    """Which topics these names mean, as the client last heard."""
+    return {name: client.topic(name).topic_id for name in sorted({tp.topic for tp in partitions})}
 
 
 def resolve(

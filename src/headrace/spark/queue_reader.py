@@ -235,13 +235,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return itertools.repeat(True, len(found))
         decoder = value_decoder(self._options, self._schema)
         raw = pa.array([message.value for message in found], pa.binary())
-        parsed = decoder.decode(raw.cast(decoder.raw_type) if decoder.raw_type != raw.type else raw)
-        return [
-            is_null or is_parsed
-            for is_null, is_parsed in zip(
-                raw.is_null().to_pylist(), parsed.is_valid().to_pylist(), strict=True
-            )
-        ]
+        return decoder.is_sound(raw)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Too late and not always (trap 5): `latestOffset` settles."""

@@ -12,13 +12,14 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import HeadraceError
+from headrace.core.ids import ZERO_UUID
 from headrace.spark.arrow import Layout, raw_batches, record_batches
 from headrace.spark.direct import partition_directory, read_sealed
 from headrace.spark.fetching import Piece, fetch_range, shared_client
 from headrace.spark.filters import RowFilter, push
 from headrace.spark.options import Positions, SourceOptions
-from headrace.spark.plan import OffsetRange, ranges_between, split
-from headrace.spark.positions import find_partitions, resolve
+from headrace.spark.plan import OffsetRange, batch_tasks, ranges_between
+from headrace.spark.positions import find_partitions, resolve, topic_ids
 from headrace.spark.schema import chosen_columns
 from headrace.spark.sync_client import SyncClient
 from headrace.spark.values import ValueDecoder
@@ -85,8 +86,8 @@ class RangeReader:
 
     def _direct(self, client: SyncClient, wanted: OffsetRange) -> Iterator[tuple[Piece | None, int]]:
         paths = self.options.direct_read_paths or client.log_dirs()
-        topic = client.topic(wanted.topic)
-        directory = partition_directory(paths, wanted.topic, topic.topic_id, wanted.partition)
+        topic_id = wanted.topic_id if wanted.topic_id != ZERO_UUID else client.topic(wanted.topic).topic_id
+        directory = partition_directory(paths, wanted.topic, topic_id, wanted.partition)
         return iter(()) if directory is None else read_sealed(directory, wanted)
 
 
@@ -121,13 +122,13 @@ class HeadraceReader(DataSourceReader):
                 ranges = self._where.cut(self._ranges(client))
         except HeadraceError as problem:
             raise explained(problem) from problem
-        pieces = split(
+        tasks = batch_tasks(
             ranges,
             min_tasks=self._options.min_partitions,
             max_records_per_task=self._options.max_records_per_partition,
         )
         # Spark wants at least one partition, also for nothing.
-        return [ReadTask([piece]) for piece in pieces] or [ReadTask([])]
+        return [ReadTask(group) for group in tasks] or [ReadTask([])]
 
     def _ranges(self, client: SyncClient) -> list[OffsetRange]:
         options = self._options
@@ -142,7 +143,7 @@ class HeadraceReader(DataSourceReader):
                 client, partitions, Positions(self._where.time_low // 1000, by_time=True), options.isolation
             )
             start = {tp: max(offset, young[tp]) for tp, offset in start.items()}
-        return ranges_between(start, end)
+        return ranges_between(start, end, topic_ids(client, partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)

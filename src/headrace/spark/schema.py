@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from headrace.spark.options import OptionError, SourceOptions
 
@@ -53,4 +53,23 @@ def chosen_columns(schema: StructType, options: SourceOptions) -> tuple[str, ...
         wanted, given = known[field.name], field.dataType.simpleString()
         if wanted and given != wanted:
             raise OptionError(f'column "{field.name}" is {wanted}, not {given}')
+        if field.name == "value" and options.value_format == "json" and options.value_schema is not None:
+            check_json_type(field.dataType)
     return tuple(field.name for field in schema.fields)
+
+
+_JSON_SCALARS = ("boolean", "integer", "long", "double", "string")
+
+
+def check_json_type(kind: DataType, path: str = "value") -> None:
+    """What this source reads as from_json reads it. Everything else is refused: half of its rules would be worse than none."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            check_json_type(field.dataType, f"{path}.{field.name}")
+    elif isinstance(kind, ArrayType):
+        check_json_type(kind.elementType, f"{path}[]")
+    elif kind.typeName() not in _JSON_SCALARS:
+        raise OptionError(
+            f"valueFormat=json does not read {path} of type {kind.simpleString()}; it reads boolean, int, bigint, double, "
+            "string, and structs and arrays of them. For others take valueFormat=string and from_json(value, …)"
+        )

@@ -77,6 +77,17 @@ def require_spark(master: str | None = None) -> None:
         raise SparkMissing(f"Spark needs Java {JAVA_AT_LEAST} or newer, and {java} is Java {version}")
 
 
+def need_iceberg() -> None:
+    """Tables are written with pyiceberg, which not everybody needs."""
+    try:
+        import pyiceberg.catalog.sql  # noqa: F401
+    except ImportError as problem:
+        raise SparkMissing(
+            f"tables need pyiceberg, which is not installed here (no {problem.name}); get it with:  "
+            "pip install 'headrace[tables]'"
+        ) from None
+
+
 def java_version(java: str) -> int | None:
     """17 for `openjdk version "17.0.15"`; None when it does not say."""
     try:

@@ -15,8 +15,10 @@ the group shows; what the progress report wants to know was just found out.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -32,11 +34,13 @@ from pyspark.sql.types import StructType
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.spark.fetching import LOSS_HINT
 from headrace.spark.options import SourceOptions
-from headrace.spark.plan import admit, from_json, pack, ranges_between, split, stream_tasks, to_json
-from headrace.spark.positions import earliest, find_partitions, latest, resolve
+from headrace.spark.plan import admit, pack, split, stream_tasks, to_json
+from headrace.spark.positions import earliest, find_partitions, latest, resolve, topic_ids
 from headrace.spark.reader import ReadTask, explained, range_reader
 from headrace.spark.schema import chosen_columns
+from headrace.spark.stream_offsets import Offsets, Sight, StreamOffset, losses, ranges, settled
 from headrace.spark.sync_client import CommittedOffset, SyncClient
 from headrace.spark.worker_memory import settle
 
@@ -45,19 +49,18 @@ PROGRESS = "headrace-spark: progress"
 
 _FRESH_SECONDS = 1.0
 
-Offsets = dict[TopicPartition, int]
-
 
 class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._client: SyncClient | None = None
-        self._initial: Offsets | None = None
+        self._initial: StreamOffset | None = None
         self._shown: Offsets = {}
         self._shown_at = float("-inf")
-        self._frozen: Offsets | None = None
+        self._frozen: Sight | None = None
         self._partitions: list[TopicPartition] = []
+        self._ids: dict[str, bytes] = {}
         self._partitions_at = float("-inf")
         self._reported: Offsets | None = None
         """The ends that the last micro-batch was planned with."""
@@ -81,26 +84,31 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._initial = self._first_offsets()
             except HeadraceError as problem:
                 raise explained(problem) from problem
-        return to_json(self._initial)
+        return self._initial.to_json()
 
-    def _first_offsets(self) -> Offsets:
+    def _first_offsets(self) -> StreamOffset:
         options = self._options
         partitions = find_partitions(self._link, options)
-        pinned = self._pinned(partitions)
+        ids = topic_ids(self._link, partitions)
+        pinned = self._pinned(partitions, ids)
         if pinned:
-            return pinned
+            return StreamOffset(pinned, ids)
         start = resolve(self._link, partitions, options.starting, options.isolation)
         if options.group is not None and start:
-            self._link.commit_offsets(
-                options.group, {tp: CommittedOffset(offset, PINNED) for tp, offset in start.items()}
-            )
-        return start
+            pins = {tp: CommittedOffset(offset, self._pin(ids[tp.topic])) for tp, offset in start.items()}
+            self._link.commit_offsets(options.group, pins)
+        return StreamOffset(start, ids)
 
-    def _pinned(self, partitions: list[TopicPartition]) -> Offsets:
+    def _pin(self, topic_id: bytes) -> str:
+        """A pin holds for the topic and the question it answered; whoever asks otherwise gets another answer."""
+        asked = hashlib.sha256(repr(self._options.starting).encode() + topic_id).hexdigest()[:12]
+        return f"{PINNED} ({asked})"
+
+    def _pinned(self, partitions: list[TopicPartition], ids: Mapping[str, bytes]) -> Offsets:
         if self._options.group is None:
             return {}
         known = self._link.committed_offsets(self._options.group, partitions)
-        return {tp: entry.offset for tp, entry in known.items() if entry.metadata == PINNED}
+        return {tp: entry.offset for tp, entry in known.items() if entry.metadata == self._pin(ids[tp.topic])}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_records_per_trigger is not None:
@@ -111,52 +119,64 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         try:
-            return to_json(self._admitted(from_json(start), limit))
+            return self._admitted(StreamOffset.from_json(start), limit).to_json()
         except HeadraceError as problem:
             raise explained(problem) from problem
 
-    def _admitted(self, start: Offsets, limit: ReadLimit) -> Offsets:
+    def _admitted(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         if self._frozen is None:
-            ends = self._latest()
-            self._reported = dict(ends)
+            now = self._look()
+            self._reported = dict(now.ends)
         else:
-            ends = dict(self._frozen)
+            now = self._frozen
         self._show_progress(start)
-        self._check_loss(start, ends)
-        start = self._with_new_partitions(start, ends)
-        ends = {tp: max(end, start[tp]) for tp, end in ends.items()}
+        start = self._accepted(start, now)
+        ends = {tp: max(end, start.offsets[tp]) for tp, end in now.ends.items()}
         if isinstance(limit, ReadMaxRows):
-            ends = admit(start, ends, limit.max_rows)
+            ends = admit(start.offsets, ends, limit.max_rows)
         max_bytes = self._options.max_bytes_per_trigger
         if max_bytes is not None and not isinstance(limit, ReadAllAvailable):
-            ends = admit(start, ends, self._records_in(max_bytes, ends))
-        return ends
+            ends = admit(start.offsets, ends, self._records_in(max_bytes, ends))
+        return replace(start, offsets=ends)
 
-    def _with_new_partitions(self, start: Offsets, ends: Offsets) -> Offsets:
-        """Partitions that came while the query runs are read from their beginning, so nothing in them is missed."""
-        new = [tp for tp in ends if tp not in start]
-        return {**start, **earliest(self._link, new)} if new else start
+    def _accepted(self, start: StreamOffset, now: Sight) -> StreamOffset:
+        """Where to go on: what is gone is refused, passed over and counted, or begun anew, as `onLoss` says. Partitions that came
+        while the query runs are read from their beginning, so nothing in them is missed."""
+        lost = losses(start, now)
+        told = lost.told(self._options.on_loss)
+        if told:
+            raise HeadraceError(ErrorKind.OFFSET_OUT_OF_RANGE, told, LOSS_HINT)
+        unknown = [
+            tp for tp in now.ends if tp not in start.offsets or tp.topic in lost.other or tp in lost.back
+        ]
+        return settled(start, now, lost, earliest(self._link, unknown) if unknown else {})
 
-    def _check_loss(self, start: Offsets, ends: Offsets) -> None:
-        gone = sorted(str(tp) for tp in start if tp not in ends)
-        back = sorted(str(tp) for tp in start if tp in ends and ends[tp] < start[tp])
-        if self._options.fail_on_data_loss and (gone or back) and self._frozen is None:
-            what = (
-                f"{', '.join(gone)} no longer exist"
-                if gone
-                else f"{', '.join(back)} end before what was read"
-            )
-            raise HeadraceError(
-                ErrorKind.OFFSET_OUT_OF_RANGE,
-                f"{what}: a topic was deleted or created again",
-                "To go on with what is there: failOnDataLoss=false",
-            )
+    def _look(self) -> Sight:
+        """Ends always; which topics there are once a second; where they begin when somebody may have to be told what was lost."""
+        if time.monotonic() - self._partitions_at > _FRESH_SECONDS:
+            self._refresh()
+            firsts = self._firsts()
+        else:
+            firsts = {} if self._options.on_loss == "fail" else self._firsts()
+        try:
+            return Sight(self._latest(), dict(self._ids), firsts)
+        except HeadraceError as problem:
+            if problem.kind != ErrorKind.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        # Deleted since we looked.
+        self._refresh()
+        return Sight(self._latest(), dict(self._ids), self._firsts())
+
+    def _refresh(self) -> None:
+        must_exist = self._options.on_loss == "fail"
+        self._partitions = find_partitions(self._link, self._options, must_exist=must_exist)
+        self._ids = topic_ids(self._link, self._partitions)
+        self._partitions_at = time.monotonic()
+
+    def _firsts(self) -> Offsets:
+        return earliest(self._link, self._partitions) if self._partitions else {}
 
     def _latest(self) -> Offsets:
-        now = time.monotonic()
-        if now - self._partitions_at > _FRESH_SECONDS:
-            self._partitions = find_partitions(self._link, self._options)
-            self._partitions_at = now
         return latest(self._link, self._partitions, self._options.isolation) if self._partitions else {}
 
     def _records_in(self, max_bytes: int, ends: Offsets) -> int:
@@ -167,36 +187,40 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         records = sum(max(0, end - first[tp]) for tp, end in self._latest().items() if tp in first)
         return max(1, int(max_bytes * records / stored)) if stored and records else 1 << 62
 
-    def _show_progress(self, done: Offsets) -> None:
+    def _show_progress(self, done: StreamOffset) -> None:
         """Tell the group what the checkpoint holds as done. For people and dashboards; nothing depends on it."""
         group = self._options.group
-        if group is None or done == self._shown or done == self._initial:
+        if group is None or done.offsets == self._shown or done == self._initial:
             return
         now = time.monotonic()
         if self._frozen is None and now - self._shown_at < _FRESH_SECONDS:
             return
         self._shown_at = now
-        known = self._link.topics({tp.topic for tp in done})
+        known = self._link.topics({tp.topic for tp in done.offsets})
         self._link.commit_offsets(
             group,
             {
-                tp: CommittedOffset(offset, PROGRESS)
-                for tp, offset in done.items()
-                if tp.topic in known and tp.partition in known[tp.topic].leaders
+                tp: CommittedOffset(
+                    offset, f"{PROGRESS}, {done.skipped[tp]} skipped" if tp in done.skipped else PROGRESS
+                )
+                for tp, offset in done.offsets.items()
+                if tp.topic in known
+                and tp.partition in known[tp.topic].leaders
+                and done.is_of(tp.topic, known[tp.topic].topic_id)
             },
         )
-        self._shown = dict(done)
+        self._shown = dict(done.offsets)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         known, self._reported = self._reported, None
         try:
-            return to_json(known if known is not None else self._latest())
+            return to_json(known if known is not None else self._look().ends)
         except HeadraceError:
             return None
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._partitions_at = float("-inf")
-        self._frozen = self._latest()
+        self._frozen = self._look()
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Too late and not always (trap 5): see `latestOffset`."""
@@ -204,18 +228,18 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- tasks ---------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        ranges = ranges_between(from_json(start), from_json(end))
+        wanted = ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
         options = self._options
         if options.min_partitions:
             pieces = split(
-                ranges,
+                wanted,
                 min_tasks=options.min_partitions,
                 max_records_per_task=options.max_records_per_partition,
             )
             tasks = pack(pieces, len(pieces)) if pieces else []
         else:
-            tasks = stream_tasks(ranges, options.max_records_per_partition)
-        return [ReadTask(ranges) for ranges in tasks]
+            tasks = stream_tasks(wanted, options.max_records_per_partition)
+        return [ReadTask(group) for group in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)

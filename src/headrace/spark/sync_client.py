@@ -197,6 +197,10 @@ class SyncClient:
         self._topics.update(found)
         return found
 
+    def knows(self, name: str) -> bool:
+        """Heard of it before, at whatever time that was."""
+        return name in self._topics
+
     def topic(self, name: str) -> TopicInfo:
         """One topic, from memory where possible."""
         if name not in self._topics and name not in self.topics([name]):

@@ -1,36 +1,27 @@
 """Driver: one transaction of a Spark task: its records and "batch N is done by me" become visible together or not at all.
 
-The note is an offset: the sink's group commits N + 1 for its control topic at the partition that is the task's number, in
-the same transaction (spark.md 7). InitProducerId fences whoever else holds the transactional id, so a task that was
+The note is a record of the ledger in the same transaction (`ledger`). InitProducerId fences whoever else holds the transactional id, so a task that was
 believed dead and wakes up again can't write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.spark.producer import Identity, Producer
 from headrace.spark.sync_client import (
-    GROUP,
     TRANSACTION,
-    CommittedOffset,
     SyncClient,
     check,
     error_of,
 )
 from headrace.wire.api import ApiKey
-from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
-from headrace.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 
 
 class Transaction:
@@ -54,7 +45,6 @@ class Transaction:
             transactional_id=transactional_id,
             stall_seconds=timeout_ms / 1000,
         )
-        self._groups: set[str] = set()
         self._partitions: set[TopicPartition] = set()
         self._touched = False
         self._ended = False
@@ -97,44 +87,6 @@ class Transaction:
         self._client.patiently(ask)
         self._partitions |= new
         self._touched = True
-
-    def join_group(self, group: str) -> None:
-        """The group's offsets are part of the transaction from here on. Fails when the producer is fenced."""
-        if group in self._groups:
-            return
-
-        def join() -> None:
-            request = AddOffsetsToTxnRequest(self._id, *self.producer.identity, group)
-            answer = self._client.ask_coordinator(TRANSACTION, self._id, ApiKey.ADD_OFFSETS_TO_TXN, request)
-            check(answer.error_code, f'transaction with group "{group}"')
-
-        self._client.patiently(join)
-        self._groups.add(group)
-        self._touched = True
-
-    def note_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """These offsets become the group's when, and only when, the transaction commits."""
-        producer_id, epoch = self.producer.identity
-        self.join_group(group)
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for tp, (offset, metadata) in offsets.items():
-            row = TxnOffsetCommitRequestPartition(tp.partition, offset, -1, metadata)
-            topics.setdefault(tp.topic, []).append(row)
-        request = TxnOffsetCommitRequest(
-            transactional_id=self._id,
-            group_id=group,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            topics=[TxnOffsetCommitRequestTopic(*row) for row in topics.items()],
-        )
-
-        def note() -> None:
-            answer = self._client.ask_coordinator(GROUP, group, ApiKey.TXN_OFFSET_COMMIT, request)
-            for topic in answer.topics:
-                for row in topic.partitions:
-                    check(row.error_code, f'offsets of group "{group}" in a transaction')
-
-        self._client.patiently(note)
 
     def commit(self) -> None:
         self.producer.flush()

@@ -31,20 +31,21 @@ from headrace.records.batch import read_header
 from headrace.spark.columns.encode import ProducerStamp, encode_batches
 from headrace.spark.connection import Access
 from headrace.spark.fetching import shared_client
+from headrace.spark.ledger import enter, ledger_partition, read
 from headrace.spark.options import OptionError, SinkOptions
 from headrace.spark.producer import Producer, idempotent_producer
 from headrace.spark.reader import explained
 from headrace.spark.sink_columns import PartitionRows, SinkBatch, check_sink_schema, partition_rows
-from headrace.spark.sync_client import CommittedOffset, SyncClient, pause
+from headrace.spark.sync_client import SyncClient, pause
 from headrace.spark.transactions import Transaction
 from headrace.spark.weave import weave
 from headrace.spark.worker_memory import settle
 
 CONTROL_TOPIC = "_headrace_sinks"
-"""Holds no records: the offsets that groups commit for its partitions say which batch each task has finished."""
+"""Holds no records. Until 0.9 the offsets that groups committed for its partitions said which batch each task had finished; such
+notes are still read."""
 
 _GATHER_BYTES = 4 << 20
-_CONTROL_PARTITIONS = 8
 _CLAIMS_AT_MOST = 64
 
 
@@ -196,7 +197,6 @@ def _write_once(
     task: int,
 ) -> Written:
     group = f"headrace-sink-{sink_id}"
-    note = TopicPartition(CONTROL_TOPIC, task)
     with _begin(client, options, group, batch_id, task) as transaction:
         if transaction is None:
             for _ in batches:
@@ -204,7 +204,7 @@ def _write_once(
             return Written(skipped=True)
         written = TaskWriter(client, options, transaction.producer, transaction, task).write(batches)
         # While the last batches are on their way; the commit waits for them.
-        transaction.note_offsets(group, {note: CommittedOffset(batch_id + 1, "headrace-spark: batches done")})
+        enter(transaction, _note(group, task), {"batches": batch_id + 1})
         transaction.commit()
     if len(_claims) >= _CLAIMS_AT_MOST:
         _claims.clear()
@@ -224,28 +224,33 @@ def _begin(
         transaction = Transaction(client, name, timeout_ms, known.producer)
         try:
             # Whoever claimed the id after us fenced us, and this says so. Else what we noted last is still the last.
-            transaction.join_group(group)
+            transaction.add_partitions([ledger_partition(_note(group, task))])
         except HeadraceError:
             pass
         else:
             with transaction:
                 yield transaction
             return
-    _ensure_control_topic(client, task)
     with Transaction(client, name, timeout_ms) as transaction:
         # After the claim: from here on nobody else can commit under this id, so the answer stays true.
-        note = TopicPartition(CONTROL_TOPIC, task)
-        done = client.committed_offsets(group, [note]).get(note)
-        yield None if done is not None and done.offset > batch_id else transaction
+        done = _batches_done(client, group, task)
+        yield None if done > batch_id else transaction
 
 
-def _ensure_control_topic(client: SyncClient, task: int) -> None:
+def _note(group: str, task: int) -> str:
+    return f"{group}/{task}"
+
+
+def _batches_done(client: SyncClient, group: str, task: int) -> int:
+    entry = read(client, _note(group, task))
+    if entry is not None:
+        return int(entry["batches"])
     known = client.topics([CONTROL_TOPIC])
-    if CONTROL_TOPIC not in known:
-        client.create_topic(CONTROL_TOPIC, max(_CONTROL_PARTITIONS, task + 1))
-        known = client.topics([CONTROL_TOPIC])
     if CONTROL_TOPIC not in known or task not in known[CONTROL_TOPIC].leaders:
-        client.grow_topic(CONTROL_TOPIC, 1 << task.bit_length() if task else 1)
+        return 0
+    old = TopicPartition(CONTROL_TOPIC, task)
+    done = client.committed_offsets(group, [old]).get(old)
+    return done.offset if done is not None else 0
 
 
 class HeadraceWriter(DataSourceArrowWriter):

@@ -20,7 +20,7 @@ class InitRow(Row):
     path: str
 
 
-_KINDS = ("archive", "replay", "transform", "aggregate", "mirror", "audit", "redrive")
+_KINDS = ("table", "archive", "replay", "transform", "aggregate", "mirror", "audit", "redrive")
 
 
 @leaf(InitRow, Shape.ONE, broker=True)

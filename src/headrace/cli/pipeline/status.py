@@ -30,6 +30,10 @@ def command(run: Invocation, name: str) -> None:
             lines.append(f"topics   {', '.join(row.topics)}")
         if row.path:
             lines.append(f"path     {row.path}")
+        if row.table:
+            lines.append(f"table    {row.table}")
+        if row.skipped or row.dead_rows:
+            lines.append(f"missing  {grouped(row.skipped)} skipped, {grouped(row.dead_rows)} dead")
         if row.error:
             lines.append(f"error    {row.error}")
         return "\n".join(printable(line) for line in lines)

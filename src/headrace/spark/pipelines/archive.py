@@ -21,10 +21,11 @@ from headrace.spark.options import SourceOptions, source_options
 from headrace.spark.pipelines.archive_log import ArchiveLog, ArchiveState
 from headrace.spark.pipelines.definition import Archive
 from headrace.spark.pipelines.parquet_files import COLUMNS, SCHEMA, HourFiles, merge_files
-from headrace.spark.pipelines.rounds import Round, commit_progress, task_count
+from headrace.spark.pipelines.rounds import Round, accepted, commit_progress, task_count
 from headrace.spark.plan import OffsetRange, admit, pack, ranges_between, split
-from headrace.spark.positions import earliest, find_partitions, latest, resolve
+from headrace.spark.positions import earliest, find_partitions, resolve
 from headrace.spark.reader import RangeReader
+from headrace.spark.stream_offsets import StreamOffset
 from headrace.spark.sync_client import SyncClient
 
 if TYPE_CHECKING:
@@ -79,25 +80,43 @@ class ArchivePipeline:
     @property
     def facts(self) -> dict[str, Any]:
         """What `headrace sql` and `headrace pipeline status` want to know."""
-        return {"path": str(self._log.path), "topics": self._definition.topics}
+        return {
+            "path": str(self._log.path),
+            "topics": self._definition.topics,
+            "skipped": sum(self._state.skipped.values()),
+        }
 
     def round(self) -> Round:
         """Archive what is there now, up to the limit."""
-        partitions = find_partitions(self._client, self.options)
-        ends = latest(self._client, partitions)
-        start = self._start(partitions)
-        target = admit(start, ends, self._definition.max_records_per_round)
-        ranges = ranges_between(start, target)
-        if not ranges:
+        must_exist = self._definition.on_loss == "fail"
+        partitions = find_partitions(self._client, self.options, must_exist=must_exist)
+        state = self._state
+        known = StreamOffset(
+            dict(state.end),
+            {topic: bytes.fromhex(text) for topic, text in state.ids.items()},
+            skipped=dict(state.skipped),
+        )
+        start, ends = accepted(self._client, partitions, known, self._definition.on_loss, self._begin)
+        target = admit(start.offsets, ends, self._definition.max_records_per_round)
+        ranges = ranges_between(start.offsets, target, start.ids)
+        if not ranges and start.skipped == known.skipped:
             return Round(lag=0)
         pieces = split(ranges, max_records_per_task=_RECORDS_PER_TASK)
         tasks = [
             ArchiveTask(_reader(self.options), group, str(self._log.staging), _codec(self._definition))
             for group in pack(pieces, max(task_count(self._spark), len(pieces) // 4))
+            if group
         ]
         results = run_fused(self._spark, tasks)
         files = [file for result in results for file in result["files"]]
-        self._log.commit(self._state, start=start, end=target, files=files)
+        self._log.commit(
+            state,
+            start=start.offsets,
+            end=target,
+            files=files,
+            ids={topic: start.ids[topic].hex() for topic in {tp.topic for tp in partitions}},
+            skipped=start.skipped,
+        )
         commit_progress(self._client, f"headrace-archive-{self._definition.name}", target)
         return Round(
             records=sum(file["rows"] for file in files),
@@ -105,17 +124,11 @@ class ArchivePipeline:
             lag=sum(max(0, ends[tp] - target[tp]) for tp in ends),
         )
 
-    def _start(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the archive ends; a partition it has not met yet starts as the definition says (new ones: from 0)."""
-        new = [tp for tp in partitions if tp not in self._state.end]
-        if not new:
-            return {tp: self._state.end[tp] for tp in partitions}
-        first = (
-            earliest(self._client, new)
-            if self._state.end
-            else resolve(self._client, new, self.options.starting)
-        )
-        return {tp: self._state.end.get(tp, first.get(tp, 0)) for tp in partitions}
+    def _begin(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first round begins as the definition says; what comes later is archived from its beginning."""
+        if self._state.end:
+            return earliest(self._client, new)
+        return resolve(self._client, new, self.options.starting)
 
     def upkeep(self) -> int:
         """Make one file of the many small ones of an hour; how many files went away."""
@@ -140,15 +153,21 @@ class ArchivePipeline:
 def small_file_merges(
     state: ArchiveState, archive: str, at_least: int, small: int, compression: str
 ) -> list[MergeTask]:
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for file in state.files.values():
         if file["bytes"] < small:
-            groups[file["topic"], file["path"].rsplit("/", 1)[0]].append(file)
+            groups[file["topic"], file.get("topic_id", ""), file["path"].rsplit("/", 1)[0]].append(file)
     tasks = []
-    for (topic, directory), files in sorted(groups.items()):
+    for (topic, topic_id, directory), files in sorted(groups.items()):
         if len(files) >= at_least:
             name = f"{topic}-merged-{uuid.uuid4().hex}.parquet"
-            facts = {"path": f"{directory}/{name}", "staged": name, "topic": topic, "partition": -1}
+            facts = {
+                "path": f"{directory}/{name}",
+                "staged": name,
+                "topic": topic,
+                "topic_id": topic_id,
+                "partition": -1,
+            }
             tasks.append(MergeTask(archive, [file["path"] for file in files], facts, compression))
     return tasks
 
@@ -165,6 +184,7 @@ def _options(definition: Archive) -> SourceOptions:
             "startingOffsets": definition.starting,
             "includeHeaders": str(definition.headers).lower(),
             "directRead": str(definition.direct_read).lower(),
+            "onLoss": definition.on_loss,
         }
     )
 

@@ -40,10 +40,21 @@ class ArchiveState:
     end: dict[TopicPartition, int] = field(default_factory=dict)
     """Not included: what comes next."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Path within the archive -> topic, partition, rows, offsets, times, bytes."""
+    """Path within the archive -> topic and its id, partition, rows, offsets, times, bytes."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """Which topic of each name this is; offsets of another one mean nothing here."""
+    skipped: dict[TopicPartition, int] = field(default_factory=dict)
+    """Records that were gone before they were archived."""
 
     def apply(self, entry: Mapping[str, Any]) -> None:
         self.next_round = entry["round"] + 1
+        ids: dict[str, str] = entry.get("ids", {})
+        anew = {topic for topic, one in ids.items() if self.ids.get(topic, one) != one}
+        for known in (self.start, self.end):
+            for tp in [tp for tp in known if tp.topic in anew]:
+                del known[tp]
+        self.ids.update(ids)
+        self.skipped.update(from_json(entry.get("skipped", {})))
         for tp, offset in from_json(entry["start"]).items():
             self.start.setdefault(tp, offset)
         self.end.update(from_json(entry["end"]))
@@ -51,6 +62,10 @@ class ArchiveState:
             self.files.pop(path, None)
         for file in entry["files"]:
             self.files[file["path"]] = file
+
+    def has(self, file: Mapping[str, Any]) -> bool:
+        """Is it of the topic that has the name now, and not of one before?"""
+        return bool(file.get("topic_id", "") in ("", self.ids.get(file["topic"], "")))
 
     def rows(self) -> int:
         return sum(file["rows"] for file in self.files.values())
@@ -107,6 +122,8 @@ class ArchiveLog:
         end: Mapping[TopicPartition, int],
         files: Iterable[Mapping[str, Any]],
         removed: Iterable[str] = (),
+        ids: Mapping[str, str] | None = None,
+        skipped: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """Make a round part of the archive, or raise RoundTaken. `state` goes along."""
         entry = {
@@ -115,6 +132,8 @@ class ArchiveLog:
             "end": to_json(end),
             "files": [dict(file) for file in files],
             "removed": list(removed),
+            "ids": dict(ids or {}),
+            "skipped": to_json(skipped or {}),
         }
         self._create(f"{entry['round']:020d}.json", entry)
         self._settle(entry)
@@ -154,6 +173,8 @@ class ArchiveLog:
             "start": to_json(state.start),
             "end": to_json(state.end),
             "files": list(state.files.values()),
+            "ids": state.ids,
+            "skipped": to_json(state.skipped),
         }
         name = f"snapshot-{document['round']:020d}.json"
         try:

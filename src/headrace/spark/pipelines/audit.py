@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.ids import TopicPartition
+from headrace.spark.connection import Access
+from headrace.spark.pipelines.archive_log import ArchiveLog, ArchiveState
 from headrace.spark.pipelines.definition import Audit
 from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.tables import archive_frame, topic_frame
+from headrace.spark.positions import earliest, latest
+from headrace.spark.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SAMPLES = 20
+FAULTS = ("missing", "repeated", "changed", "keys_out_of_order", "never_archived", "skipped")
 
 
 class AuditPipeline:
@@ -42,8 +49,11 @@ class AuditPipeline:
             return Round()
         definition = self._definition
         left = topic_frame(self._spark, definition.bootstrap, definition.topic)
+        reach: Reach | None = None
         if definition.path:
-            right = archive_frame(self._spark, definition.path, definition.topic)
+            state = ArchiveLog(Path(definition.path).resolve()).read()
+            right = archive_frame(self._spark, definition.path, definition.topic, state)
+            reach = reach_of(definition.bootstrap, definition.topic, state)
             identity = ["partition", "offset"]
             other = definition.path
         else:
@@ -51,7 +61,7 @@ class AuditPipeline:
             right = topic_frame(self._spark, bootstrap, definition.other_topic)
             identity = ["key", "value", "timestamp"]
             other = f"{definition.other_topic} on {bootstrap}"
-        self.report = compare(left, right, identity, is_archive=bool(definition.path))
+        self.report = compare(left, right, identity, reach)
         self.report.update(topic=definition.topic, other=other)
         directory = self._directory()
         directory.mkdir(parents=True, exist_ok=True)
@@ -66,17 +76,58 @@ class AuditPipeline:
         pass
 
 
-def compare(left: DataFrame, right: DataFrame, identity: list[str], *, is_archive: bool) -> dict[str, Any]:
-    """An archive may hold more than the topic still has, so only what both could have is compared."""
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What an archive says it holds of a topic, and what the topic holds now: by the log and the broker, not by the rows that are
+    found, because rows that are missing would hide themselves."""
+
+    is_same_topic: bool
+    compared: dict[int, tuple[int, int]]
+    """Partition -> from, to (not included): both must have exactly the same there."""
+    never: dict[int, tuple[int, int]]
+    """Partitions that the archive has never met."""
+    waiting: int
+    """Offsets behind the end of the archive: not archived yet."""
+    skipped: int
+    """Records that were gone before they were archived."""
+
+
+def reach_of(bootstrap: str, topic: str, state: ArchiveState) -> Reach:
+    with SyncClient(Access(bootstrap)) as client:
+        info = client.topic(topic)
+        partitions = [TopicPartition(topic, number) for number in info.leaders]
+        first, end = earliest(client, partitions), latest(client, partitions)
+    met = [tp for tp in partitions if tp in state.end]
+    return Reach(
+        state.ids.get(topic, info.topic_id.hex()) == info.topic_id.hex(),
+        {tp.partition: (max(first[tp], state.start.get(tp, 0)), min(end[tp], state.end[tp])) for tp in met},
+        {
+            tp.partition: (first[tp], end[tp])
+            for tp in partitions
+            if tp not in state.end and end[tp] > first[tp]
+        },
+        sum(max(0, end[tp] - state.end[tp]) for tp in met),
+        sum(count for tp, count in state.skipped.items() if tp.topic == topic),
+    )
+
+
+def _within(frame: DataFrame, bounds: dict[int, tuple[int, int]]) -> DataFrame:
+    rows = [(number, *span) for number, span in bounds.items()]
+    spans = frame.sparkSession.createDataFrame(rows, "partition int, low bigint, high bigint")
+    return frame.join(spans, "partition").where("offset >= low and offset < high").drop("low", "high")
+
+
+def compare(left: DataFrame, right: DataFrame, identity: list[str], reach: Reach | None) -> dict[str, Any]:
+    """An archive may hold more than the topic still has, so only what both should have is compared; what the archive never
+    met is not left out, but said."""
     from pyspark.sql import functions as F
 
     mark = F.xxhash64(*identity).alias("id")
     content = F.xxhash64("key", "value").alias("content")
-    if is_archive:
-        bounds = left.groupBy("partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
-        right = right.join(F.broadcast(bounds), "partition").where("offset between low and high")
-        archived = right.groupBy("partition").agg(F.max("offset").alias("archived"))
-        left = left.join(F.broadcast(archived), "partition").where("offset <= archived")
+    never = 0
+    if reach is not None:
+        never = _within(left, reach.never).count() if reach.never else 0
+        left, right = _within(left, reach.compared), _within(right, reach.compared)
     marked_left = left.select("partition", "offset", mark, content)
     marked_right = right.select("partition", "offset", mark, content)
     counts = (
@@ -111,8 +162,13 @@ def compare(left: DataFrame, right: DataFrame, identity: list[str], *, is_archiv
         "changed": totals.changed or 0,
         "keys_out_of_order": _out_of_order(left, right),
         "samples": samples,
+        "never_archived": never,
+        "skipped": reach.skipped if reach is not None else 0,
+        "waiting": reach.waiting if reach is not None else 0,
     }
-    wrong = [name for name in ("missing", "repeated", "changed", "keys_out_of_order") if found[name]]
+    wrong = [name for name in FAULTS if found[name]]
+    if reach is not None and not reach.is_same_topic:
+        wrong.append("another_topic")
     found["verdict"] = "complete" if not wrong else ", ".join(wrong).replace("_", " ")
     return found
 
@@ -154,7 +210,7 @@ def page(report: dict[str, Any]) -> str:
     good = report["verdict"] == "complete"
     numbers = "".join(
         f"<tr><td>{name.replace('_', ' ')}</td><td class=n>{report[name]:,}</td></tr>"
-        for name in ("missing", "repeated", "changed", "keys_out_of_order")
+        for name in (*FAULTS, "waiting")
     )
     samples = "".join(
         f"<tr><td>{row['partition']}</td><td class=n>{row['offset']}</td><td class=n>{row['left']}</td>"

@@ -19,7 +19,7 @@ from headrace.records.build import Record, build_batch
 from headrace.records.read import read_records
 from headrace.spark.fetching import fetch_range
 from headrace.spark.plan import OffsetRange
-from headrace.spark.producer import idempotent_producer
+from headrace.spark.producer import Producer, idempotent_producer
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, SyncClient
 
 BOARD = "_headrace_pipelines"
@@ -33,12 +33,14 @@ class Board:
         self._client = client
         self._entries: dict[str, dict[str, Any]] = {}
         self._position = -1
+        self._producer: Producer | None = None
 
     def post(self, key: str, entry: dict[str, Any]) -> None:
         if BOARD not in self._client.topics([BOARD]):
             self._client.create_topic(BOARD, 1, {"cleanup.policy": "compact"})
             self._client.topic(BOARD)
-        producer = idempotent_producer(self._client)
+        producer = self._producer or idempotent_producer(self._client)
+        self._producer = None
         batch = build_batch(
             [Record(key.encode(), json.dumps(entry).encode())],
             wall_ms=int(time.time() * 1000),
@@ -48,6 +50,8 @@ class Board:
         )
         producer.send(_TP, batch)
         producer.flush()
+        # Only what ended well is kept: asking for an id costs the cluster a synced write.
+        self._producer = producer
 
     def read(self) -> dict[str, dict[str, Any]]:
         """Every entry, reading only what is new since the last call."""

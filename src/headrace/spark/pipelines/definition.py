@@ -32,6 +32,13 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     """Directory for checkpoints and reports; next to the definition when not given."""
     every: str = "10s"
     """How often a continuous run looks for more."""
+    on_loss: str = "fail"
+    """About records that are gone before they were read: fail; skip (pass over and count them); reset (skip, and a topic that was
+    deleted and created again is read from its beginning)."""
+    on_error: str = "fail"
+    """About values that are not what the schema says: fail; dead_letter (they go to `dead_letter`, with the reason); null."""
+    dead_letter: str = ""
+    """A topic; the target with -dead behind it when not given."""
     spark: SparkSettings = SparkSettings()
 
     @property
@@ -44,7 +51,8 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             found.append(f'name = "{self.name}": 1 to 80 characters out of a-z A-Z 0-9 . _ -')
         if seconds(self.every) is None:
             found.append(f'every = "{self.every}": write 10s, 5m or 1h')
-        return found
+        found += _not_of("on_loss", self.on_loss, ("fail", "skip", "reset"))
+        return found + _not_of("on_error", self.on_error, ("fail", "dead_letter", "null"))
 
 
 class Archive(Pipeline, tag="archive", frozen=True, kw_only=True):
@@ -66,6 +74,58 @@ class Archive(Pipeline, tag="archive", frozen=True, kw_only=True):
         if self.compression not in ("none", "snappy", "zstd", "lz4", "gzip"):
             found.append(f'compression = "{self.compression}": one of none, snappy, zstd, lz4, gzip')
         return found
+
+
+class Table(Pipeline, tag="table", frozen=True, kw_only=True):
+    """A topic kept as an Iceberg table, exactly once."""
+
+    topic: str
+    warehouse: str
+    """A directory, or s3://… with a [catalog]."""
+    table: str = ""
+    """namespace.name; topics.TOPIC when not given."""
+    catalog: dict[str, str] = {}
+    """Properties of a pyiceberg catalog; SQLite beside the warehouse when there are none."""
+    value_format: str = "binary"
+    json_schema: str = ""
+    """A JSON Schema, or the file that has it: its properties are the columns."""
+    keep_raw: bool = False
+    """Also keep the bytes of each value, in _raw."""
+    partition_by: str = ""
+    """hour or day of the record's timestamp."""
+    starting: str = "earliest"
+    compression: str = "zstd"
+    max_records_per_round: int = 20_000_000
+    compact_files: int = 16
+    """So many small files of one partition are made into one."""
+    target_file_mb: int = 256
+    keep_snapshots_days: int = 7
+
+    @property
+    def table_name(self) -> str:
+        name = self.table or "".join(char if char.isalnum() else "_" for char in self.topic)
+        return name if "." in name else f"topics.{name}"
+
+    def schema_text(self) -> str:
+        if self.json_schema.lstrip().startswith("{"):
+            return self.json_schema
+        try:
+            return Path(self.json_schema).read_text()
+        except OSError as problem:
+            raise DefinitionError(f'json_schema = "{self.json_schema}": {problem.strerror}') from None
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        found += _not_of("value_format", self.value_format, ("binary", "string"))
+        found += _not_of("partition_by", self.partition_by, ("", "hour", "day"))
+        found += _not_of("compression", self.compression, ("none", "snappy", "zstd", "lz4", "gzip"))
+        if "://" in self.warehouse and not self.catalog:
+            found.append(
+                f'warehouse = "{self.warehouse}" needs a [catalog]: SQLite goes with a local directory'
+            )
+        numbers = ("max_records_per_round", "target_file_mb", "keep_snapshots_days")
+        found += [f"{name} is one at least" for name in numbers if getattr(self, name) < 1]
+        return found + (["compact_files is two at least"] if self.compact_files < 2 else [])
 
 
 class Replay(Pipeline, tag="replay", frozen=True, kw_only=True):
@@ -190,11 +250,15 @@ class Redrive(Pipeline, tag="redrive", frozen=True, kw_only=True):
         return found
 
 
-Kinds = Archive | Replay | Transform | Aggregate | Mirror | Audit | Redrive
+Kinds = Archive | Table | Replay | Transform | Aggregate | Mirror | Audit | Redrive
 KINDS = {
     kind.__struct_config__.tag: kind
-    for kind in (Archive, Replay, Transform, Aggregate, Mirror, Audit, Redrive)
+    for kind in (Archive, Table, Replay, Transform, Aggregate, Mirror, Audit, Redrive)
 }
+
+
+def _not_of(key: str, value: str, choices: tuple[str, ...]) -> list[str]:
+    return [] if value in choices else [f'{key} = "{value}": one of {", ".join(choices)}']
 
 
 def _no_topics(topics: list[str]) -> list[str]:
@@ -246,6 +310,8 @@ def seconds(text: str) -> float | None:
 
 EXAMPLES = {
     "archive": 'topics = ["orders"]\npath = "archive/orders"\ncompression = "zstd"\n',
+    "table": 'topic = "orders"\nwarehouse = "warehouse"\n'
+    '# json_schema = "orders.schema.json"\n# on_error = "dead_letter"\n# partition_by = "day"\n',
     "replay": 'path = "archive/orders"\ntopic = "orders-again"\nsince = "2026-01-01T00:00:00Z"\n'
     '# where = "value like \'%\\"paid\\"%\'"\n# rate = 10000\n',
     "transform": 'topics = ["orders"]\ntarget = "orders-paid"\n'

@@ -1,14 +1,14 @@
 """Pipeline: topics of one cluster to the same topics of another, batch for batch, exactly once.
 
 A task copies one partition: it claims the partition's transactional id on the target (which fences whoever held it),
-reads there how far the mirror is, fetches from the source from that point, and stores batches and the new position in one
-transaction. The truth is on the target alone, so a task may run twice or die anywhere. Batches are not opened: only the
+reads there how far the mirror is (`ledger`), fetches from the source from that point, and stores batches and the new position
+in one transaction. The truth is on the target alone, so a task may run twice or die anywhere. Batches are not opened: only the
 producer's stamp in the header is replaced. Offsets of the target differ by the transaction markers in between.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.ids import TopicPartition
@@ -20,13 +20,15 @@ from headrace.spark.columns.ragged import Ragged
 from headrace.spark.connection import Access
 from headrace.spark.fetching import Piece, fetch_range, shared_client
 from headrace.spark.fused import FusedTask, run_fused
+from headrace.spark.ledger import enter, read
 from headrace.spark.options import source_options
 from headrace.spark.pipelines.definition import Mirror
-from headrace.spark.pipelines.rounds import Round, commit_progress
+from headrace.spark.pipelines.rounds import Round, accepted, commit_progress
 from headrace.spark.plan import OffsetRange, admit
-from headrace.spark.positions import find_partitions, latest, resolve
+from headrace.spark.positions import earliest, find_partitions, resolve
 from headrace.spark.producer import Producer
-from headrace.spark.sync_client import READ_COMMITTED, CommittedOffset, SyncClient
+from headrace.spark.stream_offsets import StreamOffset
+from headrace.spark.sync_client import READ_COMMITTED, SyncClient
 from headrace.spark.transactions import Transaction
 from headrace.spark.weave import weave
 
@@ -44,30 +46,34 @@ class MirrorTask(FusedTask):
     source: Access
     target: Access
     wanted: OffsetRange
-    """From where the mirror starts if the target has no position yet."""
+    """From where the mirror starts if the target has no position of this topic yet, or one that was given up."""
+    on_loss: str = "fail"
+    skipped: int = 0
+    """Records that were gone before they were copied, so far."""
 
     def run(self) -> dict[str, Any]:
         source, target = shared_client(self.source), shared_client(self.target)
-        tp, group = self.wanted.tp, mirror_group(self.name)
+        tp, key = self.wanted.tp, mirror_key(self.name, self.wanted.tp)
         copied = size = 0
         position = self.wanted.start
         producer: Producer | None = None
         while True:
-            with Transaction(target, f"{group}-{tp}", _TIMEOUT_MS, producer) as transaction:
+            with Transaction(target, f"{mirror_group(self.name)}-{tp}", _TIMEOUT_MS, producer) as transaction:
                 if producer is None:
                     # Behind our claim of the id nobody else moves it: from here on our own commits say where it is.
-                    done = target.committed_offsets(group, [tp]).get(tp)
-                    position = done.offset if done is not None else self.wanted.start
+                    entry = read(target, key)
+                    if entry is not None and entry["topic_id"] == self.wanted.topic_id.hex():
+                        position = max(position, entry["offset"])
                     producer = transaction.producer
                 if position >= self.wanted.end:
                     break
                 transaction.add_partitions([tp])
                 copy = _Copy(transaction, tp, position)
-                copy.fetch(source, self.wanted._replace(start=position))
+                copy.fetch(source, self.wanted._replace(start=position), self.on_loss == "fail")
                 # Up to the end when everything is copied: offsets without records (markers) are passed over too.
                 position = copy.position if copy.full else self.wanted.end
-                note = CommittedOffset(position, "headrace-mirror: copied up to here")
-                transaction.note_offsets(group, {tp: note})
+                topic_id = self.wanted.topic_id.hex()
+                enter(transaction, key, {"offset": position, "topic_id": topic_id, "skipped": self.skipped})
                 transaction.commit()
                 copied, size = copied + copy.records, size + copy.bytes
         return {
@@ -89,9 +95,9 @@ class _Copy:
         self.records = self.bytes = 0
         self.full = False
 
-    def fetch(self, source: SyncClient, wanted: OffsetRange) -> None:
+    def fetch(self, source: SyncClient, wanted: OffsetRange, fail_on_data_loss: bool) -> None:
         pieces = fetch_range(
-            source, wanted, isolation=READ_COMMITTED, fail_on_data_loss=False, max_bytes=4 * MIB
+            source, wanted, isolation=READ_COMMITTED, fail_on_data_loss=fail_on_data_loss, max_bytes=4 * MIB
         )
         for piece in pieces:
             for position, header in piece.batches:
@@ -176,6 +182,10 @@ def mirror_group(name: str) -> str:
     return f"headrace-mirror-{name}"
 
 
+def mirror_key(name: str, tp: TopicPartition) -> str:
+    return f"mirror/{name}/{tp}"
+
+
 class MirrorPipeline:
     def __init__(self, definition: Mirror, spark: SparkSession) -> None:
         self._definition = definition
@@ -185,52 +195,79 @@ class MirrorPipeline:
                 "bootstrap": definition.bootstrap,
                 "subscribe": ",".join(definition.topics),
                 "startingOffsets": definition.starting,
+                "onLoss": definition.on_loss,
             }
         )
         self._source = SyncClient(self._options.access)
         self._target = SyncClient(Access(definition.target_bootstrap))
+        self._done: StreamOffset | None = None
         self._first: dict[TopicPartition, int] = {}
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"topics": self._definition.topics, "target": self._definition.target_bootstrap}
+        skipped = sum(self._done.skipped.values()) if self._done is not None else 0
+        return {
+            "topics": self._definition.topics,
+            "target": self._definition.target_bootstrap,
+            "skipped": skipped,
+        }
 
     def round(self) -> Round:
-        partitions = find_partitions(self._source, self._options)
+        must_exist = self._definition.on_loss == "fail"
+        partitions = find_partitions(self._source, self._options, must_exist=must_exist)
         self._prepare_target(partitions)
-        group = mirror_group(self._definition.name)
-        done = {tp: entry.offset for tp, entry in self._target.committed_offsets(group, partitions).items()}
-        start = self._start(partitions, done)
-        ends = latest(self._source, partitions)
-        target = admit(start, ends, self._definition.max_records_per_round)
+        if self._done is None:
+            self._done = self._positions(partitions)
+        known = self._done
+        start, ends = accepted(
+            self._source, partitions, known, self._definition.on_loss, lambda new: self._begin(new, known)
+        )
+        target = admit(start.offsets, ends, self._definition.max_records_per_round)
         tasks = [
             MirrorTask(
                 self._definition.name,
                 self._source.access,
                 self._target.access,
-                OffsetRange(*tp, start[tp], target[tp]),
+                OffsetRange(*tp, start.offsets[tp], target[tp], start.ids[tp.topic]),
+                self._definition.on_loss,
+                start.skipped.get(tp, 0),
             )
             for tp in partitions
-            if target[tp] > start[tp]
+            if target[tp] > start.offsets[tp]
         ]
         results = run_fused(self._spark, tasks)
+        done = dict(start.offsets)
         for result in results:
-            start[TopicPartition(result["topic"], result["partition"])] = result["end"]
-        commit_progress(self._source, group, start)
+            done[TopicPartition(result["topic"], result["partition"])] = result["end"]
+        self._done = replace(start, offsets=done)
+        commit_progress(self._source, mirror_group(self._definition.name), done)
         return Round(
             records=sum(result["records"] for result in results),
             bytes=sum(result["bytes"] for result in results),
-            lag=sum(max(0, ends[tp] - start[tp]) for tp in ends),
+            lag=sum(max(0, ends[tp] - done[tp]) for tp in ends),
         )
 
-    def _start(
-        self, partitions: list[TopicPartition], done: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """The target's position; else what the definition says, decided once in a run and written down by the first commit."""
-        new = [tp for tp in partitions if tp not in done and tp not in self._first]
-        if new:
-            self._first.update(resolve(self._source, new, self._options.starting))
-        return {tp: done.get(tp, self._first.get(tp, 0)) for tp in partitions}
+    def _positions(self, partitions: list[TopicPartition]) -> StreamOffset:
+        """How far the target is: by its ledger, or by the group that mirrors committed to before there was one."""
+        group = mirror_group(self._definition.name)
+        found = {tp: read(self._target, mirror_key(self._definition.name, tp)) for tp in partitions}
+        old = {tp: entry.offset for tp, entry in self._target.committed_offsets(group, partitions).items()}
+        offsets = {tp: entry["offset"] if entry else old.get(tp) for tp, entry in found.items()}
+        return StreamOffset(
+            {tp: offset for tp, offset in offsets.items() if offset is not None},
+            {tp.topic: bytes.fromhex(entry["topic_id"]) for tp, entry in found.items() if entry},
+            skipped={tp: entry["skipped"] for tp, entry in found.items() if entry and entry["skipped"]},
+        )
+
+    def _begin(self, new: list[TopicPartition], known: StreamOffset) -> dict[TopicPartition, int]:
+        """What the definition says, decided once in a run, for topics that were never met; else from the beginning."""
+        unmet = [tp for tp in new if tp.topic not in known.ids and tp not in self._first]
+        self._first.update(resolve(self._source, unmet, self._options.starting) if unmet else {})
+        met = [tp for tp in new if tp.topic in known.ids]
+        return {
+            **{tp: self._first[tp] for tp in new if tp not in met},
+            **(earliest(self._source, met) if met else {}),
+        }
 
     def _prepare_target(self, partitions: list[TopicPartition]) -> None:
         wanted: dict[str, int] = {}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.spark.fetching import LOSS_HINT
+from headrace.spark.positions import earliest, latest, topic_ids
+from headrace.spark.stream_offsets import Sight, StreamOffset, losses, settled
 from headrace.spark.sync_client import CommittedOffset, SyncClient
 
 if TYPE_CHECKING:
@@ -34,3 +38,26 @@ def commit_progress(client: SyncClient, group: str, offsets: Mapping[TopicPartit
     client.commit_offsets(
         group, {tp: CommittedOffset(offset, "headrace-spark: progress") for tp, offset in offsets.items()}
     )
+
+
+def accepted(
+    client: SyncClient,
+    partitions: list[TopicPartition],
+    known: StreamOffset,
+    on_loss: str,
+    begin: Callable[[list[TopicPartition]], dict[TopicPartition, int]],
+) -> tuple[StreamOffset, dict[TopicPartition, int]]:
+    """Where a round goes on, and where its topics end now. What is gone is refused, passed over and counted, or begun anew, as
+    `on_loss` says. `begin` tells where partitions start that were not met before, or that are another topic's now."""
+    ids = topic_ids(client, partitions)
+    now = (
+        Sight(latest(client, partitions), ids, earliest(client, partitions))
+        if partitions
+        else Sight({}, {}, {})
+    )
+    lost = losses(known, now)
+    told = lost.told(on_loss)
+    if told:
+        raise HeadraceError(ErrorKind.OFFSET_OUT_OF_RANGE, told, LOSS_HINT)
+    fresh = [tp for tp in partitions if tp not in known.offsets or tp.topic in lost.other or tp in lost.back]
+    return settled(known, now, lost, begin(fresh) if fresh else {}), now.ends

@@ -23,6 +23,7 @@ from headrace.spark.pipelines.definition import (
     Mirror,
     Redrive,
     Replay,
+    Table,
     Transform,
     seconds,
 )
@@ -31,7 +32,7 @@ from headrace.spark.pipelines.redrive import start_redrive
 from headrace.spark.pipelines.replay import ReplayPipeline
 from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.streams import start
-from headrace.spark.session import STATELESS_SETTINGS, local_session
+from headrace.spark.session import STATELESS_SETTINGS, local_session, need_iceberg
 from headrace.spark.sync_client import SyncClient, pause
 
 if TYPE_CHECKING:
@@ -151,6 +152,11 @@ def _post_quietly(progress: Progress, state: str, error: str) -> None:
 def _in_rounds(definition: Kinds, session: SparkSession) -> InRounds:
     if isinstance(definition, Archive):
         return ArchivePipeline(definition, session)
+    if isinstance(definition, Table):
+        need_iceberg()
+        from headrace.spark.pipelines.table import TablePipeline
+
+        return TablePipeline(definition, session)
     if isinstance(definition, Mirror):
         return MirrorPipeline(definition, session)
     if isinstance(definition, Replay):

@@ -38,7 +38,7 @@ def archive_frame(
     paths = [
         str(log.path / file["path"])
         for file in state.files.values()
-        if topic is None or file["topic"] == topic
+        if (topic is None or file["topic"] == topic) and state.has(file)
     ]
     if not paths:
         return spark.createDataFrame([], _COLUMNS)
@@ -63,7 +63,14 @@ def history_and_now(spark: SparkSession, bootstrap: str, topic: str, path: str |
     # Read once: what an archiver adds meanwhile belongs to the live half of this table.
     state = ArchiveLog(Path(path).resolve()).read()
     with SyncClient(Access(bootstrap)) as client:
-        leaders = client.topic(topic).leaders
+        info = client.topic(topic)
+        if state.ids.get(topic, info.topic_id.hex()) != info.topic_id.hex():
+            raise HeadraceError(
+                ErrorKind.UNKNOWN_TOPIC_ID,
+                f"{path} is the archive of another topic of the name {topic}, which was deleted since",
+                "Read the archive alone, or archive the new topic with on_loss = reset.",
+            )
+        leaders = info.leaders
         partitions = [TopicPartition(topic, number) for number in leaders]
         first = earliest(client, partitions)
     seam = {tp: state.end.get(tp, first[tp]) for tp in partitions}

@@ -1,0 +1,184 @@
+"""Codec: the columns of a table: where a record was, then its value as bytes, as text, or as the columns of a JSON Schema.
+
+A property named like one of ours gets an underscore behind it. What JSON Schema can say and a column can't (anyOf, no type, an
+object of any properties) is refused with the name of the property: nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.spark.schema import HEADERS, TIMESTAMP
+from headrace.spark.values import parse_strictly
+
+PLACE = pa.schema(
+    [
+        ("_topic_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("_timestamp", TIMESTAMP),
+        ("_timestamp_type", pa.int32()),
+        ("_key", pa.binary()),
+        ("_headers", HEADERS),
+    ]
+)
+"""Where a record was; the first columns of every table."""
+
+DEAD = pa.schema(
+    [
+        *(PLACE.field(name) for name in ("_topic_partition", "_offset", "_timestamp", "_key", "_headers")),
+        pa.field("_value", pa.binary()),
+        pa.field("_reason", pa.string()),
+    ]
+)
+"""Of the table of rows that were not what the schema says."""
+
+SOURCE = {
+    "_topic_partition": "partition", "_offset": "offset", "_timestamp": "timestamp",
+    "_timestamp_type": "timestampType", "_key": "key", "_headers": "headers",
+}  # fmt: skip
+NOT_THE_SCHEMA = "the value is not what the schema says"
+
+
+class SchemaProblem(ValueError):
+    """The schema can't be made into columns; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a table has for each record."""
+
+    value_format: str = "binary"
+    """binary, string or json."""
+    fields: pa.Schema | None = None
+    """Of the JSON object: its own names."""
+    keep_raw: bool = False
+    lenient: bool = False
+    """Rows that are not what the schema says are kept, with nulls for what is not."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        found = list(PLACE)
+        if self.fields is None:
+            found.append(pa.field("value", pa.binary() if self.value_format == "binary" else pa.string()))
+        else:
+            found += [field.with_name(name) for field, name in zip(self.fields, self.names, strict=True)]
+        return pa.schema(found + ([pa.field("_raw", pa.binary())] if self.keep_raw else []))
+
+    @property
+    def names(self) -> list[str]:
+        """How the fields are called in the table."""
+        taken = {*PLACE.names, "_raw", *(self.fields.names if self.fields is not None else [])}
+        return [
+            _free(field.name, taken) if field.name in (*PLACE.names, "_raw") else field.name
+            for field in self.fields or []
+        ]
+
+    def make(self, rows: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
+        """(good rows, dead rows) of what the source has read with binary values."""
+        place = [rows.column(SOURCE[name]) for name in PLACE.names]
+        value = rows.column("value")
+        raw = [value] if self.keep_raw else []
+        none = DEAD.empty_table()
+        if self.fields is None:
+            if self.value_format == "string":
+                value, sound = _texts(value)
+                return self._sorted_out(place, [value], raw, rows, sound)
+            return pa.Table.from_arrays([*place, value, *raw], schema=self.schema), none
+        parsed, sound = parse_strictly(value, self.fields)
+        return self._sorted_out(place, parsed.flatten(), raw, rows, sound)
+
+    def _sorted_out(
+        self,
+        place: list[Any],
+        values: list[Any],
+        raw: list[Any],
+        rows: pa.RecordBatch,
+        sound: list[bool] | None,
+    ) -> tuple[pa.Table, pa.Table]:
+        good = pa.Table.from_arrays([*place, *values, *raw], schema=self.schema)
+        if sound is None or self.lenient:
+            return good, DEAD.empty_table()
+        mask = pa.array(sound, pa.bool_())
+        dead = rows.filter(pc.invert(mask))
+        arrays = [dead.column(SOURCE[name]) for name in DEAD.names[:5]]
+        reasons = pa.array([NOT_THE_SCHEMA] * dead.num_rows, pa.string())
+        return good.filter(mask), pa.Table.from_arrays([*arrays, dead.column("value"), reasons], schema=DEAD)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _texts(values: pa.Array) -> tuple[pa.Array, list[bool] | None]:
+    """Bytes as text; those that are none are not sound."""
+    try:
+        return values.cast(pa.string()), None
+    except pa.ArrowInvalid:
+        sound, texts = [], []
+        for one in values.to_pylist():
+            try:
+                texts.append(None if one is None else one.decode())
+                sound.append(True)
+            except UnicodeDecodeError:
+                texts.append(None)
+                sound.append(False)
+        return pa.array(texts, pa.string()), sound
+
+
+_SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+
+
+def from_json_schema(text: str) -> pa.Schema:
+    """The columns of a JSON Schema of an object."""
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise SchemaProblem(f"not JSON: {problem}") from None
+    if (
+        not isinstance(given, dict)
+        or not isinstance(given.get("properties"), dict)
+        or not given["properties"]
+    ):
+        raise SchemaProblem(
+            'an object with "properties" is needed, as in {"properties": {"id": {"type": "integer"}}}'
+        )
+    return pa.schema(_fields(given["properties"]))
+
+
+def _fields(properties: dict[str, Any]) -> list[pa.Field]:
+    found = [pa.field(name, _kind(one, name)) for name, one in properties.items()]
+    lowered = [field.name.lower() for field in found]
+    clash = sorted({name for name in lowered if lowered.count(name) > 1})
+    if clash:
+        raise SchemaProblem(
+            f"{', '.join(clash)}: names that differ in case only are one column to most engines"
+        )
+    return found
+
+
+def _kind(given: Any, path: str) -> pa.DataType:
+    if not isinstance(given, dict):
+        raise SchemaProblem(f"{path}: a schema is an object")
+    said = given.get("type")
+    kinds = [one for one in (said if isinstance(said, list) else [said]) if one != "null"]
+    if len(kinds) != 1 or kinds[0] is None:
+        raise SchemaProblem(f'{path}: say one type besides null, as in {{"type": "string"}}')
+    if kinds[0] in _SCALARS:
+        return _SCALARS[kinds[0]]
+    if kinds[0] == "array" and isinstance(given.get("items"), dict):
+        return pa.list_(pa.field("element", _kind(given["items"], f"{path}[]")))
+    if kinds[0] == "object" and given.get("properties"):
+        return pa.struct(_fields(given["properties"]))
+    if kinds[0] in ("array", "object"):
+        raise SchemaProblem(
+            f'{path}: say what is in it, with "{"items" if kinds[0] == "array" else "properties"}"'
+        )
+    raise SchemaProblem(f'{path}: "{kinds[0]}" is no type of JSON Schema')
