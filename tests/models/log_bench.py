@@ -176,10 +176,11 @@ class CrashingFileSystem:
         self._step(f"sync_dir {path}")
         self.inner.sync_dir(path)
 
-    def make_dirs(self, path: str) -> None:
-        if not self.inner.exists(path):
-            self._step(f"make_dirs {path}")
-        self.inner.make_dirs(path)
+    def make_dirs(self, *paths: str) -> None:
+        for path in paths:
+            if not self.inner.exists(path):
+                self._step(f"make_dirs {path}")
+            self.inner.make_dirs(path)
 
     def read_file(self, path: str) -> bytes:
         return self.inner.read_file(path)

@@ -281,6 +281,8 @@ class Node:
         leader = self.leader
         if leader is None:
             return []
+        if isinstance(event, ld.Tick) and not leader.needs_ticks:
+            return []  # F27: as the driver does
         effects = leader.step(event, self.now_ms)
         for effect in effects:
             self._carry_out(leader, effect)

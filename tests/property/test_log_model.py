@@ -185,6 +185,9 @@ class LogMachine(RuleBasedStateMachine):
                 self.fs.remove(f"/data/orders-0/{name}")
         self.log, report = open_log(self.fs, self.config)
         assert not report.quarantined and not report.truncated_bytes
+        if not self.end and self.log.epochs.latest < 0:
+            # A log that never had a batch has no past: whoever leads it says so again (decision 0045).
+            self.log.start_epoch(self.epochs[-1][0])
         self.lost_snapshots |= lose == ".snapshot"
         if self.lost_snapshots and derived(self.log)[0] != dumb_derived(self.batches)[0]:
             # Segments below the start went with a restart, and nothing remembers their producers: neither now, nor (F77)

@@ -138,7 +138,10 @@ class PowerCutMachine(RuleBasedStateMachine):
     @invariant()
     def derived_state_fits(self) -> None:
         if hasattr(self, "log"):
-            assert derived(self.log) == derived(replayed(self.crashing, self.config))
+            again = replayed(self.crashing, self.config)
+            if not self.log.end_offset and again.epochs.latest < 0:
+                again.start_epoch(self.log.epochs.latest)  # no batch, so no past to remember (decision 0045)
+            assert derived(self.log) == derived(again)
             assert self.log.durable_end <= self.log.end_offset
 
     def teardown(self) -> None:

@@ -67,7 +67,7 @@ def offset_after_a_failover(delay_ms: float, monkeypatch: pytest.MonkeyPatch) ->
 
     The load waits until the marker is written here, and `delay_ms` more; then it reads, and what arrives next arrives before
     the loop goes round, as with uvloop."""
-    cluster = SimCluster(5, replace(CALM, io_first=True))
+    cluster = SimCluster(6, replace(CALM, io_first=True))
     monkeypatch.setattr(virtual_loop, "IO_FIRST_ODDS", 0.0)
     wait_committed = Load._wait_committed
     reads: list[int] = []

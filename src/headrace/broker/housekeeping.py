@@ -1,15 +1,17 @@
 """Driver: what has to happen now and then: timeouts, rolls, retention, checkpoints, compaction, forgetting producers.
 
-Nothing here is on anybody's path: it works in small steps and gives the loop away between partitions.
+Nothing here is on anybody's path: it works in small steps and gives the loop away between them. What stands still costs nothing but a
+glance at each cleaning pass (Watchlist).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from headrace.broker.groups import Groups
+from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.queueing.local.local_queues import LocalQueues
 from headrace.broker.replicas import Replicas
@@ -27,6 +29,8 @@ CHECKPOINT_MS = 5_000
 CLEAN_MS = 30_000
 SCRUB_BYTES = 1024 * 1024
 """Of each partition per round: about three gigabytes a day."""
+SCRUB_AGAIN_MS = 300_000
+"""Between two readings of the whole log, where that is short."""
 STALL_MS = 2_000
 LAG_WINDOW_MS = 10_000
 
@@ -50,6 +54,7 @@ class Housekeeping:
         self._lease_held = lease_held
         self._due = {"leaders": 0, "checkpoint": CHECKPOINT_MS, "clean": clean_ms}
         self._clean_ms = clean_ms
+        self._expiration_ms = 0
         self._started_ms = runtime.clock.now_ms()
         self._lags = (0, 0)
         """In the last half of a window, and in this one."""
@@ -67,9 +72,7 @@ class Housekeeping:
                 log.warning("the event loop stood still for %d ms", now_ms - last_ms)
             last_ms = now_ms
             self._replicas.room.look()
-            for partition in list(self._replicas.partitions.values()):
-                if partition.has_waiting:
-                    partition.expire_waiting(now_ms)
+            self._replicas.watchlist.overdue(now_ms)
             if stalled or self._is_due("leaders", LEADER_TICK_MS):
                 await self._replicas.tick(self._lease_held, stalled)
 
@@ -87,23 +90,33 @@ class Housekeeping:
     async def run(self) -> None:
         """Slow things, when there is time."""
         while True:
-            await asyncio.sleep(TICK_MS / 1000)
+            await asyncio.sleep(self._until_due_s("checkpoint", "clean"))
             if self._is_due("checkpoint", CHECKPOINT_MS):
-                await self._each(self._checkpoint)
+                await self._each(self._replicas.watchlist.take_moved(), self._checkpoint)
             if self._is_due("clean", self._clean_ms):
                 self._groups.tell_wall_clock()
-                await self._each(self._clean)
+                self._expiration_ms = int(self._image.number_config(PRODUCER_ID_EXPIRATION_MS))
+                await self._each(list(self._replicas.partitions.values()), self._clean)
+
+    def _elapsed_ms(self) -> int:
+        return self._runtime.clock.now_ms() - self._started_ms
+
+    def _until_due_s(self, *what: str) -> float:
+        return max(TICK_MS, min(self._due[name] for name in what) - self._elapsed_ms()) / 1000
 
     def _is_due(self, what: str, every_ms: int) -> bool:
-        elapsed_ms = self._runtime.clock.now_ms() - self._started_ms
+        elapsed_ms = self._elapsed_ms()
         if elapsed_ms < self._due[what]:
             return False
         self._due[what] = elapsed_ms + every_ms
         return True
 
-    async def _each(self, work: Callable[[Partition], Awaitable[None]]) -> None:
-        for partition in list(self._replicas.partitions.values()):
-            if not partition.failed:
+    async def _each(
+        self, partitions: Iterable[Partition], work: Callable[[Partition], Awaitable[None]]
+    ) -> None:
+        pace = Pace(self._runtime.clock)
+        for partition in partitions:
+            if not partition.failed and self._replicas.partitions.get(partition.tp) is partition:
                 try:
                     await work(partition)
                 except (OSError, LogCorrupt) as problem:
@@ -113,7 +126,7 @@ class Housekeeping:
                     # Else the topic was deleted under our hands, and its files with it; or DiskRoom has said it for all.
                 except Exception as problem:  # of this one; the others must not go without
                     self._runtime.unexpected("housekeeping", problem, str(partition.tp))
-                await asyncio.sleep(0)
+                await pace.step()
 
     async def _checkpoint(self, partition: Partition) -> None:
         """A recovery point that is near the end keeps the next start short (S25)."""
@@ -129,6 +142,7 @@ class Housekeeping:
         try:
             await self._runtime.run_blocking(write)
         except OSError as problem:
+            self._replicas.watchlist.moved[partition] = None
             partition.log.checkpoint_failed(checkpoint, problem)
             if partition.log.failed is not None:
                 partition.mark_failed()
@@ -138,6 +152,9 @@ class Housekeeping:
     async def _clean(self, partition: Partition) -> None:
         clock = self._runtime.clock
         now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+        if partition.log.is_untouched:
+            partition.log.pass_time(wall_ms, now_ms)
+            return
         self._drop_delivered(partition)
         limit = self._queues.retention_limit(partition)
         if limit is not None:
@@ -145,11 +162,11 @@ class Housekeeping:
             if report.deleted_segments:
                 log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
         partition.log.purge_deleted(now_ms)
-        expiration_ms = int(self._image.number_config(PRODUCER_ID_EXPIRATION_MS))
-        partition.log.expire_producers(wall_ms, now_ms, expiration_ms)
-        self._scrub(partition)
+        partition.log.expire_producers(wall_ms, now_ms, self._expiration_ms)
+        self._scrub(partition, now_ms)
         if partition.config.is_compacted:
             await self._compact(partition)
+        await self._checkpoint(partition)
 
     def _drop_delivered(self, partition: Partition) -> None:
         """`retention=delivered`: what every subscription has acknowledged is not needed any more (Q9)."""
@@ -160,8 +177,12 @@ class Housekeeping:
         if done is not None and done > partition.log.start_offset:
             partition.delete_records(min(done, partition.high_watermark))
 
-    def _scrub(self, partition: Partition) -> None:
+    def _scrub(self, partition: Partition, now_ms: int) -> None:
         """S22: read what is old, a little each time, so that rot is found while another replica still has it right."""
+        if partition.scrubbed_to >= partition.log.durable_end:
+            if now_ms < partition.scrub_again_ms:
+                return
+            partition.scrub_again_ms = now_ms + SCRUB_AGAIN_MS
         try:
             partition.scrubbed_to = partition.log.scrub(partition.scrubbed_to, SCRUB_BYTES)
         except LogCorrupt as problem:

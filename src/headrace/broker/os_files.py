@@ -115,12 +115,12 @@ class OsFile:
 class OsFileSystem:
     """Everything below `root`, which may itself be reached through symlinks; nothing below it may be one."""
 
-    __slots__ = ("_checked", "_locks", "root")
+    __slots__ = ("_checked", "_making", "root")
 
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
         self._checked: set[str] = set()
-        self._locks = [threading.Lock() for _ in range(32)]
+        self._making = threading.Lock()
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
         self._check_parent(path)
@@ -173,7 +173,17 @@ class OsFileSystem:
         except FileNotFoundError:
             return []
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, *paths: str) -> None:
+        # Several threads make partitions of one topic. Who finds a directory that another is making waits until it is synced:
+        # what is written into it would else be promised before it can be found again.
+        with self._making:
+            grown: dict[str, None] = {}
+            for path in paths:
+                self._make_one(path, grown)
+            for directory in grown:
+                self._sync_dir(directory)
+
+    def _make_one(self, path: str, grown: dict[str, None]) -> None:
         self._need_inside(path)
         missing = []
         while not os.path.lexists(path):
@@ -181,18 +191,9 @@ class OsFileSystem:
             path = os.path.dirname(path)
         if len(path) >= len(self.root):
             self._check_parent(f"{path}/x")
-        # Several threads make partitions of one topic. Who finds a directory that another is making waits until it is synced:
-        # what is written into it would else be promised before it can be found again.
-        with self._making(path):
-            pass
         for directory in reversed(missing):
-            with self._making(directory):
-                if not os.path.lexists(directory):
-                    os.mkdir(directory, _DIRECTORY_MODE)
-                    self._sync_dir(os.path.dirname(directory))
-
-    def _making(self, directory: str) -> threading.Lock:
-        return self._locks[hash(directory) % len(self._locks)]
+            os.mkdir(directory, _DIRECTORY_MODE)
+            grown[os.path.dirname(directory)] = None
 
     def rename(self, source: str, target: str) -> None:
         self._check_parent(source)

@@ -20,6 +20,7 @@ from headrace.broker.following import Following
 from headrace.broker.low_watermark import LowWatermark
 from headrace.broker.runtime import Runtime
 from headrace.broker.sequence_doubts import SequenceDoubts
+from headrace.broker.watchlist import Watchlist
 from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, is_internal
@@ -73,6 +74,7 @@ class Partition:
         flusher: Flusher,
         delegate: Callable[[Partition, LeaderEffect], None],
         lease_held: Callable[[], bool],
+        watchlist: Watchlist[Partition] | None = None,
     ) -> None:
         """`delegate` takes the leader's wishes that reach beyond this replica: ISR changes, stepping down.
 
@@ -103,6 +105,7 @@ class Partition:
         self._flusher = flusher
         self._delegate = delegate
         self._lease_held = lease_held
+        self._watchlist: Watchlist[Partition] = watchlist or Watchlist()
         self.on_failed: Callable[[Partition], None] = lambda partition: None
         """The replica can't be used any more; whoever holds a good copy should lead (S7, S22, S26)."""
         self._leader: Leader | None = None
@@ -127,7 +130,8 @@ class Partition:
         self.low_watermark = LowWatermark()
         self._lazy_flush: asyncio.TimerHandle | None = None
         self.scrubbed_to = 0
-        """How far the background reading has come (S22)."""
+        """How far the background reading has come (S22), and when it may begin again once it has read everything."""
+        self.scrub_again_ms = 0
         self.bytes_in = self.messages_in = self.bytes_out = 0
 
     # -- leadership ------------------------------------------------------------------------------------------
@@ -156,6 +160,7 @@ class Partition:
     def _follow_high_watermark(self, offset: int) -> None:
         if self._leader is None:
             self.high_watermark = offset
+            self._watchlist.moved[self] = None
             self.on_commit.tell(offset)
             self._wake_fetchers()
 
@@ -167,6 +172,11 @@ class Partition:
         effects = leader.step(event, self._runtime.clock.now_ms())
         self._carry_out(effects)
         return effects
+
+    @property
+    def needs_ticks(self) -> bool:
+        leader = self._leader
+        return leader is not None and leader.needs_ticks
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -303,6 +313,7 @@ class Partition:
             callback(ErrorKind.NONE)
         else:
             self._acks.add(callback, offset, deadline_ms)
+            self._watchlist.waiting[self] = None
 
     async def settle_own_writes(self) -> None:
         """Until what was appended before this call is committed, if only our own disk keeps it from being so.
@@ -347,6 +358,7 @@ class Partition:
         self._flusher.request(self, 0, urgent=False)
 
     def on_durable(self) -> None:
+        self._watchlist.moved[self] = None
         leader = self._leader
         if leader is not None:
             self._carry_out(leader.step(LocalDurable(self.log.durable_end), self._runtime.clock.now_ms()))
@@ -364,6 +376,7 @@ class Partition:
 
     def _advance(self, offset: int) -> None:
         self.high_watermark = offset
+        self._watchlist.moved[self] = None
         waiting = self._acks.release(offset)
         if waiting:
             self._settle(waiting, ErrorKind.NONE)
@@ -406,6 +419,7 @@ class Partition:
 
     def delete_records(self, offset: int) -> int | Rejected:
         start = self.log.delete_records(offset)
+        self._watchlist.moved[self] = None
         self._wake_fetchers()
         return start
 

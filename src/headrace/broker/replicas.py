@@ -1,8 +1,4 @@
-"""Driver: the replicas on this broker. Opens, closes and deletes logs as the image says: several partitions at a time, each in order.
-
-S12: a directory that no topic claims is never deleted. It is moved aside and reported, because missing metadata is
-no proof that the data is not wanted.
-"""
+"""Driver: the replicas on this broker. Opens, closes and deletes logs as the image says: several partitions at a time, each in order."""
 
 from __future__ import annotations
 
@@ -14,13 +10,14 @@ from headrace.broker.disk_room import AUTOMATIC, DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.isr_writer import IsrWriter
 from headrace.broker.lanes import Lanes
+from headrace.broker.log_directories import LogDirectories, log_config
 from headrace.broker.metadata import Metadata
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.replicator import Replicator
 from headrace.broker.runtime import Runtime
+from headrace.broker.watchlist import Watchlist
 from headrace.cluster import keys
-from headrace.cluster.configs import TopicConfig
 from headrace.cluster.controller import Standings
 from headrace.cluster.election import hand_over, raise_epoch
 from headrace.cluster.image import (
@@ -36,14 +33,8 @@ from headrace.cluster.image import (
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.core.ports import FileSystem
-from headrace.core.units import is_digits
-from headrace.log.config import LogConfig
 from headrace.log.growing_log import FULL_DISK
-from headrace.log.memory_fs import MemoryFileSystem
-from headrace.log.partition_log import PartitionLog
-from headrace.log.results import LoadReport, LogCorrupt, WrongTopic
-from headrace.log.segment_cache import SegmentCache
+from headrace.log.results import LogCorrupt, WrongTopic
 from headrace.replication.events import (
     BrokerChanged,
     LeaderEffect,
@@ -63,35 +54,13 @@ log = logging.getLogger(__name__)
 
 _Change = PartitionChanged | TopicDeleted | TopicConfigChanged
 """What there is to do for us in a change of the image."""
-QUARANTINE = "quarantine"
-DOOMED = ".deleted"
 AT_ONCE = 6
 """Partitions that are opened, closed or deleted at a time: most of it is waiting for the disk (F27). Fewer than there are threads for
 blocking work, since commits need one too."""
+LOOKED_AT_ONCE = 1_000
+"""Partitions that are asked in one go whether they need anything: some tenths of a microsecond each."""
 READ_AGAIN_S = 0.5
 RETRY_S = 5.0
-
-
-def log_config(config: TopicConfig) -> LogConfig:
-    """The part of a topic's config that its logs go by."""
-    return LogConfig(
-        segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
-        segment_jitter_ms=config.segment_jitter_ms,
-        index_interval_bytes=config.index_interval_bytes,
-        index_max_bytes=config.segment_index_bytes,
-        delete=config.deletes_by_retention,
-        retention_ms=config.retention_ms,
-        retention_bytes=config.retention_bytes,
-        timestamp_skew_ms=min(config.message_timestamp_after_max_ms, 2**53),
-        file_delete_delay_ms=config.file_delete_delay_ms,
-        compact=config.is_compacted,
-        min_compaction_lag_ms=config.min_compaction_lag_ms,
-        max_compaction_lag_ms=config.max_compaction_lag_ms,
-        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
-        delete_retention_ms=config.delete_retention_ms,
-        log_append_time=config.is_log_append_time,
-    )
 
 
 def _touches(change: _Change) -> tuple[str, int | None]:
@@ -99,11 +68,6 @@ def _touches(change: _Change) -> tuple[str, int | None]:
     if isinstance(change, PartitionChanged):
         return change.topic.name, change.partition
     return change.topic.name if isinstance(change, TopicConfigChanged) else change.name, None
-
-
-def directory_name(topic: str, topic_id: bytes) -> str:
-    """Readable for people, unique by the id: a topic created again under the same name gets its own (R34, X24)."""
-    return f"{topic[:180]}@{topic_id.hex()}"
 
 
 class Replicas:
@@ -132,17 +96,15 @@ class Replicas:
         self._metadata = metadata
         self._image = metadata.image
         self._lease_held = lease_held
+        self.watchlist: Watchlist[Partition] = Watchlist()
+        self._lease_told = True
+        """What the leaders believe of our lease."""
         self._isr = IsrWriter(runtime, metadata)
         self.replicator = replicator
         self._flusher = flusher
-        self._log_dir = log_dir
-        self._quarantine = f"{log_dir.rpartition('/')[0]}/{QUARANTINE}"
+        self._logs = LogDirectories(runtime, metadata, log_dir, ephemeral=ephemeral, repair=repair)
+        self.quarantine_unknown = self._logs.quarantine_unknown
         self.room = DiskRoom(runtime.fs, log_dir, disk_reserve_bytes)
-        self._memory = MemoryFileSystem()
-        self._caches: dict[int, SegmentCache] = {}
-        """One for each file system, shared by its logs, so that open files stay bounded (S17)."""
-        self._ephemeral = ephemeral
-        self._repair = repair
         self._work = Lanes(self._carry_out, _touches, AT_ONCE)
 
     # -- following the image -----------------------------------------------------------------------------------
@@ -151,10 +113,19 @@ class Replicas:
         for delta in deltas:
             if isinstance(delta, (PartitionChanged, TopicDeleted, TopicConfigChanged)):
                 self._work.put(delta)
+                if isinstance(delta, PartitionChanged) and delta.old is None:
+                    self._expect(delta)
             elif isinstance(delta, (BrokerUp, BrokerRegistered)):
                 self.broker_changed(delta.broker.id)
             elif isinstance(delta, BrokerDown):
                 self.broker_changed(delta.broker_id)
+
+    def _expect(self, new: PartitionChanged) -> None:
+        if (
+            self._image.broker_id in new.new.replicas
+            and (new.topic.name, new.partition) not in self.partitions
+        ):
+            self._logs.expect(new.topic, new.partition)
 
     def look_at_everything(self) -> None:
         """At start: the image was read before anybody listened."""
@@ -213,9 +184,7 @@ class Replicas:
         if not mine:
             self.offline.pop(TopicPartition(topic.name, number), None)
             # R35: should it come back, it starts empty. The metadata says in so many words that it is not ours.
-            fs, directory = self._place(topic, number)
-            if fs.exists(directory):
-                await self._clear_away(fs, directory, f"{directory_name(topic.name, topic.id)}-{number}")
+            await self._logs.clear_away(topic, number)
             return
         if partition is None:
             try:
@@ -277,6 +246,8 @@ class Replicas:
         ):
             return
         partition.become_leader(self._new_leader(partition, topic, number, state))
+        if not self._lease_told:
+            partition.tell_leader(LeaseChanged(False))
         # All of them, not only today's replicas: a move may add any, and who is not known to live can't join (R14, R35).
         for node in self._image.brokers.values():
             if node.id != me:
@@ -357,11 +328,20 @@ class Replicas:
 
     async def tick(self, lease_held: Callable[[], bool], stalled: bool) -> None:
         """Now and then: slow followers leave the ISR (R15), and leaders learn whether our lease holds (R7). In slices, as
-        there may be thousands (A3)."""
+        there may be thousands (A3): all of them only when there is news for all."""
+        held = lease_held()
+        for_all = stalled or held != self._lease_told
+        self._lease_told = held
+        event = Stalled() if stalled else Tick()
         pace = Pace(self._runtime.clock)
-        async for partition in pace.over(list(self.partitions.values())):
-            if partition.is_leader:
-                self._tell(partition, LeaseChanged(lease_held()), Stalled() if stalled else Tick())
+        partitions = list(self.partitions.values())
+        for first in range(0, len(partitions), LOOKED_AT_ONCE):
+            looked = partitions[first : first + LOOKED_AT_ONCE]
+            for partition in looked if for_all else [entry for entry in looked if entry.needs_ticks]:
+                if partition.is_leader:
+                    self._tell(partition, LeaseChanged(held), event)
+                    await pace.step()
+            await pace.step()
 
     def _resign(self, partition: Partition) -> None:
         partition.resign()
@@ -422,61 +402,11 @@ class Replicas:
 
     # -- logs --------------------------------------------------------------------------------------------------
 
-    def _home(self, topic: Topic) -> tuple[FileSystem, str]:
-        fs = self._memory if self._ephemeral or topic.config.is_memory else self._runtime.fs
-        return fs, f"{self._log_dir}/{directory_name(topic.name, topic.id)}"
-
-    def _place(self, topic: Topic, number: int) -> tuple[FileSystem, str]:
-        fs, directory = self._home(topic)
-        return fs, f"{directory}/{number}"
-
-    async def _open_log(self, topic: Topic, number: int) -> tuple[PartitionLog, LoadReport]:
-        fs, directory = self._place(topic, number)
-        wall_ms = self._runtime.clock.wall_ms()
-        cache = self._caches.setdefault(id(fs), SegmentCache(fs))
-        return await self._runtime.run_blocking(
-            lambda: PartitionLog.open(
-                fs,
-                directory,
-                log_config(topic.config),
-                topic_id=topic.id,
-                wall_ms=wall_ms,
-                cache=cache,
-                repair=self._repair,
-            )
-        )
-
-    async def _open_or_start_over(self, topic: Topic, number: int) -> tuple[PartitionLog, LoadReport]:
-        """S3: a damaged replica that nobody counts on is put aside and fetched anew (F85). Its bytes are kept (S12).
-
-        It can't be counted on meanwhile: who is in neither set gets into one only by fetching, and that needs the log. The
-        image is no older than our registration, which took our earlier lives out of the ISR (R4).
-        """
-        try:
-            return await self._open_log(topic, number)
-        except LogCorrupt as problem:
-            state = topic.partitions[number]
-            if (
-                state is None
-                or self._image.broker_id in {*state.isr, *state.elr}
-                or not state.isr + state.elr
-            ):
-                raise
-            fs, directory = self._place(topic, number)
-            aside = f"{directory_name(topic.name, topic.id)}-{number}-{self._runtime.clock.wall_ms()}"
-            home = self._quarantine
-            log.error(
-                "%s-%d: %s; it is not in sync and others are: moved to %s/%s and fetched anew",
-                topic.name, number, problem, home, aside,
-            )  # fmt: skip
-            await self._runtime.run_blocking(lambda: _put_aside(fs, directory, home, aside))
-            return await self._open_log(topic, number)
-
     async def _open(self, topic: Topic, number: int) -> Partition | None:
         tp = TopicPartition(topic.name, number)
-        fs, _ = self._place(topic, number)
+        fs = self._logs.place(topic, number).fs
         try:
-            opened, report = await self._open_or_start_over(topic, number)
+            opened, report = await self._logs.open_or_start_over(topic, number)
         except (LogCorrupt, WrongTopic, OSError) as problem:
             # S4: never start silently shortened.
             self.offline[tp] = str(problem)
@@ -503,6 +433,7 @@ class Replicas:
             self._flusher,
             self._delegated,
             self._lease_held,
+            self.watchlist,
         )
         partition.on_failed = self._failed
         partition.room = self.room if fs is self._runtime.fs else None
@@ -517,6 +448,7 @@ class Replicas:
         self._resign(partition)
         self.replicator.forget(partition)
         del self.partitions[partition.tp]
+        self.watchlist.forget(partition)
         partition.log.close(clean=False)
 
     async def _delete_topic(self, deleted: TopicDeleted) -> None:
@@ -525,68 +457,10 @@ class Replicas:
             partition = self.partitions.get((deleted.name, number))
             if partition is not None and partition.topic_id == deleted.topic_id:
                 await self._drop(partition, deleted.name)
-        directory = f"{self._log_dir}/{directory_name(deleted.name, deleted.topic_id)}"
-        for fs in (self._memory, self._runtime.fs):
-            if fs.exists(directory):
-                await self._clear_away(fs, directory, directory_name(deleted.name, deleted.topic_id))
-
-    async def _clear_away(self, fs: FileSystem, directory: str, name: str) -> None:
-        """Data that the metadata says is not ours. A coordinator that was restored from a backup says so of everything that
-        came later: then it is put aside (S12, F10)."""
-        if self._metadata.restored is None or fs is self._memory:
-            await self._runtime.run_blocking(lambda: _remove(fs, directory))
-            return
-        aside = f"{name}-{self._runtime.clock.wall_ms()}"
-        log.error("a restored coordinator does not know %s: moved to %s/%s", name, self._quarantine, aside)
-        await self._runtime.run_blocking(lambda: _put_aside(fs, directory, self._quarantine, aside))
+        await self._logs.clear_away_topic(deleted.name, deleted.topic_id)
 
     async def close(self, *, clean: bool) -> None:
         for partition in list(self.partitions.values()):
             self._resign(partition)
             partition.log.close(clean=clean)
         self.partitions.clear()
-
-    # -- start-up ----------------------------------------------------------------------------------------------
-
-    def quarantine_unknown(self) -> list[str]:
-        """Directories that belong to no topic we know, moved aside (S12). Deletions are finished: those that we began, and
-        those of topics of which the metadata says in so many words that they were deleted while we were away."""
-        fs = self._runtime.fs
-        known = {directory_name(topic.name, topic.id) for topic in self._image.topics.values()}
-        moved = []
-        for name in fs.list_dir(self._log_dir):
-            if name.endswith(DOOMED):
-                fs.remove_tree(f"{self._log_dir}/{name}")
-            elif name in known:
-                _finish_removals(fs, f"{self._log_dir}/{name}")
-            elif self._image.was_deleted(name.rpartition("@")[2]):
-                _remove(fs, f"{self._log_dir}/{name}")
-            elif "@" in name:
-                home = self._quarantine
-                fs.make_dirs(home)
-                fs.rename(f"{self._log_dir}/{name}", f"{home}/{name}")
-                moved.append(name)
-                log.error("no topic claims %s: moved to %s, nothing was deleted (S12)", name, home)
-        return moved
-
-
-def _put_aside(fs: FileSystem, directory: str, home: str, name: str) -> None:
-    fs.make_dirs(home)
-    fs.rename(directory, f"{home}/{name}")
-
-
-def _remove(fs: FileSystem, directory: str) -> None:
-    # Renamed first, so that a crash half-way can't leave something that looks like a topic (S20). What an earlier removal
-    # of the same replica left behind would be in the way.
-    doomed = directory + DOOMED
-    if fs.exists(doomed):
-        fs.remove_tree(doomed)
-    fs.rename(directory, doomed)
-    fs.remove_tree(doomed)
-
-
-def _finish_removals(fs: FileSystem, topic_directory: str) -> None:
-    """Replicas that were being removed from this topic when the broker stopped."""
-    for name in fs.list_dir(topic_directory):
-        if name.endswith(DOOMED) and is_digits(name.removesuffix(DOOMED)):
-            fs.remove_tree(f"{topic_directory}/{name}")

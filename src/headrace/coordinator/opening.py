@@ -43,10 +43,11 @@ async def open_coordinator(
     run_blocking: RunBlocking,
     token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     password: str | None = None,
+    is_own: bool = False,
 ) -> Coordinator:
     """Raises ValueError for a URL it does not understand, and CoordinatorUnavailable for a file it cannot open.
 
-    An etcd that is away is no error here: the first call will tell.
+    An etcd that is away is no error here: the first call will tell. `is_own`: see SqliteCoordinator.open.
     """
     parts = urlsplit(url)
     if parts.scheme == "memory":
@@ -56,7 +57,7 @@ async def open_coordinator(
     if parts.scheme == "sqlite":
         from headrace.coordinator.sqlite import SqliteCoordinator
 
-        return await SqliteCoordinator.open(sqlite_path(url), run_blocking)
+        return await SqliteCoordinator.open(sqlite_path(url), run_blocking, is_own=is_own)
     if parts.scheme in ("etcd", "etcds"):
         from headrace.coordinator.etcd import EtcdCoordinator
 

@@ -38,6 +38,8 @@ DEADLINE_S = 5.0
 
 LOOK_BUSY_S = 0.02
 LOOK_IDLE_S = 0.05
+LOOK_OWN_S = 0.5
+"""At a file that nobody else has written to so far."""
 POLL_WATCHED_S = 0.25
 POLL_UNWATCHED_S = 1.0
 RETRY_S = 0.5
@@ -55,7 +57,12 @@ class SqliteCoordinator:
     """Made by `open`."""
 
     def __init__(
-        self, store: SqliteStore, run_blocking: RunBlocking, lease_clock_ms: Callable[[], int]
+        self,
+        store: SqliteStore,
+        run_blocking: RunBlocking,
+        lease_clock_ms: Callable[[], int],
+        *,
+        is_own: bool = False,
     ) -> None:
         self._store = store
         self._run_blocking = run_blocking
@@ -65,6 +72,8 @@ class SqliteCoordinator:
         self._poke = Signal()
         self._revision = 0  # the highest seen by this process
         self._watchers = 0
+        self._is_own = is_own
+        """Nobody else is known to write to the file, so there is little to look for."""
         self._dead: str | None = None  # why nothing works any more
         self._closed = False
         self._poller: asyncio.Task[None] | None = None
@@ -78,8 +87,13 @@ class SqliteCoordinator:
         lease_clock_ms: Callable[[], int] = boot_ms,
         boot: str | None = None,
         history_revisions: int = HISTORY_REVISIONS,
+        is_own: bool = False,
     ) -> SqliteCoordinator:
-        """Raises ValueError when the file is not ours, CoordinatorUnavailable when it cannot be opened."""
+        """Raises ValueError when the file is not ours, CoordinatorUnavailable when it cannot be opened.
+
+        `is_own`: of one broker alone, as far as anybody knows. Should another write to it all the same, that is seen a little later,
+        and only once.
+        """
         identity = boot_id() if boot is None else boot
 
         def work() -> SqliteStore:
@@ -91,7 +105,7 @@ class SqliteCoordinator:
             store = await run_blocking(work)
         except (sqlite3.Error, OSError) as error:
             raise CoordinatorUnavailable(f"cannot open {path}: {error}") from error
-        coordinator = cls(store, run_blocking, lease_clock_ms)
+        coordinator = cls(store, run_blocking, lease_clock_ms, is_own=is_own)
         coordinator._poller = asyncio.create_task(coordinator._poll(), name="coordinator-poll")
         return coordinator
 
@@ -200,12 +214,17 @@ class SqliteCoordinator:
         except CoordinatorError as error:
             log.warning("coordinator poll: %s", error)
         else:
+            if 0 < self._revision < pulse.revision:
+                self._is_own = False
             self._saw(pulse.revision)
             if pulse.revision < before:
                 self._revision = pulse.revision
                 self._changed.fire()
             wait_s = self._until_next_poll_s(pulse)
-        look_s = LOOK_BUSY_S if self._revision > before else min(LOOK_IDLE_S, look_s * 1.25)
+        if self._is_own:
+            look_s = LOOK_OWN_S
+        else:
+            look_s = LOOK_BUSY_S if self._revision > before else min(LOOK_IDLE_S, look_s * 1.25)
         while wait_s > 0:
             step_s = min(look_s, wait_s) if self._watchers else wait_s
             wait_s -= step_s
@@ -214,7 +233,7 @@ class SqliteCoordinator:
         return look_s
 
     def _until_next_poll_s(self, pulse: Pulse) -> float:
-        longest_s = POLL_WATCHED_S if self._watchers else POLL_UNWATCHED_S
+        longest_s = POLL_WATCHED_S if self._watchers and not self._is_own else POLL_UNWATCHED_S
         if pulse.next_expiry_ms is None:
             return longest_s
         due_s = (pulse.next_expiry_ms - self._now_ms()) / 1000

@@ -47,6 +47,12 @@ class LogState(NamedTuple):
     """The latest wall clock that retention came to believe (S23)."""
     serial: int = 0
     """Of two states the one with the higher number counts."""
+    epochs_kept: int = 1
+    """0 while the log has had one epoch, and no file of them: its batches tell (decision 0045)."""
+
+
+_ALWAYS = tuple(name for name in LogState._fields if name != "epochs_kept")
+"""What every release has written."""
 
 
 class PartitionIdentity(NamedTuple):
@@ -87,8 +93,8 @@ def encode_state(state: LogState) -> bytes:
 
 
 def decode_state(data: bytes) -> LogState:
-    fields = _object("log-state", _STATE_VERSION, data, LogState._fields)
-    return LogState(**{name: _integer(fields, name) for name in LogState._fields})
+    fields = _object("log-state", _STATE_VERSION, data, _ALWAYS)
+    return LogState(**{name: _integer(fields, name) for name in LogState._fields if name in fields})
 
 
 def encode_identity(identity: PartitionIdentity) -> bytes:

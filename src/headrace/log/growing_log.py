@@ -113,7 +113,7 @@ class GrowingLog:
         self._derived = loaded.derived
         self.epochs: LeaderEpochs = loaded.derived.epochs
         self.producers: ProducerTable = loaded.derived.producers
-        self._files = StateFiles(fs, directory, loaded.state, self.epochs)
+        self._files = StateFiles(fs, directory, loaded.state, self.epochs, are_there=not loaded.is_new)
         self._reader = LogReader(self._segments, cache, self.epochs)
         self._clock = TrustedClock(loaded.state.clock_ms)
         self._compacted_to = loaded.state.compacted_to
@@ -205,9 +205,20 @@ class GrowingLog:
     # ---- appending
 
     def start_epoch(self, epoch: int) -> None:
-        """R10: on becoming leader, before the first append: the epoch begins at the log's end, and that is on disk."""
-        if self.epochs.assign(epoch, self.end_offset) or self._files.are_epochs_doubtful:
+        """R10: on becoming leader, before the first append: the epoch begins at the log's end, and that is on disk.
+
+        In a log that never had a batch its first batches say it, and no replica can differ with it about the past (decision 0045).
+        """
+        is_news = self.epochs.assign(epoch, self.end_offset)
+        if self.is_unwritten:
+            return
+        if is_news or self._files.are_epochs_doubtful:
             self._files.write_epochs()
+
+    @property
+    def is_unwritten(self) -> bool:
+        """No batch was ever written to it, and its files say nothing of a past (see creation)."""
+        return not (self.end_offset or self._files.has_epochs_file or self._files.has_state_file)
 
     def append(
         self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, wall_ms: int
@@ -402,8 +413,11 @@ class GrowingLog:
         self._limits.set(self._config, self._active)
 
     def _write_caches(self, segment: Segment, snapshot_offset: int | None = None) -> None:
-        """The index of a segment, and the producers as they are at `snapshot_offset`."""
+        """The index of a segment, and the producers as they are at `snapshot_offset`. From here on a start does not read all batches,
+        so what it would learn from them of epochs is written down."""
         try:
+            if not self._files.has_epochs_file:
+                self._files.write_epochs()
             if segment.index is not None:
                 aborted = self._derived.aborted.between(segment.base_offset, segment.next_offset)
                 parts = encode_index(segment.summary(), aborted, segment.index)
@@ -508,6 +522,8 @@ class GrowingLog:
     def begin_checkpoint(self, high_watermark: int | None = None) -> Checkpoint | None:
         """What to write so that the next start has little to do; None: nothing new, or one is under way. The log goes
         on in the meantime, until `checkpoint_done` or `checkpoint_failed`."""
+        if self.is_unwritten:
+            return None
         self._save_progress()
         return self._files.begin(self._next_state(high_watermark))
 
@@ -545,13 +561,14 @@ class GrowingLog:
             compacted_to=self._compacted_to,
             sparse=int(self._sparse),
             clock_ms=self._clock.highest_ms,
+            epochs_kept=int(self._files.has_epochs_file),
         )
 
     # ---- closing
 
     def close(self, clean: bool = True, high_watermark: int | None = None) -> None:
         """`clean`: everything is synced and the next start reads no batch at all. A failed log is never clean."""
-        if clean and self._failure is None:
+        if clean and self._failure is None and not self.is_unwritten:
             self.sync()
             self._write_caches(self._active, self.end_offset)
             self.checkpoint(high_watermark)

@@ -114,12 +114,13 @@ class MemoryFileSystem:
         inside = (name[len(prefix) :] for name in names if name.startswith(prefix) and name != prefix)
         return sorted({name for name in inside if "/" not in name})
 
-    def make_dirs(self, path: str) -> None:
-        while path != "/":
-            if path in self._files:
-                raise _error(errno.ENOTDIR, path)
-            self._directories.add(path)
-            path = _parent(path)
+    def make_dirs(self, *paths: str) -> None:
+        for path in paths:
+            while path != "/":
+                if path in self._files:
+                    raise _error(errno.ENOTDIR, path)
+                self._directories.add(path)
+                path = _parent(path)
 
     def rename(self, source: str, target: str) -> None:
         self._need_directory(_parent(target), target)

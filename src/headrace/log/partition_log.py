@@ -103,6 +103,21 @@ class PartitionLog(GrowingLog):
         unstable = self.first_unstable_offset
         return upto if unstable is None else min(upto, unstable)
 
+    @property
+    def is_untouched(self) -> bool:
+        """There is nothing in it that could be too old: no batch, no producer, no file that waits to be unlinked."""
+        return (
+            self.start_offset == self.end_offset
+            and not self._active.size
+            and len(self._segments) == 1
+            and not self._segments.has_trash
+            and not len(self.producers)
+        )
+
+    def pass_time(self, wall_ms: int, now_ms: int) -> None:
+        """Where there is nothing to delete, time is still believed only as fast as it passes (S23)."""
+        self._believed_ms(wall_ms, now_ms)
+
     def _believed_ms(self, wall_ms: int, now_ms: int) -> int:
         return self._clock.believe(wall_ms, now_ms, step_ms(self._config))
 

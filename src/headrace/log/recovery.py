@@ -31,6 +31,7 @@ from headrace.log.checkpoints import (
     encode_identity,
 )
 from headrace.log.config import LogConfig
+from headrace.log.creation import begin, is_untouched
 from headrace.log.derived import DerivedState
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.index import BadIndex, SegmentSummary, encode_index, read_front, read_index
@@ -72,6 +73,8 @@ class Loaded(NamedTuple):
     state: LogState
     end_offset: int
     report: LoadReport
+    is_new: bool = False
+    """No state and no epochs are on disk yet."""
 
 
 def load(
@@ -133,6 +136,9 @@ class _Loader:
 
     def run(self, topic_id: bytes) -> Loaded:
         self._fs.make_dirs(self._directory)
+        names = self._fs.list_dir(self._directory)
+        if is_untouched(self._fs, self._directory, names):
+            return self._begin(topic_id, names)
         bases = self._log_bases()
         self._check_identity(topic_id, bases)
         notes, trash = finish_at_start(self._fs, self._directory)
@@ -153,6 +159,13 @@ class _Loader:
             raise
         return Loaded(self._segments, self._derived, self._state, end_offset, self._report)
 
+    def _begin(self, topic_id: bytes, names: list[str]) -> Loaded:
+        segment, created_ms = begin(self._fs, self._directory, names, topic_id, self._wall_ms)
+        self._segments.add(segment)
+        self._report.segments = 1
+        state = LogState(clock_ms=created_ms, epochs_kept=0)
+        return Loaded(self._segments, self._derived, state, 0, self._report, is_new=True)
+
     # ---- small files
 
     def _log_bases(self) -> list[int]:
@@ -170,6 +183,8 @@ class _Loader:
             else:
                 if found.topic_id != topic_id:
                     raise WrongTopic(self._directory, found.topic_id, topic_id)
+                # Until a state says more: time is believed only as fast as it passes (S23).
+                self._state = LogState(clock_ms=min(found.created_ms, self._wall_ms))
                 return
         if bases and not self._repair:
             # S12: batches of we do not know which topic. Not ours to adopt, not ours to delete.
@@ -194,7 +209,11 @@ class _Loader:
             self._state = found
             return
         if bases:
-            self._report.rebuilt.append(STATE_FILE)
+            # A log that ended before its first checkpoint has none yet; then everything is read, and it lacks nothing.
+            if bases != [0] or self._fs.exists(f"{self._directory}/{EPOCHS_FILE}"):
+                self._report.rebuilt.append(STATE_FILE)
+            else:
+                self._state = self._state._replace(epochs_kept=0)
             self._state = self._state._replace(log_start=bases[0], recovery_point=bases[0])
 
     def _load_epochs(self, bases: list[int]) -> None:
@@ -207,6 +226,11 @@ class _Loader:
             self._report.notes.append(f"{EPOCHS_FILE}: {error}")
         if bases:
             self._epochs_known = False
+
+    @property
+    def _is_first_epoch(self) -> bool:
+        """No epochs were ever written down: there has been one at most (decision 0045)."""
+        return not self._epochs_known and not self._state.epochs_kept
 
     # ---- segments
 
@@ -374,6 +398,10 @@ class _Loader:
                     detail = f"leader epoch {header.leader_epoch} where {led} led"
                     raise BadBatch(batch.position, segment.next_offset, detail)
             else:
+                led = derived.epochs.latest
+                if self._is_first_epoch and led not in (-1, header.leader_epoch):
+                    detail = f"leader epoch {header.leader_epoch} where {led} led"
+                    raise BadBatch(batch.position, segment.next_offset, detail)
                 derived.epochs.assign(header.leader_epoch, header.base_offset)
             segment.note(header, header.base_offset, self._config.index_interval_bytes)
             if header.producer_id >= 0 and header.base_offset >= snapshot_offset:
@@ -496,7 +524,7 @@ class _Loader:
             end_offset = state.log_start
         self._settle(found)
         self._settle_derived(found[0].segment.base_offset, end_offset)
-        self._state = self._state._replace(recovery_point=end_offset, restarting=0)
+        self._state = self._state._replace(recovery_point=end_offset, restarting=0, epochs_kept=1)
         settle_state(self._fs, self._directory, self._state)
         self._report.segments = len(found)
         return end_offset
@@ -530,7 +558,7 @@ class _Loader:
         derived, directory = self._derived, self._directory
         derived.aborted.truncate(end_offset)
         derived.aborted.drop_before(self._state.log_start)
-        if not self._epochs_known:
+        if not self._epochs_known and not self._is_first_epoch:
             self._report.rebuilt.append(EPOCHS_FILE)
         derived.epochs.truncate_end(end_offset + 1)  # an epoch that wrote nothing yet begins at the end (R10)
         derived.epochs.truncate_start(first_base)

@@ -106,6 +106,10 @@ class SegmentList:
         """Found at start-up, still to be unlinked."""
         self._trash.append((path, None))
 
+    @property
+    def has_trash(self) -> bool:
+        return bool(self._trash)
+
     def purge(self, now_ms: int, delay_ms: int) -> int:
         """Unlink what was renamed at least `delay_ms` ago, counted from the first call that saw it."""
         waiting: list[tuple[str, int | None]] = []

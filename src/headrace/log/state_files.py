@@ -26,10 +26,21 @@ class StateFiles:
         "_serial",
         "_under_way",
         "are_epochs_doubtful",
+        "has_epochs_file",
+        "has_state_file",
         "state",
     )
 
-    def __init__(self, fs: FileSystem, directory: str, state: LogState, epochs: LeaderEpochs) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        state: LogState,
+        epochs: LeaderEpochs,
+        *,
+        are_there: bool = True,
+    ) -> None:
+        """`are_there`: on disk already, both of them."""
         self._fs = fs
         self._directory = directory
         self._epochs = epochs
@@ -41,6 +52,8 @@ class StateFiles:
         """A write failed, and may have happened all the same: only another one makes sure of what a restart finds."""
         self.are_epochs_doubtful = False
         """The same of the epoch file."""
+        self.has_epochs_file = self.has_state_file = are_there
+        """Not in a log that is new (decision 0045)."""
 
     def begin(self, state: LogState) -> Checkpoint | None:
         if self._under_way is not None or not (self._is_doubtful or self._differs(state)):
@@ -57,6 +70,7 @@ class StateFiles:
             self._is_doubtful = True
         elif checkpoint.state.serial > self.state.serial:
             self.state, self._is_doubtful = checkpoint.state, False
+            self.has_state_file = True
 
     def write(self, state: LogState) -> None:
         """At once, and for good. Also when it only says again what an unfinished checkpoint is about to change."""
@@ -66,12 +80,14 @@ class StateFiles:
             self._is_doubtful = True
             self._fs.write_file(f"{self._directory}/{name}", encode_state(state))
             self.state, self._is_doubtful = state, False
+            self.has_state_file = True
 
     def write_epochs(self) -> None:
         """Never part of a checkpoint: an epoch has to be on disk before the first batch that carries it."""
         self.are_epochs_doubtful = True
         self._fs.write_file(f"{self._directory}/{EPOCHS_FILE}", self._epochs.encode())
         self.are_epochs_doubtful = False
+        self.has_epochs_file = True
 
     def _numbered(self, state: LogState) -> LogState:
         self._serial += 1

@@ -194,6 +194,7 @@ class Node:
             clock=self.runtime.clock,
             run_blocking=self.runtime.run_blocking,
             token_bytes=self.runtime.random_bytes,
+            is_own=self._is_alone,
         )
 
     def _coordinator_url(self) -> str:

@@ -165,6 +165,18 @@ class Leader:
         return self._replicas
 
     @property
+    def needs_ticks(self) -> bool:
+        """Whether time alone can change anything. A leader without followers, who knows how things stand, waits for nobody."""
+        return bool(
+            len(self._replicas) > 1
+            or len(self._isr) > 1
+            or self._must_reread
+            or self._lost
+            or self._proposal is not None
+            or self._elr
+        )
+
+    @property
     def knows_what_is_committed(self) -> bool:
         """R19, R21: everything earlier leaders acknowledged is below the high watermark by now."""
         return self.high_watermark >= self.epoch_start_offset

@@ -274,21 +274,25 @@ class SimFileSystem:
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
         return sorted(node.entries)
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, *paths: str) -> None:
         """Each new directory is synced into its parent, as the real adapter does (S5)."""
         self.check_alive()
-        node: FileNode | DirectoryNode = self.disk.root
-        for name in _names(path):
+        grown: list[DirectoryNode] = []
+        for path in paths:
+            node: FileNode | DirectoryNode = self.disk.root
+            for name in _names(path):
+                if not isinstance(node, DirectoryNode):
+                    raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+                child = node.entries.get(name)
+                if child is None:
+                    child = DirectoryNode()
+                    self.disk.names.do(EntryChange(node, name, None, child))
+                    grown.append(node)
+                node = child
             if not isinstance(node, DirectoryNode):
-                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
-            child = node.entries.get(name)
-            if child is None:
-                child = DirectoryNode()
-                self.disk.names.do(EntryChange(node, name, None, child))
-                self.disk.names.sync(node)
-            node = child
-        if not isinstance(node, DirectoryNode):
-            raise FileExistsError(errno.EEXIST, "File exists", path)
+                raise FileExistsError(errno.EEXIST, "File exists", path)
+        for parent in grown:
+            self.disk.names.sync(parent)
 
     def rename(self, source: str, target: str) -> None:
         self.check_alive()

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.broker.replicas import Replicas, directory_name
+from headrace.broker.log_directories import directory_name
+from headrace.broker.replicas import Replicas
 from headrace.cluster.image import TopicDeleted
 from headrace.log.memory_fs import MemoryFileSystem
 

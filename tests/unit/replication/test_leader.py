@@ -61,7 +61,11 @@ class Bench:
             self.step(BrokerChanged(broker, broker * 10, live=True, rack=f"rack{broker}"))
 
     def step(self, event: Any) -> list[Any]:
-        return list(self.leader.step(event, self.now_ms))
+        is_quiet = not self.leader.needs_ticks
+        effects = list(self.leader.step(event, self.now_ms))
+        # F27: whoever needs no ticks is not told of them.
+        assert not (is_quiet and isinstance(event, Tick) and effects), effects
+        return effects
 
     def write(self, end: int) -> list[Any]:
         return self.step(LocalAppended(end)) + self.step(LocalDurable(end))
@@ -457,6 +461,15 @@ def test_r7_without_a_lease_only_acks_all_goes_on() -> None:
     bench.step(LeaseChanged(held=True))
     assert bench.leader.read_refusal() is None
     assert len(proposals(bench.step(Tick()))) == 1
+
+
+def test_f27_a_leader_without_followers_needs_no_ticks_unless_something_is_open() -> None:
+    alone = Bench(replicas=(1,))
+    assert not alone.leader.needs_ticks
+    alone.now_ms = 3_600_000
+    assert alone.step(Tick()) == []
+    assert Bench(replicas=(1, 2)).leader.needs_ticks
+    assert Bench(replicas=(1,), elr=(2,)).leader.needs_ticks
 
 
 # -- R22: divergence --------------------------------------------------------------------------------------------------
