@@ -47,12 +47,16 @@ def scram(say: Callable[[bytes], bytes], user: str, password: str) -> bytes:
     return say(f"{without},p={proof}".encode())
 
 
-def log_in(client: RawClient, user: str, password: str) -> None:
+def log_in(client: RawClient, user: str, password: str) -> int:
+    """How long it is good, in milliseconds; 0: for ever."""
     assert shake(client).error_code == 0
+    lifetimes: list[int] = []
 
     def say(token: bytes) -> bytes:
         answer = authenticate(client, token)
         assert answer.error_code == 0, answer
+        lifetimes.append(answer.session_lifetime_ms)
         return bytes(answer.auth_bytes)
 
     assert scram(say, user, password).startswith(b"v=")
+    return lifetimes[-1]

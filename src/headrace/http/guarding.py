@@ -123,9 +123,13 @@ class HttpGuard:
         self.need_heard(request)
         if scheme.lower() == "bearer":
             try:
-                return self._logins.by_token(value.strip(), host)
+                principal = self._logins.by_bearer(value.strip(), host).principal
+                assert principal is not None
+                return principal
             except LoginFailed:
                 raise Unauthenticated("the token is not known, or has ended") from None
+            except Busy:
+                raise _not_now() from None
         if scheme.lower() != "basic":
             raise Unauthenticated(f"the scheme {scheme[:40]!r} is not served here")
         name, password = _basic(value)
@@ -134,9 +138,11 @@ class HttpGuard:
         except LoginFailed:
             raise Unauthenticated("the user name or the password is wrong") from None
         except Busy:
-            raise HeadraceError(
-                ErrorKind.BROKER_NOT_AVAILABLE, "too many logins at once; try again in a moment"
-            ) from None
+            raise _not_now() from None
+
+
+def _not_now() -> HeadraceError:
+    return HeadraceError(ErrorKind.BROKER_NOT_AVAILABLE, "logins can't be checked now; try again in a moment")
 
 
 def _basic(value: str) -> tuple[str, str]:

@@ -244,6 +244,11 @@ class Dispatcher:
         """Whether it has said who it is, where that is needed: nothing else is answered before (X7)."""
         session = connection.session
         access = session.access
+        if session.ends_ms and self._broker.runtime.clock.now_ms() >= session.ends_ms:
+            connection.fail(
+                "the login has ended, and was not renewed"
+            )  # A21: no error that some clients hang on
+            return False
         if access is not None and not (access.is_nameless and self._authorizer.enforces):
             return True
         session.access = self._guard.admit(session.principal, connection.host, header.client_id or "")
@@ -276,7 +281,7 @@ class Dispatcher:
 
         async def step() -> None:
             try:
-                token = await k36_sasl_authenticate.bare_step(connection.session, kept)
+                token = await k36_sasl_authenticate.bare_step(connection.session, kept, self._security.logins)
             except Exception:
                 log.exception("a login failed; closing the connection")
                 token = None

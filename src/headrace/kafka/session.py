@@ -15,7 +15,7 @@ from headrace.security.logins import Exchange
 
 class Session:
     __slots__ = (
-        "access", "answerer", "bare_tokens", "certified_broker", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
+        "access", "answerer", "bare_tokens", "certified_broker", "ends_ms", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
         "proved_by",
     )  # fmt: skip
 
@@ -28,6 +28,8 @@ class Session:
         """What it may do; None while nothing was asked of it, and in mode open."""
         self.mechanism = ""
         """Agreed on by SaslHandshake; empty while nobody proves anything."""
+        self.ends_ms = 0
+        """When the login is not good any more, by the steady clock; 0: never (KIP-368)."""
         self.proved_by = ""
         """The mechanism by which `principal` was proven."""
         self.answerer: Answerer | None = None

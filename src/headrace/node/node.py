@@ -57,7 +57,14 @@ from headrace.node.health import Health
 from headrace.node.membership import Membership
 from headrace.node.patience import Patience
 from headrace.node.process_metrics import ProcessMetrics
-from headrace.node.securing import NodeTls, connect_audit, found_security, key_ring, need_safe_mode
+from headrace.node.securing import (
+    NodeTls,
+    connect_audit,
+    found_security,
+    key_ring,
+    need_safe_mode,
+    token_issuers,
+)
 from headrace.node.services import ServiceOptions, build_services
 from headrace.node.settings import Settings
 from headrace.node.webhook_rules import webhook_rules
@@ -106,12 +113,15 @@ class Node:
         self._audit = Audit(runtime.clock, settings.node_id)
         connect_audit(self._audit, self._security_image, self._denials)
         self._guard = Guard(self._security_image, self._lookups(), self._denials)
+        self._issuers = token_issuers(settings, runtime)
         self._logins = Logins(
             runtime,
             self._security_image,
             lambda: derive(self._cluster_key, MADE_UP_USERS),
             self._audit,
             plain_without_tls=settings.allow_plain_without_tls,
+            issuers=self._issuers,
+            max_reauth_ms=settings.connections_max_reauth_ms,
         )
         self._http_guard = HttpGuard(self._guard, self._logins)
         self._keys = key_ring(settings, runtime, self._security_image)
@@ -538,6 +548,8 @@ class Node:
         if self.tls is not None:
             supervise("look at the certificate", self.tls.watch)
         supervise("audit", self._audit_log.run)
+        if self._issuers is not None:
+            supervise("keys of the issuer", self._issuers.run)
         supervise("queues in shape", self.services.queue_upkeep.run)
         supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
         await self.patience.wait_until(

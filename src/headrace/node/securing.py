@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -23,6 +24,8 @@ from headrace.security.certificates import expiry_ms, show
 from headrace.security.denials import Denials, Want
 from headrace.security.founding import ADMIN, SecureFiles
 from headrace.security.image import SecurityImage
+from headrace.security.issuers import Issuers
+from headrace.security.jwts import Issuer
 from headrace.security.key_ring import KeyRing
 from headrace.security.records import Mode, word
 from headrace.security.scram import DEFAULT_ITERATIONS, HASHES, SALT_BYTES, record_of, salted_password
@@ -104,6 +107,26 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def token_issuers(settings: Settings, runtime: Runtime) -> Issuers | None:
+    """Raises INVALID_CONFIG."""
+    if not settings.oidc_issuer:
+        return None
+    if not settings.oidc_audience or not settings.oidc_jwks:
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG,
+            "--oidc-issuer needs --oidc-audience and --oidc-jwks",
+            "see docs/security.md",
+        )
+    if importlib.util.find_spec("joserfc") is None:
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG,
+            "tokens of an issuer need the package joserfc",
+            "pip install 'headrace[oidc]'",
+        )
+    issuer = Issuer(settings.oidc_issuer, settings.oidc_audience, settings.oidc_claim, settings.oidc_prefix)
+    return Issuers(runtime, issuer, settings.oidc_jwks, settings.oidc_ca)
 
 
 def key_ring(settings: Settings, runtime: Runtime, image: SecurityImage) -> KeyRing:

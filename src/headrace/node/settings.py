@@ -66,6 +66,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Call other brokers with TLS; always so with --secure."""
     allow_plain_without_tls: bool = False
     """Take passwords in the clear (SASL PLAIN) on connections without TLS."""
+    connections_max_reauth_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How long a login is good before it has to be renewed (KIP-368), at least a minute; 0: as long as what proved it."""
+    oidc_issuer: str = ""
+    """The issuer whose tokens (JWT) are taken, as their claim iss names it. Needs headrace[oidc]."""
+    oidc_audience: str = ""
+    """What their claim aud must hold."""
+    oidc_jwks: str = ""
+    """Where the issuer publishes its keys: an https URL, or a file."""
+    oidc_claim: str = "sub"
+    """The claim that is the user's name."""
+    oidc_prefix: str = ""
+    """Before every name that comes from the issuer, so that none can be that of a user here."""
+    oidc_ca: str = ""
+    """Certificates to trust when the keys are fetched, PEM; the system's when empty."""
     node_id: Annotated[int, msgspec.Meta(ge=0)] = 1
     """Broker id, stable for the life of the data directory."""
     rack: str = ""

@@ -15,6 +15,8 @@ from headrace.broker.runtime import Runtime
 from headrace.core.principals import USER, Principal
 from headrace.security.audit import Audit
 from headrace.security.image import SecurityImage
+from headrace.security.issuers import Issuers
+from headrace.security.jwts import BadToken
 from headrace.security.login_limits import LoginLimits
 from headrace.security.passwords import Passwords
 from headrace.security.scram import (
@@ -26,11 +28,14 @@ from headrace.security.scram import (
     ScramUser,
     made_up,
 )
-from headrace.security.tokens import digest_of
+from headrace.security.tokens import PREFIX, digest_of
 
 log = logging.getLogger(__name__)
 
 PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
+LEAST_REAUTH_MS = 60_000
+"""Shorter, and some clients log in before every request (KIP-368)."""
 REFUSAL = "the user name or the password is wrong"
 MAX_TOKEN_BYTES = 8 * 1024
 _JITTER_MS = 50
@@ -44,6 +49,8 @@ class Step(NamedTuple):
     answer: bytes
     principal: Principal | None = None
     """Set by the last one."""
+    expires_ms: int = 0
+    """Wall time at which what proved it ends; 0: it does not."""
 
 
 class Exchange(Protocol):
@@ -61,6 +68,8 @@ class Logins:
         audit: Audit,
         *,
         plain_without_tls: bool = False,
+        issuers: Issuers | None = None,
+        max_reauth_ms: int = 0,
     ) -> None:
         """`secret`: the cluster's, for what is answered about users that do not exist. Asked when there are users."""
         self.limits = LoginLimits()
@@ -70,14 +79,27 @@ class Logins:
         self._runtime = runtime
         self._secret = secret
         self._plain_without_tls = plain_without_tls
+        self._issuers = issuers
+        self._max_reauth_ms = max(max_reauth_ms, LEAST_REAUTH_MS) if max_reauth_ms else 0
 
     def mechanisms(self, is_tls: bool) -> list[str]:
         """On offer at such a connection. A password in the clear needs TLS (X4)."""
         offered = [SHA_256, SHA_512]
-        return [*offered, PLAIN] if is_tls or self._plain_without_tls else offered
+        return [*offered, PLAIN, OAUTHBEARER] if is_tls or self._plain_without_tls else offered
 
     def begin(self, mechanism: str, host: str) -> Exchange:
+        if mechanism == OAUTHBEARER:
+            return _Bearer(self, host)
         return _Plain(self, host) if mechanism == PLAIN else _Scram(self, mechanism, host)
+
+    def lifetime_ms(self, expires_ms: int) -> int:
+        """How long a login is good that was proven by something which ends then (KIP-368); 0: for ever. Over already: 1."""
+        left_ms = max(1, expires_ms - self._runtime.clock.wall_ms()) if expires_ms else 0
+        both = [each for each in (left_ms, self._max_reauth_ms) if each]
+        return min(both, default=0)
+
+    def now_ms(self) -> int:
+        return self._runtime.clock.now_ms()
 
     def is_shut_out(self, host: str) -> bool:
         return self.limits.is_shut_out(host, self._runtime.clock.now_ms())
@@ -88,7 +110,22 @@ class Logins:
             raise await self.failed(name, host, "wrong name or password")
         return self.admitted(name, host, mechanism)
 
-    def by_token(self, token: str, host: str) -> Principal:
+    def by_bearer(self, token: str, host: str) -> Step:
+        """A token of ours, or one of the issuer. Raises LoginFailed; Busy when it can't be found out now."""
+        if token.startswith(PREFIX) or self._issuers is None:
+            return self.by_token(token, host)
+        try:
+            found = self._issuers.check(token)
+        except BadToken as problem:
+            self.guessed(host, str(problem))
+            raise LoginFailed(str(problem)) from None
+        user = self.image.users.get(found.name)
+        if user is not None and not user.enabled:
+            self.guessed(host, "the user is disabled")
+            raise LoginFailed("the user is disabled")
+        return Step(b"", self.proved(found.name, host, "jwt"), found.expires_ms)
+
+    def by_token(self, token: str, host: str) -> Step:
         """Raises LoginFailed. Nobody guesses one, so there is no delay; but who tries is counted."""
         digest = digest_of(token)
         held = None if digest is None else self.image.tokens.get(digest)
@@ -96,7 +133,7 @@ class Logins:
         if held is None or clock.wall_ms() >= held.expires_ms or not self.image.is_enabled(held.owner):
             self.guessed(host)
             raise LoginFailed("no such token, or not any more")
-        return self.proved(held.owner, host, "token")
+        return Step(b"", self.proved(held.owner, host, "token"), held.expires_ms)
 
     def proved(self, name: str, host: str, mechanism: str) -> Principal:
         """By something that nobody guesses."""
@@ -104,9 +141,9 @@ class Logins:
         self.audit.logged_in(str(principal), host, mechanism)
         return principal
 
-    def guessed(self, host: str) -> None:
+    def guessed(self, host: str, reason: str = "no such token or key, or not any more") -> None:
         """Something that nobody guesses was wrong: it is counted, and answered without delay."""
-        self.audit.login_failed("", host, "no such token or key, or not any more")
+        self.audit.login_failed("", host, reason)
         self.limits.failed(host, "", self._runtime.clock.now_ms())
 
     def nonce(self) -> bytes:
@@ -164,3 +201,31 @@ class _Plain:
         if authzid not in ("", name):
             raise await self._logins.failed(name, self._host, "it wants to act as somebody else")
         return Step(b"", await self._logins.by_password(name, password, self._host, PLAIN))
+
+
+class _Bearer:
+    """RFC 7628. What is wrong is said as JSON first; the client confirms, and then the login has failed (A20)."""
+
+    def __init__(self, logins: Logins, host: str) -> None:
+        self._logins = logins
+        self._host = host
+        self._failure: LoginFailed | None = None
+
+    async def step(self, token: bytes) -> Step:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._logins.by_bearer(_bearer_in(token), self._host)
+        except LoginFailed as failure:
+            self._failure = failure
+            return Step(b'{"status":"invalid_token"}')
+
+
+def _bearer_in(message: bytes) -> str:
+    """The token of a first message; extensions are not looked at. Raises LoginFailed."""
+    header, _, rest = message.partition(b"\x01")
+    fields = dict(part.partition(b"=")[::2] for part in rest.split(b"\x01") if part)
+    scheme, _, token = fields.get(b"auth", b"").decode("latin-1").partition(" ")
+    if not header.startswith((b"n,", b"y,")) or scheme.lower() != "bearer" or not token:
+        raise LoginFailed("not an OAUTHBEARER message")
+    return token.strip()

@@ -13,7 +13,7 @@ from headrace.core.errors import ErrorKind
 from headrace.core.peer_proof import MECHANISM, BadProof
 from headrace.kafka.call import Call
 from headrace.kafka.session import Session
-from headrace.security.logins import MAX_TOKEN_BYTES, REFUSAL, LoginFailed
+from headrace.security.logins import MAX_TOKEN_BYTES, REFUSAL, LoginFailed, Logins
 from headrace.security.passwords import Busy
 from headrace.security.rights import BEFORE_LOGIN
 from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -32,7 +32,7 @@ async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateRespons
     if session.mechanism == MECHANISM:
         return await _broker(call)
     try:
-        answer = await step(session, bytes(call.request.auth_bytes))
+        answer = await step(session, bytes(call.request.auth_bytes), call.security.logins)
     except LoginFailed:
         session.end_proof()
         session.is_over = True
@@ -41,10 +41,11 @@ async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateRespons
         log.warning("too many logins at once: a connection from %s has to try again", call.client_host)
         call.services.connections.close(call.connection_id)
         return SaslAuthenticateResponse()
-    return SaslAuthenticateResponse(ErrorKind.NONE, None, answer)
+    lifetime_ms = max(1, session.ends_ms - call.security.logins.now_ms()) if session.ends_ms else 0
+    return SaslAuthenticateResponse(ErrorKind.NONE, None, answer, lifetime_ms)
 
 
-async def step(session: Session, token: bytes) -> bytes:
+async def step(session: Session, token: bytes, logins: Logins) -> bytes:
     """Raises LoginFailed, Busy."""
     exchange = session.exchange
     if exchange is None or len(token) > MAX_TOKEN_BYTES:
@@ -54,13 +55,15 @@ async def step(session: Session, token: bytes) -> bytes:
         if session.is_named and session.principal != found.principal:
             raise LoginFailed(f"{session.principal} became {found.principal}")
         session.prove(found.principal)
+        lifetime_ms = logins.lifetime_ms(found.expires_ms)
+        session.ends_ms = logins.now_ms() + lifetime_ms if lifetime_ms else 0
     return found.answer
 
 
-async def bare_step(session: Session, token: bytes) -> bytes | None:
+async def bare_step(session: Session, token: bytes, logins: Logins) -> bytes | None:
     """A15: the same for a token without a header; None ends the connection, which is all that can be said."""
     try:
-        return await step(session, token)
+        return await step(session, token, logins)
     except (LoginFailed, Busy):
         return None
 
