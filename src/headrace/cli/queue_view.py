@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from headrace.cli.output import Column, Row, column
+from headrace.core.units import format_age_ms
 
 
 class QueueRow(Row):
@@ -33,7 +34,7 @@ QUEUE_COLUMNS = [
     column("READY", "ready", right=True),
     column("IN FLIGHT", "in_flight", right=True),
     column("DELAYED", "delayed", right=True),
-    Column("OLDEST", lambda row: f"{row.oldest_age_ms / 1000:.0f}s", True),
+    Column("OLDEST", lambda row: format_age_ms(row.oldest_age_ms), True),
     Column("DEAD LETTERS", lambda row: row.dead_letter or None),
     column("FIFO", "fifo", wide=True),
     column("PAUSED", "paused", wide=True),

@@ -58,6 +58,19 @@ def format_duration_ms(ms: int) -> str:
     return f"{ms}ms"
 
 
+def format_age_ms(ms: int) -> str:
+    """As people say it: the two largest units, and no fractions."""
+    left = max(0, ms)
+    said: list[str] = []
+    for unit in ("d", "h", "m", "s"):
+        count, left = divmod(left, _DURATION_MS[unit])
+        if count or (said and unit != "s"):
+            said.append(f"{count}{unit}")
+        if len(said) == 2:
+            break
+    return " ".join(part for part in said if not part.startswith("0")) or "0s"
+
+
 def format_size(size: int) -> str:
     if size < 0:
         return "unlimited"

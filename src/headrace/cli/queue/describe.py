@@ -13,6 +13,8 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape, words
 from headrace.cli.queue_view import QueueRow
+from headrace.cli.schedule.list import rfc3339
+from headrace.core.units import format_age_ms, format_duration_ms
 
 
 class DescribedQueue(QueueRow):
@@ -37,11 +39,22 @@ def command(run: Invocation, name: str) -> None:
 
 
 def _text(row: DescribedQueue) -> str:
+    """What is set, in the units that people think in; `--json` has all of it, in milliseconds."""
+    top = msgspec.to_builtins(row)
+    settings = top.pop("config")
+    fields = top | {name: value for name, value in settings.items() if name not in top}
     shown = {
-        name: value
-        for name, value in msgspec.to_builtins(row).items()
-        if name != "config" and value not in ("", [], {}, None)
+        name.removesuffix("_ms").replace("_", " "): _value(name, value)
+        for name, value in fields.items()
+        if value not in ("", [], {}, None) and not (name in settings and not value)
     }
-    shown |= {f"config.{name}": value for name, value in row.config.items()}
     width = max(len(name) for name in shown)
-    return "\n".join(f"{name.ljust(width)}  {words(value)}" for name, value in shown.items())
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "created_ms":
+        return rfc3339(value)
+    if name == "oldest_age_ms":
+        return format_age_ms(value)
+    return format_duration_ms(value) if name.endswith("_ms") else words(value)

@@ -12,7 +12,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
-from headrace.core.units import format_duration_ms
+from headrace.core.units import format_age_ms
 
 
 class LockRow(Row):
@@ -34,7 +34,7 @@ COLUMNS = [
     column("OFFSET", "offset", right=True),
     column("DELIVERIES", "deliveries", right=True),
     Column("HOLDER", lambda row: row.holder),
-    Column("ENDS IN", lambda row: format_duration_ms(row.ends_in_ms // 1000 * 1000), True),
+    Column("ENDS IN", lambda row: format_age_ms(row.ends_in_ms), True),
 ]
 
 
