@@ -1,13 +1,13 @@
-// Dead letters of all queues (5.3): what went wrong, how often, and sending them back: first shown, then done, then watched.
+// Dead letters of all queues (5.3): what went wrong, how often; looked at, edited, sent back: first shown, then done, then watched.
 import { useEffect, useState } from 'preact/hooks';
-import { get, post, remove } from '../api/client.ts';
+import { get, remove } from '../api/client.ts';
 import type { LetterKind, LetterQueue, ShownMove } from '../api/types.ts';
-import { Act } from '../parts/dialog.tsx';
+import { Redrive } from '../parts/letter_acts.tsx';
+import { Letters } from '../parts/letters.tsx';
 import { useLoad } from '../parts/load.ts';
-import { A, Age, Empty, Head, Name, ProblemBox, tell, Waiting } from '../parts/ui.tsx';
-import { count, many, quoted, visible } from '../parts/words.ts';
-import { http, viaHttp } from '../state/places.ts';
-import { chosen, to } from '../state/place.ts';
+import { A, Age, Empty, Head, Name, ProblemBox, Waiting } from '../parts/ui.tsx';
+import { count, many, visible } from '../parts/words.ts';
+import { choose, chosen, to } from '../state/place.ts';
 
 const text = (value: string): string => `"${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 
@@ -23,39 +23,7 @@ export function filterOf(kind: LetterKind): string {
   return parts.join(' and ');
 }
 
-function Redrive({ queue, kind, close, done }: { queue: LetterQueue; kind: LetterKind | undefined; close: () => void; done: () => void }) {
-  const [filter, setFilter] = useState(kind ? filterOf(kind) : '');
-  const [target, setTarget] = useState('');
-  const [speed, setSpeed] = useState('');
-  const [most, setMost] = useState('');
-  const body = { to: target, filter, rate: Number(speed) || 0, max: Number(most) || 0 };
-  const plan = useLoad(`plan ${queue.queue} ${JSON.stringify(body)}`, (signal) => post('/api/v1/queues/{queue}/moves', { queue: queue.queue }, { ...body, dry_run: true }, { signal }));
-  const number = plan.value?.to_move ?? 0;
-  const flags = `${target ? ` --to ${quoted(target)}` : ''}${filter ? ` --filter ${quoted(filter)}` : ''}${speed ? ` --rate ${speed}/s` : ''}${most ? ` --max ${most}` : ''}`;
-  return (
-    <Act title={`Send dead letters of ${queue.queue} back`} close={close} wide act={plan.value ? `Move ${many(number, 'message')}` : 'Counting …'} ready={number > 0}
-      commands={[
-        { words: 'The same on the command line', text: `headrace dlq redrive ${quoted(queue.queue)}${flags}${viaHttp()}` },
-        { words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} '${http()}/api/v1/queues/${encodeURIComponent(queue.queue)}/moves'` },
-      ]}
-      run={async () => {
-        const task = await post('/api/v1/queues/{queue}/moves', { queue: queue.queue }, body);
-        tell(`Moving ${many(task.to_move, 'message')}; it goes on when this page is closed`);
-        done();
-      }}>
-      <p role="status">
-        {plan.value ? <><strong>{many(number, 'message')}</strong> of {count(queue.messages)} would go {target ? <>to <Name of={target} /></> : 'back to where each came from'}{plan.value.failure ? ` (${plan.value.failure})` : ''}.</> : plan.problem ? '' : 'Counting what matches …'}
-      </p>
-      {plan.problem && <ProblemBox of={plan.problem} />}
-      <label class="field"><span>Only those that match this filter (empty: all)</span><textarea rows={3} value={filter} spellcheck={false} onInput={(event) => setFilter(event.currentTarget.value)} /></label>
-      <div class="fields">
-        <label class="field"><span>To</span><input placeholder="where each came from" value={target} spellcheck={false} onInput={(event) => setTarget(event.currentTarget.value)} /></label>
-        <label class="field"><span>At most a second</span><input inputMode="numeric" placeholder="as fast as it goes" value={speed} onInput={(event) => setSpeed(event.currentTarget.value.replace(/\D/g, ''))} /></label>
-        <label class="field"><span>At most in all</span><input inputMode="numeric" placeholder="all of them" value={most} onInput={(event) => setMost(event.currentTarget.value.replace(/\D/g, ''))} /></label>
-      </div>
-    </Act>
-  );
-}
+const DONE: Record<string, string> = { redrive: 'moved', edit: 'edited', discard: 'discarded' };
 
 // The broker's task: the page only watches (W4).
 function Moves({ queue, changed }: { queue: string; changed: () => void }) {
@@ -64,46 +32,59 @@ function Moves({ queue, changed }: { queue: string; changed: () => void }) {
   const running = latest?.status === 'running' || latest?.status === 'cancelling';
   useEffect(() => { if (latest && !running) changed(); }, [running]);
   if (!latest || (!running && Date.now() - latest.started_ms > 600_000)) return null;
-  const part = latest.to_move ? Math.min(100, (latest.moved / latest.to_move) * 100) : 100;
+  const part = !running ? 100 : latest.to_move ? Math.min(100, (latest.moved / latest.to_move) * 100) : 100;
   return (
     <div class="row" role="status">
       <span class="chip">{latest.status}</span>
       <div class="meter grow"><i style={{ width: `${part}%` }} /></div>
-      <span class="num">{count(latest.moved)} of {count(latest.to_move)} moved{latest.failure ? `: ${visible(latest.failure)}` : ''}</span>
+      <span class="num">{count(latest.moved)}{running ? ` of ${count(latest.to_move)}` : ''} {DONE[latest.act] ?? 'moved'}{latest.skipped ? `, ${count(latest.skipped)} left as they were` : ''}{latest.failure ? `: ${visible(latest.failure)}` : ''}</span>
       {running && <button class="small" onClick={async () => { await remove('/api/v1/moves/{task}', { task: latest.id }); again(); }}>Stop</button>}
     </div>
   );
 }
 
 function Queue({ queue, again }: { queue: LetterQueue; again: () => void }) {
-  const [redriving, setRedriving] = useState<{ kind: LetterKind | undefined } | undefined>();
+  const [redriving, setRedriving] = useState<{ filter: string } | undefined>();
   const most = Math.max(1, ...queue.kinds.map((kind) => kind.count));
+  const where = chosen('queue') === queue.queue ? chosen('where') : '';
+  const opened = chosen('queue') === queue.queue;
   return (
     <section class="card stack">
       <div class="row">
         <h2 class="grow"><A href={to('queues', queue.queue)}><Name of={queue.queue} /></A> <span class="soft">{many(queue.messages, 'letter')} of {queue.of.map(visible).join(', ')}</span></h2>
-        {queue.messages > 0 && <button onClick={() => setRedriving({ kind: undefined })}>Send back …</button>}
+        {queue.messages > 0 && !opened && <button onClick={() => choose({ queue: queue.queue, where: '' })}>Look at all</button>}
+        {queue.messages > 0 && <button onClick={() => setRedriving({ filter: '' })}>Send back …</button>}
       </div>
       <Moves queue={queue.queue} changed={again} />
       {queue.messages === 0 ? <p class="faint">No dead letters.</p> : (
-        <div class="scroll">
+        <div class="scroll fold">
           <table>
             <thead><tr><th class="n slim" scope="col">Letters</th><th class="slim less" scope="col"><span class="hidden">Share</span></th><th scope="col">What went wrong</th><th scope="col">Came from</th><th class="less" scope="col">First</th><th class="less" scope="col">Last</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
-            <tbody>{queue.kinds.map((kind) => (
-              <tr key={`${kind.reason} ${kind.source} ${kind.error}`}>
-                <td class="n"><strong>{count(kind.count)}</strong></td>
-                <td class="slim less"><div class="meter bad"><i style={{ width: `${(kind.count / most) * 100}%` }} /></div></td>
-                <td>{kind.error ? <span class="mono">{visible(kind.error)}</span> : <span class="soft">{visible(kind.reason.replaceAll('_', ' '))}</span>} {kind.error && <span class="chip">{visible(kind.reason.replaceAll('_', ' '))}</span>}</td>
-                <td><Name of={kind.source || '–'} /></td>
-                <td class="less"><Age ms={kind.first_ms} /></td><td class="less"><Age ms={kind.last_ms} /></td>
-                <td class="slim"><div class="row tight"><A class="button small" href={`${to('topics', kind.example.topic)}?at=${kind.example.partition}:${kind.example.offset}`}>Example</A><button class="small" onClick={() => setRedriving({ kind })}>Send back …</button></div></td>
-              </tr>
-            ))}</tbody>
+            <tbody>{queue.kinds.map((kind) => {
+              const filter = filterOf(kind);
+              return (
+                <tr key={`${kind.reason} ${kind.source} ${kind.error}`} class={where && where === filter ? 'on' : ''} tabIndex={0} data-row
+                  onKeyDown={(event) => { if (event.target === event.currentTarget && event.key === 'Enter') choose({ queue: queue.queue, where: filter }); }}>
+                  <td class="n"><strong>{count(kind.count)}</strong></td>
+                  <td class="slim less"><div class="meter bad"><i style={{ width: `${(kind.count / most) * 100}%` }} /></div></td>
+                  <td class="wraps">{kind.error ? <span class="mono">{visible(kind.error)}</span> : <span class="soft">{visible(kind.reason.replaceAll('_', ' '))}</span>} {kind.error && <span class="chip">{visible(kind.reason.replaceAll('_', ' '))}</span>}</td>
+                  <td class="wraps"><Name of={kind.source || '–'} /></td>
+                  <td class="less"><Age ms={kind.first_ms} /></td><td class="less"><Age ms={kind.last_ms} /></td>
+                  <td class="slim acts"><div class="row tight"><button class="small" onClick={() => choose({ queue: queue.queue, where: filter })}>Look</button><button class="small" onClick={() => setRedriving({ filter })}>Send back …</button></div></td>
+                </tr>
+              );
+            })}</tbody>
           </table>
         </div>
       )}
       {queue.looked_at < queue.messages && <p class="faint">Counted in the first {count(queue.looked_at)} of {count(queue.messages)}.</p>}
-      {redriving && <Redrive queue={queue} kind={redriving.kind} close={() => setRedriving(undefined)} done={again} />}
+      {opened && queue.messages > 0 && (
+        <section class="stack">
+          <div class="row"><h3 class="grow">{where ? 'Letters of this kind' : 'All letters'}</h3>{where && <button class="small" onClick={() => choose({ where: '' })}>All kinds</button>}</div>
+          <Letters key={where} queue={queue.queue} of={queue.messages} where={where} changed={again} />
+        </section>
+      )}
+      {redriving && <Redrive queue={queue.queue} of={queue.messages} filter={redriving.filter} close={() => setRedriving(undefined)} done={again} />}
     </section>
   );
 }

@@ -9,6 +9,7 @@ import { brief } from '../parts/payload.tsx';
 import { Command, Empty, ProblemBox, Search, Waiting, When } from '../parts/ui.tsx';
 import { count, many, quoted, size, time } from '../parts/words.ts';
 import { viaKafka } from '../state/places.ts';
+import { endsWithPage } from '../state/live.ts';
 import { choose, chosen } from '../state/place.ts';
 import { utc } from '../state/session.ts';
 
@@ -73,7 +74,11 @@ function useTail(topic: string, query: string, on: boolean): [Tail, () => void] 
         rows: [...news.items.reverse(), ...before.rows].slice(0, MOST), skipped: before.skipped + news.skipped, seen: before.seen + news.items.length,
       }));
     });
-    return () => stream.close();
+    const forget = endsWithPage(() => stream.close());
+    return () => {
+      forget();
+      stream.close();
+    };
   }, [topic, query, on]);
   return [tail, () => setTail({ rows: [], skipped: 0, seen: 0 })];
 }

@@ -71,6 +71,20 @@ document.addEventListener('visibilitychange', () => {
   else later();
 });
 
+// A page that is left may live on in the browser's memory, to be shown again by "back". A browser has six connections for a broker, and
+// streams of pages that nobody sees would take them all: the next page would wait for an answer until they are thrown out.
+const streams = new Set<() => void>();
+addEventListener('pagehide', () => {
+  close();
+  for (const end of streams) end();
+});
+addEventListener('pageshow', (event) => { if (event.persisted) later(); });
+
+export function endsWithPage(end: () => void): () => void {
+  streams.add(end);
+  return () => { streams.delete(end); };
+}
+
 export function useLive<T>(subject: string): T | undefined {
   useEffect(() => {
     interest.set(subject, (interest.get(subject) ?? 0) + 1);

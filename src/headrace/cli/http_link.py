@@ -6,6 +6,8 @@ import base64
 import http.client
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -23,6 +25,7 @@ _BY_STATUS = {
     504: Exit.TIMEOUT,
 }
 
+CHUNK = 64 * 1024
 _REQUEST = re.compile(
     r"\b(GET|POST|DELETE) /api/v1/(topics|queues|groups|webhooks|subscriptions)(?:/([\w.-]+))?"
 )
@@ -46,6 +49,20 @@ class HttpLink:
         wait_ms: int = 0,
     ) -> Any:
         """`path` is made of quoted parts (`part`). `wait_ms` is how long the broker itself may take."""
+        with self._asked(method, path, body, query, wait_ms) as response:
+            content = response.read()
+        return json.loads(content) if content else None
+
+    def download(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
+        """An answer of any length, piece by piece; what ends before its end is a failure."""
+        with self._asked("GET", path, None, query, 0) as response:
+            while piece := response.read(CHUNK):
+                yield piece
+
+    @contextmanager
+    def _asked(
+        self, method: str, path: str, body: Any, query: dict[str, str] | None, wait_ms: int
+    ) -> Iterator[http.client.HTTPResponse]:
         address = urlsplit(self._url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise Failure(Exit.USAGE, f"{self._url} is not an HTTP address", "--url http://localhost:9324")
@@ -53,15 +70,11 @@ class HttpLink:
         target = address.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
         try:
             data = None if body is None else json.dumps(body).encode()
-            headers = {"X-Headrace-Client": f"cli/{__version__}"}
-            if self._profile.user:
-                login = f"{self._profile.user}:{self._profile.password}".encode()
-                headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-            if data is not None:
-                headers["Content-Type"] = "application/json"
-            connection.request(method, target, data, headers)
+            connection.request(method, target, data, self._headers(data is not None))
             response = connection.getresponse()
-            content = response.read()
+            if response.status >= 400:
+                raise _refusal(response.status, response.read())
+            yield response
         except TimeoutError:
             raise Failure(Exit.TIMEOUT, f"{self._url} did not answer in time") from None
         except (OSError, http.client.HTTPException) as problem:
@@ -72,9 +85,15 @@ class HttpLink:
             ) from None
         finally:
             connection.close()
-        if response.status >= 400:
-            raise _refusal(response.status, content)
-        return json.loads(content) if content else None
+
+    def _headers(self, has_body: bool) -> dict[str, str]:
+        headers = {"X-Headrace-Client": f"cli/{__version__}"}
+        if self._profile.user:
+            login = f"{self._profile.user}:{self._profile.password}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+        if has_body:
+            headers["Content-Type"] = "application/json"
+        return headers
 
     def _connection(
         self, scheme: str, host: str, port: int | None, wait_ms: int

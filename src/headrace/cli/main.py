@@ -19,7 +19,7 @@ NOUNS = {
     "view": "Filtered, read-only topics that any Kafka client can consume.",
     "group": "Look at consumer groups and move them.",
     "queue": "Create queues; send, receive, look at and acknowledge messages.",
-    "dlq": "Look at dead letters and send them back.",
+    "dlq": "Look at dead letters, edit them, send them back.",
     "schedule": "Look at, move and cancel messages that wait; send by the calendar.",
     "subscription": "Named queues over topics, each with everything.",
     "webhook": "Push queues to HTTP endpoints, signed, with retries.",

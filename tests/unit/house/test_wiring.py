@@ -55,10 +55,10 @@ def test_queues_know_nothing_of_the_broker_but_what_they_are_given() -> None:
 
 
 VERBS = {
-    "send", "receive", "ack", "extend", "release", "reject", "peek", "purge", "stats",
+    "send", "receive", "ack", "extend", "release", "reject", "peek", "walk", "purge", "stats",
     "find", "sources", "send_group", "pause", "inspect", "scheduled", "move_schedule", "cancel_schedule", "unfinished",
 }  # fmt: skip
-"""What doors see of queues: the nine, which queue is meant, and the rarer ones."""
+"""What doors see of queues: the ten, which queue is meant, and the rarer ones."""
 
 
 def test_doors_see_the_verbs_of_queues_and_nothing_behind_them() -> None:

@@ -32,6 +32,7 @@ class Queues:
         self.send = rooms.placement.send
         self.send_group = rooms.placement.send_group
         self.peek = rooms.router.peek
+        self.walk = rooms.router.walk
         self.purge = rooms.router.purge
         self.pause = rooms.router.pause
         self.stats = rooms.router.stats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.dlq.redrive import RedriveRow, redrive_row
+from headrace.cli.dlq_moves import RedriveRow, redrive_row
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.completing import complete_queues
-from headrace.cli.dlq.redrive import REDRIVE_COLUMNS, RedriveRow, redrive_row
+from headrace.cli.dlq_moves import REDRIVE_COLUMNS, RedriveRow, redrive_row
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf

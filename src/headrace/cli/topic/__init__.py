@@ -9,5 +9,7 @@ VERBS = {
     "delete": "Delete topics and everything in them.",
     "produce": "Publish messages to a topic.",
     "consume": "Read messages from topics.",
+    "search": "Look for messages in a topic, newest first.",
+    "export": "Write the messages of a topic to a file.",
     "tail": "Show the last messages of topics, then new ones as they come.",
 }

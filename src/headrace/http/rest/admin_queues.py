@@ -1,12 +1,10 @@
-"""Door: queues and subscriptions themselves: list, create, change, purge, pause, delete; and redrive of dead letters.
+"""Door: queues and subscriptions themselves: list, create, change, purge, pause, delete.
 
 GET|POST           /api/v1/queues                     POST also makes subscriptions: {"topics": [...], "filter": "..."}
 GET|PATCH|DELETE   /api/v1/queues/{queue}
 GET|POST           /api/v1/subscriptions              the same for subscriptions alone: they have "topics"
 GET|PATCH|DELETE   /api/v1/subscriptions/{queue}
 POST               /api/v1/queues/{queue}/purge | pause | resume
-GET|POST           /api/v1/queues/{queue}/moves       redrive: {"to": "", "rate": 50, "filter": "", "max": 0, "dry_run": false}
-DELETE             /api/v1/moves/{task}
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from headrace.broker.queueing.catalog import QueueCatalog
-from headrace.broker.queueing.moves.move_tasks import MoveTask, MoveTasks
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
@@ -66,14 +63,12 @@ class AdminQueueDoor:
         new_uuid: Callable[[], str],
         queues: Queues,
         catalog: QueueCatalog,
-        moves: MoveTasks,
     ) -> None:
         self._clock = clock
         self._image = image
         self._new_uuid = new_uuid
         self._queues = queues
         self._catalog = catalog
-        self._move_tasks = moves
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/queues", self._list, OWN.showing(describe(GROUP)))
@@ -109,28 +104,6 @@ class AdminQueueDoor:
         )
         router.add(
             "POST", "/api/v1/queues/{queue}/resume", self._resume, needs(alter_configs(GROUP, "{queue}"))
-        )
-        router.add("GET", "/api/v1/queues/{queue}/moves", self._moves, needs(describe(GROUP, "{queue}")))
-        router.add(
-            "POST",
-            "/api/v1/queues/{queue}/moves",
-            self._move,
-            needs(
-                read(GROUP, "{queue}"),
-                read(TOPIC, "topics of {queue}"),
-                delete(GROUP, "{queue}"),
-                write(TOPIC, "topics of body.to"),
-            ),
-        )
-        router.add(
-            "DELETE",
-            "/api/v1/moves/{task}",
-            self._cancel_move,
-            needs(
-                read(GROUP, "source of {task}"),
-                read(TOPIC, "topics of source of {task}"),
-                delete(GROUP, "source of {task}"),
-            ),
         )
 
     def _spec(self, request: Request) -> QueueSpec:
@@ -331,51 +304,6 @@ class AdminQueueDoor:
         spec = self._spec(request)
         await self._queues.pause(spec, paused=paused)
         return answer({"paused": paused})
-
-    # -- redrive -------------------------------------------------------------------------------------------------------
-
-    async def _moves(self, request: Request) -> Answer:
-        tasks = self._move_tasks.tasks(self._spec(request).name)
-        return answer({"items": [_shown_task(task) for task in tasks], "next_cursor": None})
-
-    async def _move(self, request: Request) -> Answer:
-        spec = self._spec(request)
-        body = json_object(request)
-        _check_fields(body, {"to", "rate", "filter", "max", "dry_run"})
-        to, text, rate, limit = (
-            body.get("to", ""),
-            body.get("filter", ""),
-            body.get("rate", 0),
-            body.get("max", 0),
-        )
-        if not isinstance(to, str) or not isinstance(text, str):
-            raise invalid("to and filter are texts")
-        if not all(isinstance(one, int) and 0 <= one <= 1_000_000 for one in (rate, limit)):
-            raise invalid("rate and max are numbers")
-        if not isinstance(body.get("dry_run", False), bool):
-            raise invalid("dry_run is true or false")
-        task = MoveTask(id="", source=spec.name, destination=to, rate=rate, filter=text, limit=limit)
-        if body.get("dry_run"):
-            return answer(_shown_task(await self._move_tasks.plan(task)))
-        return answer(_shown_task(await self._move_tasks.start(task)), 202)
-
-    async def _cancel_move(self, request: Request) -> Answer:
-        return answer(_shown_task(await self._move_tasks.cancel(request.params["task"])))
-
-
-def _shown_task(task: MoveTask) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "source": task.source,
-        "to": task.destination,
-        "status": task.status.lower(),
-        "moved": task.moved,
-        "to_move": task.to_move,
-        "rate": task.rate,
-        "filter": task.filter,
-        "started_ms": task.started_ms,
-        "failure": task.failure,
-    }
 
 
 def _backoff(value: Any) -> Backoff | None:

@@ -11,11 +11,14 @@ from headrace.http.rest.cluster import ClusterDoor
 from headrace.http.rest.dead_letters import DeadLetterDoor
 from headrace.http.rest.documentation import DocumentationDoor
 from headrace.http.rest.explaining import ExplainDoor
+from headrace.http.rest.exporting import ExportDoor
 from headrace.http.rest.flow import FlowDoor
 from headrace.http.rest.groups import GroupDoor
 from headrace.http.rest.idempotency import Once
+from headrace.http.rest.letters import LetterDoor
 from headrace.http.rest.live import LiveDoor
 from headrace.http.rest.looking import LookDoor
+from headrace.http.rest.moves import MoveDoor
 from headrace.http.rest.queue_stream import QueueStreamDoor
 from headrace.http.rest.queues import QueueDoor
 from headrace.http.rest.records import RecordReader
@@ -52,11 +55,14 @@ def mount_rest(
     ).mount(forwarding)
     SettleDoor(queues, receipt_key).mount(forwarding)
     QueueStreamDoor(clock, queues, receipt_key).mount(router)
-    AdminQueueDoor(clock, image, broker.new_uuid, queues, rooms.catalog, rooms.moves).mount(forwarding)
+    AdminQueueDoor(clock, image, broker.new_uuid, queues, rooms.catalog).mount(forwarding)
+    MoveDoor(rooms.catalog, rooms.moves).mount(forwarding)
     AdminTopicDoor(
         image, topics, peers, reader, services.sampler.lately, lambda name: queues.find(name) is not None
     ).mount(forwarding)
     LookDoor(clock, image, reader, services.sampler).mount(router)
+    ExportDoor(clock, reader, queues, rooms.catalog).mount(router)
+    LetterDoor(clock, queues, rooms.catalog).mount(router)
     LiveDoor(clock, image, services.sampler).mount(router)
     FlowDoor(image, services.sampler).mount(router)
     DeadLetterDoor(clock, image, services.sampler).mount(router)

@@ -79,33 +79,10 @@ class LookDoor:
             needs(describe(TOPIC, "{topic}")).showing(describe(GROUP)),
         )
 
-    def _places(self, request: Request) -> list[TopicPartition]:
-        topic = request.params["topic"]
-        chosen = number(request, "partition", -1, -1, 1_000_000)
-        return [TopicPartition(topic, each) for each in self._reader.partitions(topic, chosen)]
-
-    async def _ranges(self, request: Request, places: list[TopicPartition]) -> dict[TopicPartition, Range]:
-        query = request.query
-        first = time_ms(query["from"], "from") if "from" in query else None
-        until = time_ms(query["until"], "until") if "until" in query else None
-        found = await asyncio.gather(*(self._range(tp, first, until) for tp in places))
-        return dict(zip(places, found, strict=True))
-
-    async def _range(self, tp: TopicPartition, first_ms: int | None, until_ms: int | None) -> Range:
-        """By the broker's own lookup of times, which is exact."""
-        low, high = await self._reader.bounds(tp)
-        if first_ms is not None:
-            offset = await self._reader.offset_for_time(tp, first_ms)
-            low = high if offset is None else max(low, offset)
-        if until_ms is not None:
-            offset = await self._reader.offset_for_time(tp, until_ms)
-            high = high if offset is None else min(high, offset)
-        return Range(low, max(low, high))
-
     # -- searching -----------------------------------------------------------------------------------------------------
 
     async def _search(self, request: Request) -> Answer:
-        places = self._places(request)
+        places = places_of(self._reader, request)
         order = request.query.get("order", "newest")
         if order not in ("newest", "oldest"):
             raise invalid("order is newest or oldest")
@@ -113,10 +90,10 @@ class LookDoor:
         wanted = wanted_records(request)
         cursor = request.query.get("cursor")
         if cursor is None:
-            ranges = await self._ranges(request, places)
+            ranges = await ranges_of(self._reader, request, places)
         else:
             ranges = _decode_ranges(cursor, places)
-        step = _Step(self._clock, self._reader, wanted, limit, newest=order == "newest")
+        step = SearchStep(self._clock, self._reader, wanted, limit, newest=order == "newest")
         rows = await step.run(ranges)
         left = sum(one.high - one.low for one in step.left.values())
         return answer(
@@ -132,7 +109,7 @@ class LookDoor:
     # -- as they come --------------------------------------------------------------------------------------------------
 
     async def _tail(self, request: Request) -> Answer:
-        places = self._places(request)
+        places = places_of(self._reader, request)
         rate = number(request, "rate", 50, 1, MAX_TAIL)
         wanted = wanted_records(request)
         bounds = await asyncio.gather(*(self._reader.bounds(tp) for tp in places))
@@ -180,10 +157,14 @@ class LookDoor:
     # -- how many when -------------------------------------------------------------------------------------------------
 
     async def _histogram(self, request: Request) -> Answer:
-        places = self._places(request)
+        places = places_of(self._reader, request)
         buckets = number(request, "buckets", 120, 1, MAX_BUCKETS)
         buckets = max(1, min(buckets, MAX_LOOKUPS // max(1, len(places))))
-        ranges = {tp: one for tp, one in (await self._ranges(request, places)).items() if one.high > one.low}
+        ranges = {
+            tp: one
+            for tp, one in (await ranges_of(self._reader, request, places)).items()
+            if one.high > one.low
+        }
         query = request.query
         ends = await self._ends(ranges)
         first_ms = time_ms(query["from"], "from") if "from" in query else min((a for a, _ in ends), default=0)
@@ -310,7 +291,38 @@ class LookDoor:
         return answer({"items": rows, "next_cursor": None})
 
 
-class _Step:
+def places_of(reader: RecordReader, request: Request) -> list[TopicPartition]:
+    """The partitions that a request asks about."""
+    topic = request.params["topic"]
+    chosen = number(request, "partition", -1, -1, 1_000_000)
+    return [TopicPartition(topic, each) for each in reader.partitions(topic, chosen)]
+
+
+async def ranges_of(
+    reader: RecordReader, request: Request, places: list[TopicPartition]
+) -> dict[TopicPartition, Range]:
+    query = request.query
+    first = time_ms(query["from"], "from") if "from" in query else None
+    until = time_ms(query["until"], "until") if "until" in query else None
+    found = await asyncio.gather(*(_range(reader, tp, first, until) for tp in places))
+    return dict(zip(places, found, strict=True))
+
+
+async def _range(
+    reader: RecordReader, tp: TopicPartition, first_ms: int | None, until_ms: int | None
+) -> Range:
+    """By the broker's own lookup of times, which is exact."""
+    low, high = await reader.bounds(tp)
+    if first_ms is not None:
+        offset = await reader.offset_for_time(tp, first_ms)
+        low = high if offset is None else max(low, offset)
+    if until_ms is not None:
+        offset = await reader.offset_for_time(tp, until_ms)
+        high = high if offset is None else min(high, offset)
+    return Range(low, max(low, high))
+
+
+class SearchStep:
     """One step of a search: windows of each partition in turn, until there are enough, or the budget is spent."""
 
     def __init__(

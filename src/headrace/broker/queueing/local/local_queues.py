@@ -183,17 +183,17 @@ class LocalQueues:
     async def peek(self, spec: QueueSpec, limit: int = 10) -> list[tuple[Source, Record]]:
         """Messages a receive could hand out; nothing changes, nothing is counted."""
         found: list[tuple[Source, Record]] = []
-        for source, hosted in self._layouts.of(spec).local:
-            left = limit - len(found)
-            offsets = await self.submit(
-                source,
-                partial(engine.Peek, source, left, 0),
-            )
-            records = hosted.payloads.get(offsets)
-            found += [(source, records[offset]) for offset in offsets if offset in records]
+        for source, _ in self._layouts.of(spec).local:
+            found += await self.peek_at(source, 0, limit - len(found))
             if len(found) >= limit:
                 break
         return found
+
+    async def peek_at(self, source: Source, from_offset: int, limit: int) -> list[tuple[Source, Record]]:
+        """Those of one partition, from an offset on."""
+        offsets = await self.submit(source, partial(engine.Peek, source, limit, from_offset))
+        records = self._layouts.hosted(source).payloads.get(offsets)
+        return [(source, records[offset]) for offset in offsets if offset in records]
 
     async def scheduled(self, source: Source, from_offset: int, limit: int) -> list[tuple[int, Record]]:
         """(due time, message) of messages that wait for their time, in log order."""

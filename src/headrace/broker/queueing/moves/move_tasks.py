@@ -1,4 +1,4 @@
-"""Driver: move tasks: the messages of a dead-letter queue back to where they came from, or to another queue.
+"""Driver: move tasks: the messages of a dead-letter queue back to where they came from, or to another queue; edited; or discarded.
 
 One task for each source queue at a time. Each message moves in one transaction (R60), so a task that is killed has moved
 some messages and not the others, and none twice. What is known about tasks is kept in the coordinator; a task whose broker
@@ -19,6 +19,7 @@ from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.layout import Layouts
 from headrace.broker.queueing.local.local_queues import LocalQueues
+from headrace.broker.queueing.moves.acts import ActName, MoveAct
 from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
 from headrace.broker.queueing.placement.placement import Placement
 from headrace.broker.queueing.routing.peer_calls import AskMove, Delivery, MovedSome
@@ -36,8 +37,10 @@ from headrace.records.filters import Filter, FilterInput, FilterProblem, compile
 
 log = logging.getLogger(__name__)
 
-LOOKED_AT = 10_000
-"""Messages that a dry run with a filter reads."""
+LOOKED_AT = 100_000
+LOOK_MS = 5_000
+"""A dry run that has to read messages reads so many at most, and no longer than that."""
+SAMPLES = 3
 
 KEPT_TASKS = 10
 BATCH = 50
@@ -68,6 +71,25 @@ class MoveTask(msgspec.Struct, kw_only=True):
     """The incarnation of the broker that works on it."""
     queue_id: str = ""
     """Of the source: tasks of a queue that was deleted are not its successor's."""
+    act: ActName = "redrive"
+    edits: list[str] = []
+    by: str = ""
+    """Who asked for it."""
+    skipped: int = 0
+    """Left alone because the edits do not fit them."""
+
+
+class Sample(NamedTuple):
+    """What an edit would make of a message."""
+
+    source: Source
+    before: Record
+    after: Record
+
+
+class MovePlan(NamedTuple):
+    task: MoveTask
+    samples: list[Sample]
 
 
 class _Held(NamedTuple):
@@ -80,10 +102,11 @@ class _Held(NamedTuple):
 class _Share:
     """What one broker does of a task: up to where its partitions reached when it began, and what it left alone."""
 
-    __slots__ = ("accepts", "ends", "held", "used_ms")
+    __slots__ = ("accepts", "act", "ends", "held", "used_ms")
 
-    def __init__(self, accepts: Filter | None, ends: dict[Source, int], now_ms: int) -> None:
+    def __init__(self, accepts: Filter | None, act: MoveAct, ends: dict[Source, int], now_ms: int) -> None:
         self.accepts = accepts
+        self.act = act
         self.ends = ends
         self.held: list[_Held] = []
         self.used_ms = now_ms
@@ -136,30 +159,61 @@ class MoveTasks:
                     return task
         return None
 
-    async def plan(self, task: MoveTask) -> MoveTask:
-        """What `start` would move of what is there now, by the same filter; nothing is moved and nothing is kept (F13)."""
-        spec, accepts = self._checked(task)
+    async def plan(self, task: MoveTask) -> MovePlan:
+        """What `start` would do to what is there now, by the same filter; nothing happens and nothing is kept (F13)."""
+        spec, accepts, act = self._checked(task)
         stats = await self._router.stats(spec)
         visible = sum(count.visible for _, count in stats.counts)
         task.status, task.to_move = "DRY_RUN", visible
-        if accepts is not None:
-            found = await self._router.peek(spec, LOOKED_AT)
-            task.to_move = sum(_accepts(accepts, source, record) for source, record in found)
-            if len(found) < visible:
-                task.failure = f"counted in the first {len(found)} of {visible} messages"
+        samples: list[Sample] = []
+        if accepts is not None or act.changes:
+            looked = await self._look_through(task, spec, accepts, act, samples)
+            if looked < visible:
+                task.failure = f"counted in the first {looked} of {visible} messages"
         if task.limit:
             task.to_move = min(task.to_move, task.limit)
-        return task
+        return MovePlan(task, samples)
 
-    def _checked(self, task: MoveTask) -> tuple[QueueSpec, Filter | None]:
+    async def _look_through(
+        self, task: MoveTask, spec: QueueSpec, accepts: Filter | None, act: MoveAct, samples: list[Sample]
+    ) -> int:
+        """How many were looked at; what was found is in the task."""
+        clock = self._host.runtime.clock
+        deadline_ms, wall_ms = clock.now_ms() + LOOK_MS, clock.wall_ms()
+        task.to_move = looked = 0
+        async for found in self._router.walk(spec, LOOKED_AT):
+            looked += len(found)
+            for one in found:
+                if accepts is not None and not _accepts(accepts, *one):
+                    continue
+                if not act.fits(one[1]):
+                    task.skipped += 1
+                    continue
+                task.to_move += 1
+                if act.changes and len(samples) < SAMPLES:
+                    samples.append(Sample(*one, act.written(*one, wall_ms)))
+            if clock.now_ms() >= deadline_ms:
+                break
+        return looked
+
+    def _checked(self, task: MoveTask) -> tuple[QueueSpec, Filter | None, MoveAct]:
         spec = self._catalog.spec(task.source)
+        act = MoveAct(task.act, task.edits, task.by)
         if task.destination:
             self._catalog.spec(task.destination)
-        return spec, _compiled(task.filter)
+            if task.act != "redrive":
+                raise HeadraceError(ErrorKind.INVALID_PARAMETER, f"{task.act} has no destination")
+        if task.act == "edit" and spec.kind != "queue":
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER,
+                f"{spec.name} is a subscription: others read the same records, which can't be edited for one of them",
+                "Edit them on the way back: redrive with the same edits.",
+            )
+        return spec, _compiled(task.filter), act
 
     async def start(self, task: MoveTask) -> MoveTask:
         """Fails when the queue has an active task, or the filter is not understood. `id` and times are filled in."""
-        spec, _ = self._checked(task)
+        spec, _, _ = self._checked(task)
         if any(known.status in ("RUNNING", "CANCELLING") for known in self.tasks(task.source)):
             raise HeadraceError(
                 ErrorKind.INVALID_PARAMETER,
@@ -255,6 +309,7 @@ class MoveTasks:
                     await asyncio.sleep(PAUSE_S)
                     continue
                 task.moved += moved.moved
+                task.skipped += moved.skipped
                 if moved.exhausted:
                     exhausted.add(place)
                 if task.rate:
@@ -271,7 +326,14 @@ class MoveTasks:
 
     async def _move_at(self, place: int, spec: QueueSpec, task: MoveTask, count: int) -> MovedSome:
         ask = AskMove(
-            queue=spec.name, task_id=task.id, destination=task.destination, filter=task.filter, count=count
+            queue=spec.name,
+            task_id=task.id,
+            destination=task.destination,
+            filter=task.filter,
+            count=count,
+            act=task.act,
+            edits=tuple(task.edits),
+            by=task.by,
         )
         if place == self._host.node_id:
             return await self.move_for_another(spec, ask)
@@ -291,38 +353,57 @@ class MoveTasks:
         share = self._shares.get(ask.task_id)
         if share is None:
             ends = {source: count.end_offset for source, count in self._local.counts(spec)}
-            share = self._shares[ask.task_id] = _Share(_compiled(ask.filter), ends, now_ms)
+            act = MoveAct(ask.act, list(ask.edits), ask.by)
+            share = self._shares[ask.task_id] = _Share(_compiled(ask.filter), act, ends, now_ms)
         share.used_ms = now_ms
         found = await self._local.receive(spec, ask.count, visibility_ms=LEASE_MS, owner="move-task")
         if not found:
             return MovedSome(0, True)
         wanted = []
+        skipped = 0
         for one in found:
             # What came after the start is not of this task: else a poison message would go round for ever.
-            if one.handle.offset < share.ends.get(one.source, 0) and _matches(share.accepts, one):
+            is_of_task = one.handle.offset < share.ends.get(one.source, 0) and _matches(share.accepts, one)
+            if is_of_task and share.act.fits(one.record):
                 wanted.append(one)
             else:
+                skipped += is_of_task
                 share.held.append(_Held(one.source, one.handle))
         try:
-            await self._move(ask.destination, wanted)
+            if share.act.name == "discard":
+                moved = await self._discard(wanted)
+            else:
+                moved = await self._move(share.act, ask.destination, wanted)
         except NotMoved:
             await self._release([_Held(one.source, one.handle) for one in wanted])
             raise
-        return MovedSome(len(wanted), False)
+        return MovedSome(moved, False, skipped)
 
     async def _release(self, held: list[_Held]) -> None:
         for source in {one.source: None for one in held}:
             handles = [one.handle for one in held if one.source == source]
             await self._local.release(source, handles, 0)
 
-    async def _move(self, destination: str, deliveries: list[Delivery]) -> None:
-        by_source: dict[Source, list[Delivery]] = {}
-        for one in deliveries:
-            by_source.setdefault(one.source, []).append(one)
-        for source, batch in by_source.items():
+    async def _discard(self, deliveries: list[Delivery]) -> int:
+        """How many: somebody else may have some of them by now."""
+        done = 0
+        for source, batch in _by_source(deliveries).items():
+            refused = await self._local.ack(source, [one.handle for one in batch])
+            done += sum(one is None for one in refused)
+        return done
+
+    async def _move(self, act: MoveAct, destination: str, deliveries: list[Delivery]) -> int:
+        wall_ms = self._host.runtime.clock.wall_ms()
+        for source, batch in _by_source(deliveries).items():
             letters: dict[TopicPartition, list[Record]] = {}
             for one in batch:
-                letters.setdefault(self._target(destination, one.record), []).append(self._moved(one.record))
+                # Edited where it is: in the same partition, behind the end of what this task looks at.
+                target = (
+                    TopicPartition(source.topic, source.partition)
+                    if act.name == "edit"
+                    else self._target(destination, one.record)
+                )
+                letters.setdefault(target, []).append(act.written(source, one.record, wall_ms))
             handles = tuple(one.handle for one in batch)
             await self._transfers.transfer(
                 self._layouts.hosted(source).load,
@@ -332,6 +413,7 @@ class MoveTasks:
                 ),
             )
             self.moved_total += len(batch)
+        return len(deliveries)
 
     def _target(self, destination: str, record: Record) -> TopicPartition:
         raw = names.header(record.headers, names.DEAD_SOURCE)
@@ -348,18 +430,6 @@ class MoveTasks:
             return self._placement.choose_for_moved(spec, record)
         except HeadraceError as problem:
             raise NotMoved(problem.kind, problem.detail) from None
-
-    def _moved(self, record: Record) -> Record:
-        """A new message: its delays are over, and why it died is history. The mark keeps it from being taken for a
-        duplicate of the first one."""
-        kept = tuple(
-            header
-            for header in record.headers
-            if not header[0].startswith("headrace-dead-") and header[0] != names.MOVED
-        )
-        return Record(
-            record.key, record.value, (*kept, (names.MOVED, b"1")), self._host.runtime.clock.wall_ms()
-        )
 
     # -- what is kept --------------------------------------------------------------------------------------------------
 
@@ -396,6 +466,13 @@ class MoveTasks:
         return not mine and any(
             node.registration.incarnation == task.runner for node in self._host.image.live_brokers()
         )
+
+
+def _by_source(deliveries: list[Delivery]) -> dict[Source, list[Delivery]]:
+    found: dict[Source, list[Delivery]] = {}
+    for one in deliveries:
+        found.setdefault(one.source, []).append(one)
+    return found
 
 
 def _compiled(text: str) -> Filter | None:

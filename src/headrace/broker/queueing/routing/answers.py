@@ -26,6 +26,7 @@ from headrace.broker.queueing.routing.peer_calls import (
     QueueStats,
 )
 from headrace.broker.runtime import happens
+from headrace.queues.commands import Source
 
 
 class PeerAnswers:
@@ -76,6 +77,8 @@ class PeerAnswers:
                 return await local.purge(spec, question.min_interval_ms)
             case AskPause():
                 return await local.pause(spec, paused=question.paused)
+            case AskPeek(source=Source() as source):
+                return await local.peek_at(source, question.from_offset, question.limit)
             case AskPeek():
                 return await local.peek(spec, question.limit)
             case AskMove():

@@ -112,6 +112,9 @@ class AskPause(Question, frozen=True, kw_only=True):
 
 class AskPeek(Question, frozen=True, kw_only=True):
     limit: int
+    source: Source | None = None
+    """None: of all that the broker has."""
+    from_offset: int = 0
 
 
 class AskScheduled(Question, frozen=True, kw_only=True):
@@ -144,11 +147,16 @@ class AskMove(Question, frozen=True, kw_only=True):
     destination: str
     filter: str
     count: int
+    act: Literal["redrive", "edit", "discard"] = "redrive"
+    edits: tuple[str, ...] = ()
+    by: str = ""
 
 
 class MovedSome(NamedTuple):
     moved: int
     exhausted: bool
+    skipped: int = 0
+    """Wanted, and left alone because the edits do not fit them."""
 
 
 AnyQuestion = (

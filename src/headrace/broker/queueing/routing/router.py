@@ -8,7 +8,7 @@ client talks to the same broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Literal
 
 from headrace.broker.queueing.layout import Layouts
@@ -36,6 +36,7 @@ from headrace.records.build import Record
 
 LOOK_S = 2.0
 """For numbers that people look at: a broker that does not answer in time is left out."""
+WALK_STEP = 1_000
 LOOK_AROUND_MS = 5_000
 """How often a long poll asks the others, whatever it hears of them (long_polls.py)."""
 OTHERS_FIRST = 4
@@ -177,4 +178,30 @@ class QueueRouter:
             if len(found) >= limit:
                 break
             found += await self.ask(broker_id, AskPeek(queue=spec.name, limit=limit - len(found)))
+        return found
+
+    async def walk(
+        self, spec: QueueSpec, limit: int, place: int = 0, position: int = 0
+    ) -> AsyncIterator[list[tuple[Source, Record]]]:
+        """All that a receive could hand out, some at a time, at most so many: for who looks through a whole queue. From an offset of
+        one of its sources on, when they have seen the others."""
+        layout = self._layouts.of(spec)
+        here = {source for source, _ in layout.local}
+        for source in layout.sources[place:]:
+            while limit > 0:
+                found = await self._peek_at(source, position, min(limit, WALK_STEP), here=source in here)
+                if not found:
+                    break
+                yield found
+                limit -= len(found)
+                position = found[-1][1].offset + 1
+            position = 0
+
+    async def _peek_at(
+        self, source: Source, position: int, limit: int, *, here: bool
+    ) -> list[tuple[Source, Record]]:
+        if here:
+            return await self._local.peek_at(source, position, limit)
+        ask = AskPeek(queue=source.queue, limit=limit, source=source, from_offset=position)
+        found: list[tuple[Source, Record]] = await self.ask(self._layouts.home_of(source), ask)
         return found

@@ -117,7 +117,17 @@ WANTED = (
 )
 SPAN = (Param("from", "from this time on", TIME), Param("until", "before this time", TIME))
 
+EXPORT = Param("format", "JSON lines, or CSV for a spreadsheet", one_of("jsonl", "csv"))
+
 OPERATIONS: Operations = {
+    ("GET", "/topics/{topic}/export"): Operation(
+        "All messages of a topic as a file", "topics", {200: str}, "Those that are there when it begins; a stream, so of any size.",
+        query=(EXPORT, *SPAN, *WANTED, PARTITION), content_type="application/octet-stream",
+    ),
+    ("GET", "/api/v1/queues/{queue}/export"): Operation(
+        "All messages of a queue as a file", "queues", {200: str}, "What a receive could hand out. Nothing is taken.",
+        query=(EXPORT, *WANTED), content_type="application/octet-stream",
+    ),
     ("GET", "/topics/{topic}/search"): Operation(
         "Look for messages", "topics", {200: FoundRecords},
         "A step within a budget of time and bytes; `next_cursor` goes on. Changes nothing.",

@@ -1,4 +1,4 @@
-"""Codec: queues, subscriptions, schedules and moves themselves."""
+"""Codec: queues, subscriptions and schedules themselves."""
 
 from __future__ import annotations
 
@@ -84,35 +84,6 @@ class Paused(msgspec.Struct, kw_only=True):
     paused: bool
 
 
-class NewMove(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    to: str = ""
-    """Empty: back to where they came from."""
-    rate: COUNT = 0
-    """Messages per second; 0 is as fast as it goes."""
-    filter: str = ""
-    max: COUNT = 0
-    dry_run: bool = False
-    """Only say how many would be moved."""
-
-
-class ShownMove(msgspec.Struct, kw_only=True):
-    id: str
-    source: str
-    to: str
-    status: str
-    moved: int
-    to_move: int
-    rate: int
-    filter: str
-    started_ms: int
-    failure: str
-
-
-class MovePage(msgspec.Struct, kw_only=True):
-    items: list[ShownMove]
-    next_cursor: str | None
-
-
 class WaitingMessage(ShownRecord, kw_only=True):
     message_id: str
     due_ms: int
@@ -184,11 +155,6 @@ OPERATIONS: Operations = {
     ("POST", "/api/v1/queues/{queue}/purge"): Operation("Empty a queue", "queues", {200: Purged}),
     ("POST", "/api/v1/queues/{queue}/pause"): Operation("Stop handing out", "queues", {200: Paused}),
     ("POST", "/api/v1/queues/{queue}/resume"): Operation("Go on handing out", "queues", {200: Paused}),
-    ("GET", "/api/v1/queues/{queue}/moves"): Operation("Moves out of a queue", "queues", {200: MovePage}),
-    ("POST", "/api/v1/queues/{queue}/moves"): Operation(
-        "Redrive a dead-letter queue", "queues", {202: ShownMove, 200: ShownMove}, body=(NewMove,), body_required=False, problems=CHANGE_PROBLEMS
-    ),
-    ("DELETE", "/api/v1/moves/{task}"): Operation("Stop a move", "queues", {200: ShownMove}),
     ("GET", "/api/v1/queues/{queue}/scheduled"): Operation(
         "Messages that wait for their time", "schedules", {200: WaitingPage},
         query=(Param("limit", "at most so many", whole(1, 1_000, 100)), Param("cursor", "next_cursor of the page before")),

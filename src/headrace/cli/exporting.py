@@ -1,0 +1,49 @@
+"""Command: what the broker streams as a file, to a file or to standard output."""
+
+from __future__ import annotations
+
+import sys
+from typing import ClassVar
+
+import click
+
+from headrace.cli.failure import Exit, Failure
+from headrace.cli.invocation import Invocation
+from headrace.cli.output import Row
+
+
+class ExportRow(Row):
+    SCHEMA: ClassVar[str] = "headrace.export/v1"
+    name: str
+    file: str
+    bytes: int
+
+
+def export_options(function: click.decorators.FC) -> click.decorators.FC:
+    for option in (
+        click.option("--to", "file", default="-", metavar="FILE", help="Where to; - is standard output."),
+        click.option(
+            "--as", "kind", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True,
+            help="JSON lines, or CSV for a spreadsheet.",
+        ),
+        click.option("--contains", default="", help="Only messages with this word in key, value or a header."),
+        click.option("--filter", "where", default="", help="Only messages that match, as in 'value.amount > 100'."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def export(run: Invocation, name: str, path: str, file: str, query: dict[str, str]) -> None:
+    pieces = run.http.download(path, {key: value for key, value in query.items() if value})
+    if file == "-":
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with open(file, "wb") as target:
+            size = sum(target.write(piece) for piece in pieces)
+    except OSError as problem:
+        raise Failure(Exit.USAGE, f"{file}: {problem.strerror}") from None
+    run.output.one(ExportRow(name=name, file=file, bytes=size), lambda: "")
+    run.done(f"Exported to {file} ({size:,} bytes)")

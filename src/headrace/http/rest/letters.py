@@ -1,0 +1,92 @@
+"""Door: dead letters one by one: what each says about its death, with a filter, page by page. Nothing is taken (W2, 5.3).
+
+GET /api/v1/queues/{queue}/letters     ?where=&contains=&limit=&cursor=
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.queueing import names
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.queues import Queues
+from headrace.core.errors import ErrorKind, Unknown
+from headrace.core.ids import TopicPartition
+from headrace.core.ports import Clock
+from headrace.core.units import is_digits
+from headrace.http.messages import Answer, Request
+from headrace.http.rest.filtering import wanted_records
+from headrace.http.rest.reading import answer, invalid, number, shown_record
+from headrace.http.router import Router
+from headrace.queues.commands import Source
+from headrace.records.build import Record
+from headrace.security.rights import GROUP, TOPIC, needs, read
+
+STEP_MS = 2_000
+MAX_PAGE = 500
+LOOKED_AT = 50_000
+"""Letters that a step opens at most; then it says where to go on."""
+
+
+class LetterDoor:
+    def __init__(self, clock: Clock, queues: Queues, catalog: QueueCatalog) -> None:
+        self._clock = clock
+        self._queues = queues
+        self._catalog = catalog
+
+    def mount(self, router: Router) -> None:
+        router.add(
+            "GET",
+            "/api/v1/queues/{queue}/letters",
+            self._letters,
+            needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        )
+
+    async def _letters(self, request: Request) -> Answer:
+        name = request.params["queue"]
+        spec = self._catalog.find(name)
+        if spec is None:
+            raise Unknown(
+                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
+            )
+        limit = number(request, "limit", 50, 1, MAX_PAGE)
+        wanted = wanted_records(request)
+        place, position = _cursor(request.query.get("cursor", "0:0"))
+        sources = list(self._queues.sources(spec))
+        deadline_ms = self._clock.now_ms() + STEP_MS
+        rows: list[dict[str, Any]] = []
+        looked = 0
+        async for some in self._queues.walk(spec, LOOKED_AT, place, position):
+            for source, record in some:
+                looked += 1
+                if wanted is None or wanted.matches(TopicPartition(source.topic, source.partition), record):
+                    rows.append(_shown(source, record))
+                if len(rows) == limit:
+                    break
+            if len(rows) == limit or self._clock.now_ms() >= deadline_ms or looked >= LOOKED_AT:
+                following = f"{sources.index(source)}:{record.offset + 1}"
+                return answer({"items": rows, "looked_at": looked, "next_cursor": following})
+        return answer({"items": rows, "looked_at": looked, "next_cursor": None})
+
+
+def _shown(source: Source, record: Record) -> dict[str, Any]:
+    def said(name: str) -> str:
+        return (names.header(record.headers, name) or b"").decode(errors="replace")
+
+    deliveries = said(names.DEAD_DELIVERIES)
+    return {
+        **shown_record(source.topic, source.partition, record),
+        "reason": said(names.DEAD_REASON),
+        "source": said(names.DEAD_SOURCE),
+        "error": said(names.DEAD_DETAIL),
+        "deliveries": int(deliveries) if is_digits(deliveries) and len(deliveries) < 16 else 0,
+        "edited_by": said(names.EDITED_BY) or None,
+        "edited_from": said(names.EDITED_FROM) or None,
+    }
+
+
+def _cursor(text: str) -> tuple[int, int]:
+    place, _, position = text.partition(":")
+    if not all(is_digits(one) and len(one) <= 18 for one in (place, position)):
+        raise invalid("the cursor is not one of ours")
+    return int(place), int(position)

@@ -1,0 +1,129 @@
+"""Door: dead letters sent back, edited or discarded, as tasks of the broker that go on when nobody looks (R60, 5.3).
+
+GET|POST   /api/v1/queues/{queue}/moves    {"act": "redrive", "to": "", "filter": "", "set": [], "rate": 50, "max": 0, "dry_run": false}
+DELETE     /api/v1/moves/{task}
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.moves.move_tasks import MoveTask, MoveTasks, Sample
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.http.messages import Answer, Request
+from headrace.http.rest.operations.moves import NewMove
+from headrace.http.rest.reading import answer, body_of, shown_record
+from headrace.http.router import Router
+from headrace.security.rights import GROUP, TOPIC, Operation, delete, describe, needs, read, write
+
+CONSOLE = "console@localhost"
+"""Who changes something in the console of a broker without users (W22)."""
+
+
+class MoveDoor:
+    def __init__(self, catalog: QueueCatalog, moves: MoveTasks) -> None:
+        self._catalog = catalog
+        self._tasks = moves
+
+    def mount(self, router: Router) -> None:
+        router.add("GET", "/api/v1/queues/{queue}/moves", self._list, needs(describe(GROUP, "{queue}")))
+        router.add(
+            "POST",
+            "/api/v1/queues/{queue}/moves",
+            self._start,
+            needs(
+                read(GROUP, "{queue}"),
+                read(TOPIC, "topics of {queue}"),
+                delete(GROUP, "{queue}"),
+                write(TOPIC, "topics of body.to"),
+            ),
+        )
+        router.add(
+            "DELETE",
+            "/api/v1/moves/{task}",
+            self._cancel,
+            needs(
+                read(GROUP, "source of {task}"),
+                read(TOPIC, "topics of source of {task}"),
+                delete(GROUP, "source of {task}"),
+            ),
+        )
+
+    def _spec(self, request: Request) -> QueueSpec:
+        name = request.params["queue"]
+        spec = self._catalog.find(name)
+        if spec is None:
+            raise Unknown(
+                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
+            )
+        return spec
+
+    async def _list(self, request: Request) -> Answer:
+        tasks = self._tasks.tasks(self._spec(request).name)
+        return answer({"items": [_shown(task) for task in tasks], "next_cursor": None})
+
+    async def _start(self, request: Request) -> Answer:
+        spec = self._spec(request)
+        body = body_of(request, NewMove)
+        task = MoveTask(
+            id="",
+            source=spec.name,
+            destination=body.to,
+            rate=body.rate,
+            filter=body.filter,
+            limit=body.max,
+            act=body.act,
+            edits=body.set,
+            by=caller(request),
+        )
+        if task.act == "edit":
+            _may_write(request, spec)
+        if body.dry_run:
+            plan = await self._tasks.plan(task)
+            return answer(_shown(plan.task, plan.samples))
+        return answer(_shown(await self._tasks.start(task)), 202)
+
+    async def _cancel(self, request: Request) -> Answer:
+        return answer(_shown(await self._tasks.cancel(request.params["task"])))
+
+
+def caller(request: Request) -> str:
+    """Who asks, for what is kept about it."""
+    if request.access is not None:
+        return str(request.access.principal)
+    return CONSOLE if b"sec-fetch-site" in request.headers else f"anonymous@{request.peer.host}"
+
+
+def _may_write(request: Request, spec: QueueSpec) -> None:
+    """Who edits letters where they are writes to the queue's own topic."""
+    access = request.access
+    if access is not None and any(access.refuses(Operation.WRITE, TOPIC, topic) for topic in spec.topics):
+        raise HeadraceError(ErrorKind.ACCESS_DENIED, f"needs {write(TOPIC)} {spec.topics[0]}")
+
+
+def _shown(task: MoveTask, samples: list[Sample] | None = None) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "source": task.source,
+        "act": task.act,
+        "to": task.destination,
+        "status": task.status.lower(),
+        "moved": task.moved,
+        "to_move": task.to_move,
+        "skipped": task.skipped,
+        "rate": task.rate,
+        "filter": task.filter,
+        "set": task.edits,
+        "by": task.by,
+        "started_ms": task.started_ms,
+        "failure": task.failure,
+        "samples": [
+            {
+                "before": shown_record(*one.source[1:], one.before),
+                "after": shown_record(*one.source[1:], one.after),
+            }
+            for one in samples or ()
+        ],
+    }
