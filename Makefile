@@ -7,6 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 SEEDS ?= 200
 FRAMES ?= 1000000
+EXAMPLES ?= 20000
 KILLS ?= 200
 SCHEDULES ?= 20000
 UPDATES ?= 1000000
@@ -18,7 +19,7 @@ SEED ?= 1
 KEEP ?=
 ORIGIN ?= http://localhost:9324
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop bench limits lock audit docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop security bench limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -105,6 +106,14 @@ interop: env  ## peers from Maven Central, npm and the Go proxy: Java clients of
 
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py
+
+SECURITY_TESTS = tests/unit/security tests/unit/house/test_rights.py tests/unit/core/test_peer_proof.py tests/contract/test_coordinator_etcd.py \
+  tests/client/test_logins.py tests/client/test_tls.py tests/client/test_access_keys.py tests/client/test_security_rules.py tests/client/test_oauth.py \
+  tests/client/test_audit.py tests/client/test_open_doors.py tests/client/test_browsers.py tests/client/test_chromium.py tests/client/test_bounds.py \
+  tests/client/test_connection_limits.py tests/spark/test_secured.py
+
+security: env  ## everything about security, with many more examples than make test has, and sslyze against a secured broker: make security EXAMPLES=20000
+	@HEADRACE_SECURITY_EXAMPLES=$(EXAMPLES) HEADRACE_SECURITY=1 $(BIN)/python -m pytest -q --import-mode=importlib --timeout 7200 $(SECURITY_TESTS)
 
 limits: env  ## the largest legal request of each API: how long it keeps the loop (50 ms is the rule)
 	@$(BIN)/python bench/largest_requests.py

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -326,3 +327,16 @@ def test_a16_the_same_is_said_of_who_is_not_there_and_of_a_wrong_password(secure
         assert client.is_closed_by_broker()
     assert len(said) == 1
     assert SCRAM in shake(open_client(secured), "GSSAPI").mechanisms
+
+
+def test_a55_that_everybody_may_everything_is_a_figure(
+    secured: Secured, fresh_broker: Callable[..., BrokerProcess]
+) -> None:
+    token = secured.ask("POST", "/tokens", {})["token"]
+    for broker, header, wanted in ((secured.broker, f"Bearer {token}", 0), (fresh_broker(), "", 1)):
+        request = urllib.request.Request(
+            f"{broker.url}/metrics", headers={"authorization": header} if header else {}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read().decode()
+        assert f"mq_security_open {wanted}" in text and "mq_security_open_to_network 0" in text

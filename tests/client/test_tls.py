@@ -173,6 +173,37 @@ def test_a58_old_and_weak_tls_is_refused_and_the_best_is_chosen(secure: Secure, 
         )
 
 
+@pytest.mark.skipif(not os.environ.get("HEADRACE_SECURITY"), reason="long: make security")
+def test_p9_sslyze_finds_nothing(secure: Secure, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    port = secure.bootstrap.rpartition(":")[2]
+    uv = Path(sys.executable).with_name("uv")
+    command = [
+        uv,
+        "tool",
+        "run",
+        "-q",
+        "--from",
+        "sslyze==6.3.1",
+        "sslyze",
+        f"localhost:{port}",
+        f"--json_out={report}",
+    ]
+    subprocess.run(command, check=False, capture_output=True, timeout=900)
+    (scanned,) = json.loads(report.read_text())["server_scan_results"]
+    found = {name: part["result"] for name, part in scanned["scan_result"].items() if part.get("result")}
+    for old in ("ssl_2_0", "ssl_3_0", "tls_1_0", "tls_1_1"):
+        assert found[f"{old}_cipher_suites"]["accepted_cipher_suites"] == [], old
+    assert found["tls_1_3_cipher_suites"]["accepted_cipher_suites"]
+    for suite in found["tls_1_2_cipher_suites"]["accepted_cipher_suites"]:
+        assert "ECDHE" in suite["cipher_suite"]["name"], suite
+    assert not found["heartbleed"]["is_vulnerable_to_heartbleed"]
+    assert not found["openssl_ccs_injection"]["is_vulnerable_to_ccs_injection"]
+    assert not found["tls_compression"]["supports_compression"]
+    assert not found["session_renegotiation"]["is_vulnerable_to_client_renegotiation_dos"]
+    assert "NOT_VULNERABLE" in found["robot"]["robot_result"]
+
+
 def test_a53_what_only_looks_like_tls_costs_nobody_else_anything(secure: Secure) -> None:
     port = port_of(secure.bootstrap)
     broken = []

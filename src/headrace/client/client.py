@@ -16,6 +16,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
+from headrace.client.login import login
 from headrace.client.message import Delivery
 from headrace.client.payload import Headers
 from headrace.client.positions import START, Anchor, Position, parse_position, since
@@ -47,9 +48,15 @@ class Client:
         *,
         timeout: float = 30.0,
         transactional_id: str | None = None,
+        user: str = "",
+        password_file: str = "",
+        tls_ca: str = "",
         config: Mapping[str, Any] | None = None,
     ) -> None:
         """`delivery` is at-most-once, at-least-once or exactly-once. `config` is passed on to librdkafka.
+
+        `user` logs in (SCRAM) with the password in `password_file`, which nobody else may read; `tls_ca` is the certificate to trust, and
+        speaks TLS.
 
         Exactly-once: what is published while a group's messages are read belongs to them and is committed with their
         offsets; what is published otherwise becomes visible at `flush`, all of it or nothing. With a `transactional_id`
@@ -64,6 +71,7 @@ class Client:
             "bootstrap.servers": bootstrap,
             "client.id": "headrace-python",
             "logger": LOG,
+            **login(user, password_file, tls_ca),
             **(config or {}),
         }
         self._publisher: Publisher | None = None

@@ -59,6 +59,7 @@ from headrace.node.patience import Patience
 from headrace.node.process_metrics import ProcessMetrics
 from headrace.node.securing import (
     NodeTls,
+    OpenDoors,
     connect_audit,
     found_security,
     key_ring,
@@ -322,6 +323,7 @@ class Node:
             self.runtime, self.metadata, services.topics, broker.partitions, self._audit
         )
         registry.add(self._audit_log)
+        registry.add(OpenDoors(self.settings, self._security_image))
         sqs = self._sqs_settings()
         self._peer_requests = PeerRequests(
             self.runtime,

@@ -109,6 +109,24 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+class OpenDoors:
+    """A55: that everybody who reaches the ports may do everything is a figure that can be watched."""
+
+    def __init__(self, settings: Settings, image: SecurityImage) -> None:
+        self._settings = settings
+        self._image = image
+
+    def collect(self) -> Iterable[Family]:
+        yield gauge(
+            "mq_security_open", "1 while nobody is asked who they are (mode open)", not self._image.guards
+        )
+        yield gauge(
+            "mq_security_open_to_network",
+            "1 while that is so and the ports can be reached from elsewhere (--insecure)",
+            not self._image.guards and not self._settings.is_loopback,
+        )
+
+
 def token_issuers(settings: Settings, runtime: Runtime) -> Issuers | None:
     """Raises INVALID_CONFIG."""
     if not settings.oidc_issuer:

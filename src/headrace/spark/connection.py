@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_FRAME_BYTES, MIB
 from headrace.core.ports import Buffer
+from headrace.net.secret_files import read_secret
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode_buffers
 from headrace.wire.framing import RequestHeader, decode_response_header, encode_request_frame
@@ -68,10 +69,24 @@ class Access:
     tls_ca: str | None = None
     sasl_user: str | None = None
     sasl_password: str | None = None
+    password_file: str | None = None
+    """Where the password is, on every machine that connects: it is read then, and travels nowhere (A28)."""
+    token_file: str | None = None
+    """The same of a token, which needs no user."""
 
     def __repr__(self) -> str:
         # Without the password: Spark prints partitions and options in plans and logs.
         return f"Access({self.bootstrap!r})"
+
+    def credential(self) -> tuple[str, bytes] | None:
+        """Mechanism and first message of a login; None: nobody asks. Raises HeadraceError."""
+        if self.token_file is not None:
+            token = read_secret(self.token_file).encode()
+            return "OAUTHBEARER", b"n,,\x01auth=Bearer " + token + b"\x01\x01"
+        if self.sasl_user is None:
+            return None
+        password = read_secret(self.password_file) if self.password_file else self.sasl_password or ""
+        return "PLAIN", f"\0{self.sasl_user}\0{password}".encode()
 
 
 class Exchange(NamedTuple):
@@ -101,8 +116,9 @@ class Connection:
         except OSError as problem:
             raise ConnectionLost(f"{self.address} can't be reached: {problem}") from problem
         self._negotiate()
-        if access.sasl_user is not None:
-            self._authenticate(access.sasl_user, access.sasl_password or "")
+        credential = access.credential()
+        if credential is not None:
+            self._authenticate(*credential)
 
     def _negotiate(self) -> None:
         answer = self._call_at(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
@@ -111,14 +127,16 @@ class Connection:
         for offered in answer.api_keys:
             self._versions[offered.api_key] = (offered.min_version, offered.max_version)
 
-    def _authenticate(self, user: str, password: str) -> None:
-        shaken = self.call(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"))
+    def _authenticate(self, mechanism: str, message: bytes) -> None:
+        shaken = self.call(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism))
         if shaken.error_code:
-            raise HeadraceError(ErrorKind(shaken.error_code), "the broker does not take SASL PLAIN")
-        token = f"\0{user}\0{password}".encode()
-        answer = self.call(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(token))
-        if answer.error_code:
-            raise HeadraceError(ErrorKind(answer.error_code), answer.error_message or "not authenticated")
+            raise HeadraceError(
+                ErrorKind(shaken.error_code), f"the broker does not take SASL {mechanism} here"
+            )
+        answer = self.call(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(message))
+        if answer.error_code or bytes(answer.auth_bytes).startswith(b"{"):
+            kind = ErrorKind(answer.error_code or ErrorKind.SASL_AUTHENTICATION_FAILED)
+            raise HeadraceError(kind, answer.error_message or "the token is not known, or has ended")
 
     def version(self, key: ApiKey) -> int:
         """The highest version both sides speak."""

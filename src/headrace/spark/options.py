@@ -152,8 +152,19 @@ def access_from(options: Mapping[str, str]) -> Access:
     protocol = (reader.text("kafka.security.protocol") or "PLAINTEXT").upper()
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise OptionError(f'kafka.security.protocol="{protocol}" is not known')
-    user = reader.text("kafka.sasl.username")
-    if protocol.startswith("SASL"):
+    user = reader.text("user", "kafka.sasl.username")
+    password_file, token_file, ca = (reader.text(name) for name in ("passwordFile", "tokenFile", "tls.ca"))
+    if reader.text("password") is not None:
+        raise OptionError(
+            "a password does not belong into an option, which plans and logs show: use passwordFile"
+        )
+    if (password_file and not user) or (token_file and user):
+        raise OptionError("log in with user and passwordFile, or with tokenFile alone")
+    if password_file or token_file:
+        protocol = "SASL_SSL" if ca or protocol.endswith("SSL") else "SASL_PLAINTEXT"
+    elif ca and protocol == "PLAINTEXT":
+        protocol = "SSL"
+    elif protocol.startswith("SASL"):
         mechanism = (reader.text("kafka.sasl.mechanism", "kafka.sasl.mechanisms") or "PLAIN").upper()
         if mechanism != "PLAIN" or user is None:
             raise OptionError(
@@ -165,9 +176,11 @@ def access_from(options: Mapping[str, str]) -> Access:
         client_id=reader.text("kafka.client.id") or "headrace-spark",
         request_seconds=timeout_ms / 1000,
         tls=protocol.endswith("SSL"),
-        tls_ca=reader.text("kafka.ssl.ca.location"),
+        tls_ca=ca or reader.text("kafka.ssl.ca.location"),
         sasl_user=user if protocol.startswith("SASL") else None,
         sasl_password=reader.text("kafka.sasl.password"),
+        password_file=password_file,
+        token_file=token_file,
     )
 
 

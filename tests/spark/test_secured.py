@@ -1,0 +1,72 @@
+"""A28: Spark and the SDK at a secured broker; what proves who they are stands in files and never in options, plans or what is sent to executors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import headrace
+from headrace.client.login import login
+from headrace.core.errors import HeadraceError
+from headrace.security.founding import ADMIN, SecureFiles
+from headrace.spark.options import OptionError, access_from
+from headrace.testing.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SecureFiles, str]]:
+    data_dir = tmp_path_factory.mktemp("secure") / "data"
+    with BrokerProcess(data_dir, arguments=("--secure",)) as running:
+        yield SecureFiles(data_dir / "security"), f"localhost:{running.kafka_port}"
+
+
+def test_a28_spark_and_the_sdk_log_in_with_files(
+    spark: Any, secure: tuple[SecureFiles, str], topic: str
+) -> None:
+    files, bootstrap = secure
+    ca, password = str(files.authority.certificate), str(files.password)
+    options = {"bootstrap": bootstrap, "user": ADMIN, "passwordFile": password, "tls.ca": ca}
+    with headrace.Client(bootstrap, user=ADMIN, password_file=password, tls_ca=ca) as client:
+        client.publish_many(topic, [b"%d" % number for number in range(50)])
+    rows = spark.read.format("headrace").options(**options).option("subscribe", topic).load()
+    assert rows.count() == 50
+    secret = files.password.read_text().strip()
+    assert secret not in rows._jdf.queryExecution().toString()
+    values = rows.select("value")
+    values.write.format("headrace").options(**options).option("topic", topic).mode("append").save()
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "g", **login(ADMIN, password, ca)}
+    )
+    assert consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=60)[1] == 100
+    consumer.close()
+
+
+def test_a28_nothing_secret_travels_and_nothing_secret_is_an_option(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("the secret\n")
+    file.chmod(0o600)
+    access = access_from({"bootstrap": "b:1", "user": "alice", "passwordFile": str(file)})
+    assert access.credential() == ("PLAIN", b"\0alice\0the secret")
+    assert b"the secret" not in pickle.dumps(access) and "the secret" not in repr(access)
+    token = access_from({"bootstrap": "b:1", "tokenFile": str(file)})
+    assert token.credential() == ("OAUTHBEARER", b"n,,\x01auth=Bearer the secret\x01\x01")
+    assert b"the secret" not in pickle.dumps(token)
+    file.chmod(0o644)
+    with pytest.raises(HeadraceError, match="can be read by others"):
+        access.credential()
+    for wrong in (
+        {"password": "x", "user": "alice"},
+        {"passwordFile": str(file)},
+        {"tokenFile": str(file), "user": "alice"},
+    ):
+        with pytest.raises(OptionError):
+            access_from({"bootstrap": "b:1", **wrong})
+    with pytest.raises(HeadraceError, match="go together"):
+        headrace.Client(user="alice")
