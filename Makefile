@@ -17,9 +17,10 @@ EXAMPLES ?= 200
 SAMPLE ?= 200
 SEED ?= 1
 KEEP ?=
+RECORD ?=
 ORIGIN ?= http://localhost:9324
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop security bench limits lock audit docs clean help
+.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop security bench bench-guard limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -114,6 +115,9 @@ SECURITY_TESTS = tests/unit/security tests/unit/house/test_rights.py tests/unit/
 
 security: env  ## everything about security, with many more examples than make test has, and sslyze against a secured broker: make security EXAMPLES=20000
 	@HEADRACE_SECURITY_EXAMPLES=$(EXAMPLES) HEADRACE_SECURITY=1 $(BIN)/python -m pytest -q --import-mode=importlib --timeout 7200 $(SECURITY_TESTS)
+
+bench-guard: env  ## CPU per unit against the baseline of this kind of machine: make bench-guard [RECORD=--record]
+	@$(BIN)/python bench/guard.py $(RECORD)
 
 limits: env  ## the largest legal request of each API: how long it keeps the loop (50 ms is the rule)
 	@$(BIN)/python bench/largest_requests.py
