@@ -27,7 +27,7 @@ class PipelineRow(Row):
     name: str
     kind: str
     state: str
-    """starting, running, stopped, finished, failed, or lost when it says nothing any more."""
+    """starting, running, backing-off, failing, stopped, finished, failed, or lost when it says nothing any more."""
     records: int = 0
     bytes: int = 0
     rate: int = 0
@@ -44,6 +44,8 @@ class PipelineRow(Row):
     """Records that were gone before they were read."""
     dead_rows: int = 0
     """Rows of this run that were not what the schema says."""
+    restarts: int = 0
+    """How often this run was started again after a failure."""
     error: str = ""
 
 
@@ -134,5 +136,5 @@ def _row(name: str, entry: dict[str, Any]) -> PipelineRow:
 
 _EMPTY: dict[str, Any] = {
     "kind": "", "state": "", "records": 0, "bytes": 0, "rate": 0, "lag": 0, "host": "", "pid": 0,
-    "master": "", "run": "", "topics": [], "path": "", "table": "", "skipped": 0, "dead_rows": 0, "error": "",
+    "master": "", "run": "", "topics": [], "path": "", "table": "", "skipped": 0, "dead_rows": 0, "restarts": 0, "error": "",
 }  # fmt: skip

@@ -48,7 +48,7 @@ def command(run: Invocation, file: Path, once: bool, master: str | None, confs: 
     run.note(f"{definition.kind} pipeline {definition.name}: starting Spark on {definition.spark.master} …")
     try:
         with _bar(run, definition.name) as show:
-            entry = run_pipeline(definition, once=once, show=show, quiet=run.verbosity == 0)
+            entry = run_pipeline(definition, once=once, show=show, tell=run.note, quiet=run.verbosity == 0)
     except HeadraceError as problem:
         raise failure_of(problem) from None
     except (OptionError, DefinitionError) as problem:

@@ -27,9 +27,11 @@ class StopRow(Row):
 @click.option("--wait", is_flag=True, help="Until it has stopped.")
 def command(run: Invocation, name: str, wait: bool) -> None:
     """Ask a running pipeline to stop when its round is done."""
+    from headrace.spark.pipelines.board import ALIVE
+
     with board_of(run) as board:
         row = need_pipeline(board, name)
-        if row.state not in ("running", "starting"):
+        if row.state not in ALIVE:
             raise Failure(Exit.CONFLICT, f'pipeline "{name}" does not run: {row.state}')
         board.ask_to_stop(name, row.run)
         state = "asked"

@@ -25,6 +25,8 @@ from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, SyncCli
 BOARD = "_headrace_pipelines"
 _TP = TopicPartition(BOARD, 0)
 _STALE_MS = 60_000
+ALIVE = ("starting", "running", "backing-off", "failing")
+"""States in which somebody says every few seconds that it is there."""
 _MAX_BATCH = 16 << 20
 
 
@@ -83,10 +85,10 @@ class Board:
             self._entries[key] = entry
 
     def pipelines(self, wall_ms: int) -> dict[str, dict[str, Any]]:
-        """Name -> what it last said. One that says it runs but has been silent for a minute is lost."""
+        """Name -> what it last said. One that says it is there but has been silent for a minute is lost."""
         found = {name: dict(entry) for name, entry in self.read().items() if "/" not in name}
         for entry in found.values():
-            if entry.get("state") == "running" and wall_ms - int(entry.get("updated_ms", 0)) > _STALE_MS:
+            if entry.get("state") in ALIVE and wall_ms - int(entry.get("updated_ms", 0)) > _STALE_MS:
                 entry["state"] = "lost"
         return found
 

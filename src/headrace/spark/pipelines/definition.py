@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from headrace.spark.pipelines import checks
+
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,80}")
 
 
@@ -32,6 +34,8 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     """Directory for checkpoints and reports; next to the definition when not given."""
     every: str = "10s"
     """How often a continuous run looks for more."""
+    restart: str = "on-failure"
+    """on-failure: a run without an end is started again when it fails, after a while that grows to five minutes; or never."""
     on_loss: str = "fail"
     """About records that are gone before they were read: fail; skip (pass over and count them); reset (skip, and a topic that was
     deleted and created again is read from its beginning)."""
@@ -51,8 +55,21 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             found.append(f'name = "{self.name}": 1 to 80 characters out of a-z A-Z 0-9 . _ -')
         if seconds(self.every) is None:
             found.append(f'every = "{self.every}": write 10s, 5m or 1h')
-        found += _not_of("on_loss", self.on_loss, ("fail", "skip", "reset"))
-        return found + _not_of("on_error", self.on_error, ("fail", "dead_letter", "null"))
+        found += checks.not_of("restart", self.restart, ("on-failure", "never"))
+        found += checks.not_of("on_loss", self.on_loss, ("fail", "skip", "reset"))
+        found += checks.not_of("on_error", self.on_error, ("fail", "dead_letter", "null"))
+        if self.kind not in ("table", "transform", "aggregate") and (
+            self.on_error != "fail" or self.dead_letter
+        ):
+            found.append(
+                f"on_error and dead_letter are for values that are parsed, and {self.kind} parses none"
+            )
+        if self.kind in ("replay", "audit", "redrive") and self.on_loss != "fail":
+            found.append(f"on_loss is for what follows a topic, and {self.kind} does not")
+        if self.dead_letter and self.on_error != "dead_letter":
+            found.append('dead_letter is of use with on_error = "dead_letter"')
+        found += checks.addresses("bootstrap", self.bootstrap)
+        return found + checks.master(self.spark.master)
 
 
 class Archive(Pipeline, tag="archive", frozen=True, kw_only=True):
@@ -73,7 +90,14 @@ class Archive(Pipeline, tag="archive", frozen=True, kw_only=True):
         found = super().problems() + _no_topics(self.topics)
         if self.compression not in ("none", "snappy", "zstd", "lz4", "gzip"):
             found.append(f'compression = "{self.compression}": one of none, snappy, zstd, lz4, gzip')
-        return found
+        found += checks.local_directory("path", self.path) + checks.starting(self.starting)
+        return (
+            found
+            + checks.at_least(
+                1, max_records_per_round=self.max_records_per_round, small_file_mb=self.small_file_mb
+            )
+            + checks.at_least(2, compact_files=self.compact_files)
+        )
 
 
 class Table(Pipeline, tag="table", frozen=True, kw_only=True):
@@ -116,16 +140,23 @@ class Table(Pipeline, tag="table", frozen=True, kw_only=True):
 
     def problems(self) -> list[str]:
         found = super().problems()
-        found += _not_of("value_format", self.value_format, ("binary", "string"))
-        found += _not_of("partition_by", self.partition_by, ("", "hour", "day"))
-        found += _not_of("compression", self.compression, ("none", "snappy", "zstd", "lz4", "gzip"))
+        found += checks.not_of("value_format", self.value_format, ("binary", "string"))
+        found += checks.not_of("partition_by", self.partition_by, ("", "hour", "day"))
+        found += checks.not_of("compression", self.compression, ("none", "snappy", "zstd", "lz4", "gzip"))
         if "://" in self.warehouse and not self.catalog:
             found.append(
                 f'warehouse = "{self.warehouse}" needs a [catalog]: SQLite goes with a local directory'
             )
-        numbers = ("max_records_per_round", "target_file_mb", "keep_snapshots_days")
-        found += [f"{name} is one at least" for name in numbers if getattr(self, name) < 1]
-        return found + (["compact_files is two at least"] if self.compact_files < 2 else [])
+        found += checks.topic_names("topic", [self.topic]) + checks.starting(self.starting)
+        found += checks.at_least(
+            1,
+            max_records_per_round=self.max_records_per_round,
+            target_file_mb=self.target_file_mb,
+            keep_snapshots_days=self.keep_snapshots_days,
+        )
+        if self.dead_letter:
+            found.append("dead_letter: the dead rows of a table are a table, NAME__dead")
+        return found + checks.at_least(2, compact_files=self.compact_files)
 
 
 class Replay(Pipeline, tag="replay", frozen=True, kw_only=True):
@@ -141,6 +172,14 @@ class Replay(Pipeline, tag="replay", frozen=True, kw_only=True):
     """Records a second; 0: as fast as it goes."""
     keep_partitions: bool = False
     delivery: str = "exactly-once"
+
+    def problems(self) -> list[str]:
+        found = super().problems() + _bad_delivery(self.delivery) + checks.at_least(0, rate=self.rate)
+        found += checks.topic_names("topic", [self.topic]) + checks.local_directory("path", self.path)
+        found += checks.moment("since", self.since) + checks.moment("until", self.until)
+        if self.since and self.until and not found and self.since >= self.until:
+            found.append("until is not behind since")
+        return found + (checks.sql("where", self.where, expression=True) if self.where else [])
 
 
 class Transform(Pipeline, tag="transform", frozen=True, kw_only=True):
@@ -161,8 +200,19 @@ class Transform(Pipeline, tag="transform", frozen=True, kw_only=True):
         found = super().problems() + _no_topics(self.topics)
         if bool(self.sql) == bool(self.python):
             found.append("say what to do with one of sql and python")
-        if self.python and ":" not in self.python:
-            found.append(f'python = "{self.python}": written like module:function')
+        found += checks.not_of("value_format", self.value_format, ("binary", "string", "json", "avro"))
+        if self.value_format in ("json", "avro") and not self.value_schema:
+            found.append(f'value_format = "{self.value_format}" needs value_schema')
+        if self.value_format == "json":
+            found += checks.schema("value_schema", self.value_schema)
+        if self.on_error != "fail" and self.value_format != "json":
+            found.append('on_error is for value_format = "json" with value_schema')
+        found += (
+            checks.sql("sql", self.sql) + checks.python_name(self.python) + checks.starting(self.starting)
+        )
+        found += checks.topic_names("target", [self.target])
+        found += checks.no_loop(self.topics, [self.target, self.dead_letter])
+        found += checks.at_least(1, max_records_per_trigger=self.max_records_per_trigger)
         return found + _bad_delivery(self.delivery)
 
 
@@ -188,7 +238,21 @@ class Aggregate(Pipeline, tag="aggregate", frozen=True, kw_only=True):
         found = super().problems() + _no_topics(self.topics) + _bad_delivery(self.delivery)
         if bool(self.target) == bool(self.path):
             found.append("say where to with one of target (a topic) and path (Parquet)")
-        return found
+        if not self.aggregates:
+            found.append('aggregates is empty: say what to compute, as in orders = "count(*)"')
+        for name, text in self.aggregates.items():
+            found += checks.sql(f"aggregates.{name}", text, expression=True)
+        for text in self.by:
+            found += checks.sql("by", text, expression=True)
+        if self.on_error != "fail" and not self.value_schema:
+            found.append("on_error needs a value_schema to say what is wrong")
+        if self.on_error == "dead_letter" and self.path:
+            found.append("on_error = dead_letter goes with a target that is a topic")
+        found += checks.interval("window", self.window) + checks.interval("watermark", self.watermark)
+        found += checks.schema("value_schema", self.value_schema) + checks.starting(self.starting)
+        found += checks.topic_names("target", [self.target] if self.target else [])
+        found += checks.no_loop(self.topics, [self.target, self.dead_letter])
+        return found + checks.at_least(1, max_records_per_trigger=self.max_records_per_trigger)
 
 
 class Mirror(Pipeline, tag="mirror", frozen=True, kw_only=True):
@@ -203,7 +267,8 @@ class Mirror(Pipeline, tag="mirror", frozen=True, kw_only=True):
         found = super().problems() + _no_topics(self.topics)
         if self.target_bootstrap == self.bootstrap:
             found.append("target_bootstrap is the cluster itself")
-        return found
+        found += checks.addresses("target_bootstrap", self.target_bootstrap) + checks.starting(self.starting)
+        return found + checks.at_least(1, max_records_per_round=self.max_records_per_round)
 
 
 class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
@@ -220,7 +285,10 @@ class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
         found = super().problems()
         if bool(self.other_topic) == bool(self.path):
             found.append("say what to compare with: one of other_topic and path (an archive)")
-        return found
+        if self.other_topic == self.topic and self.other_bootstrap in ("", self.bootstrap):
+            found.append(f"{self.topic} would be compared with itself")
+        found += checks.addresses("other_bootstrap", self.other_bootstrap) if self.other_bootstrap else []
+        return found + checks.topic_names("topic", [self.topic]) + checks.local_directory("path", self.path)
 
 
 class Redrive(Pipeline, tag="redrive", frozen=True, kw_only=True):
@@ -245,9 +313,13 @@ class Redrive(Pipeline, tag="redrive", frozen=True, kw_only=True):
         found = super().problems()
         if self.sql and self.python:
             found.append("mend letters with sql or with python, not both")
-        if self.python and ":" not in self.python:
-            found.append(f'python = "{self.python}": written like module:function')
-        return found
+        if seconds(self.visibility) is None:
+            found.append(f'visibility = "{self.visibility}": write 60s or 5m')
+        found += (
+            checks.python_name(self.python) + checks.sql("sql", self.sql) + checks.filter_text(self.filter)
+        )
+        found += checks.no_loop([self.queue], [self.to]) + checks.at_least(0, rate=self.rate)
+        return found + checks.at_least(1, max_messages_per_trigger=self.max_messages_per_trigger)
 
 
 Kinds = Archive | Table | Replay | Transform | Aggregate | Mirror | Audit | Redrive
@@ -257,12 +329,8 @@ KINDS = {
 }
 
 
-def _not_of(key: str, value: str, choices: tuple[str, ...]) -> list[str]:
-    return [] if value in choices else [f'{key} = "{value}": one of {", ".join(choices)}']
-
-
 def _no_topics(topics: list[str]) -> list[str]:
-    return [] if topics else ["topics is empty"]
+    return checks.topic_names("topics", topics) if topics else ["topics is empty"]
 
 
 def _bad_delivery(delivery: str) -> list[str]:
@@ -295,10 +363,21 @@ def load(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
     except OSError as problem:
         raise DefinitionError(f"{path}: {problem.strerror}") from None
     found = parse(text, overrides=overrides)
+    found = _beside(found, path.resolve().parent)
     if not found.state:
         state = str(path.resolve().parent / f".{found.name}")
         found = msgspec.structs.replace(found, state=state)
     return found
+
+
+def _beside(found: Kinds, directory: Path) -> Kinds:
+    """What a definition calls relative is relative to the definition, wherever the shell is."""
+    changes: dict[str, str] = {}
+    for key in ("path", "warehouse", "report", "state", "json_schema"):
+        text = getattr(found, key, "")
+        if text and "://" not in text and not text.lstrip().startswith("{"):
+            changes[key] = str(directory / Path(text).expanduser())
+    return msgspec.structs.replace(found, **changes)
 
 
 def seconds(text: str) -> float | None:

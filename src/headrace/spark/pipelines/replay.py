@@ -14,13 +14,17 @@ import msgspec
 
 from headrace.spark.connection import Access
 from headrace.spark.pipelines.archive_log import ArchiveLog
-from headrace.spark.pipelines.definition import Replay
-from headrace.spark.pipelines.rounds import Round, task_count
+from headrace.spark.pipelines.definition import Replay, SparkSettings
+from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.tables import archive_frame
 from headrace.spark.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_TASKS = 16
+"""The same wherever it runs: what is done is noted for each task, and tasks of another number would have other rows."""
 
 
 class ReplayPipeline:
@@ -52,16 +56,17 @@ class ReplayPipeline:
         if self._done:
             return Round()
         definition = self._definition
-        with SyncClient(Access(definition.bootstrap)) as client:
-            client.create_topic(definition.topic)
+        self._prepare_topic()
         frame = self.frame()
-        tasks = task_count(self._spark)
+        tasks = _TASKS
         rows = frame.count()
         # One task has all of a partition, in its order.
         ordered = frame.repartition(tasks, "topic", "partition").sortWithinPartitions(
             "topic", "partition", "offset"
         )
-        columns = ["key", "value", "timestamp"] + (["partition"] if definition.keep_partitions else [])
+        columns = ["key", "value", "timestamp", "headers"] + (
+            ["partition"] if definition.keep_partitions else []
+        )
         writer = (
             ordered.select(*columns)
             .write.format("headrace")
@@ -77,10 +82,21 @@ class ReplayPipeline:
         self._done = True
         return Round(records=rows)
 
+    def _prepare_topic(self) -> None:
+        """The topic is there; when partitions are kept, with as many as the archive has."""
+        definition = self._definition
+        state = ArchiveLog(Path(definition.path).resolve()).read()
+        wanted = [tp.partition + 1 for tp in state.end if definition.source_topic in ("", tp.topic)]
+        count = max([1, *wanted]) if definition.keep_partitions else 1
+        with SyncClient(Access(definition.bootstrap)) as client:
+            client.create_topic(definition.topic, count)
+            client.grow_topic(definition.topic, count)
+
     def _sink_id(self) -> str:
         """The same for the same replay of the same archive, so that a second run of it is a no-op."""
         state = ArchiveLog(Path(self._definition.path).resolve()).read()
-        what = msgspec.json.encode(self._definition) + str(sorted(state.files)).encode()
+        definition = msgspec.structs.replace(self._definition, spark=SparkSettings())
+        what = msgspec.json.encode(definition) + f"{sorted(state.files)} {_TASKS}".encode()
         return f"replay-{self._definition.name}-{hashlib.sha256(what).hexdigest()[:16]}"
 
     def upkeep(self) -> int:

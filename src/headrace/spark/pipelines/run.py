@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import signal
 import socket
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import HeadraceError
 from headrace.spark import register
 from headrace.spark.connection import Access
+from headrace.spark.options import OptionError
 from headrace.spark.pipelines.archive import ArchivePipeline
 from headrace.spark.pipelines.audit import AuditPipeline
 from headrace.spark.pipelines.board import Board
@@ -19,6 +24,7 @@ from headrace.spark.pipelines.definition import (
     Aggregate,
     Archive,
     Audit,
+    DefinitionError,
     Kinds,
     Mirror,
     Redrive,
@@ -30,9 +36,11 @@ from headrace.spark.pipelines.definition import (
 from headrace.spark.pipelines.mirror import MirrorPipeline
 from headrace.spark.pipelines.redrive import start_redrive
 from headrace.spark.pipelines.replay import ReplayPipeline
+from headrace.spark.pipelines.restarts import Restarts
 from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.streams import start
-from headrace.spark.session import STATELESS_SETTINGS, local_session, need_iceberg
+from headrace.spark.session import STATELESS_SETTINGS, SparkMissing, local_session, need_iceberg
+from headrace.spark.stream_offsets import StreamOffset
 from headrace.spark.sync_client import SyncClient, pause
 
 if TYPE_CHECKING:
@@ -41,6 +49,8 @@ if TYPE_CHECKING:
 
 _POST_SECONDS = 5.0
 _LOOK_SECONDS = 1
+_BOARD_SECONDS = 10.0
+_ERROR_CHARACTERS = 65_536
 _ALWAYS_ONCE = (Replay, Audit, Redrive)
 
 
@@ -55,14 +65,25 @@ class InRounds(Protocol):
     def close(self) -> None: ...
 
 
+class Stopped(KeyboardInterrupt):
+    """Somebody wants this process to end (SIGTERM)."""
+
+
 class Progress:
-    """What a run has done, told to the terminal at once and to the board now and then."""
+    """What a run has done, told to the terminal at once and to the board now and then; a thread says every few seconds that the
+    run is alive, however long a round takes, and hears whether it should stop."""
 
     def __init__(self, definition: Kinds, board: Board, show: Callable[[dict[str, Any]], None]) -> None:
         self._board = board
         self._show = show
         self._started = time.monotonic()
-        self._posted = 0.0
+        self._posted = float("-inf")
+        self._one = threading.Lock()
+        self._ended = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name="pipeline-heartbeat", daemon=True)
+        self.stop_asked = threading.Event()
+        self.interrupt: Callable[[], None] = lambda: None
+        """Ends what Spark is doing now; a round that is given up was never part of anything."""
         self.run = uuid.uuid4().hex
         self.name = definition.name
         self.entry: dict[str, Any] = {
@@ -77,7 +98,30 @@ class Progress:
             "bytes": 0,
             "lag": 0,
             "rate": 0,
+            "restarts": 0,
         }
+
+    def __enter__(self) -> Progress:
+        self._heart.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._ended.set()
+        self._heart.join()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(_POST_SECONDS):
+            try:
+                with self._one:
+                    if "state" in self.entry:
+                        self._send({})
+                    asked = self._board.is_asked_to_stop(self.name, self.run)
+            except HeadraceError:
+                # No broker, no board. The run itself notices where it matters.
+                continue
+            if asked and not self.stop_asked.is_set():
+                self.stop_asked.set()
+                self.interrupt()
 
     def add(self, records: int, size: int, lag: int) -> None:
         self.entry["records"] += records
@@ -88,21 +132,33 @@ class Progress:
         self._show(self.entry)
 
     def post(self, state: str, *, now: bool = False, **facts: Any) -> None:
-        if not now and time.monotonic() - self._posted < _POST_SECONDS:
+        if not now and state == self.entry.get("state") and time.monotonic() - self._posted < _POST_SECONDS:
             return
+        with self._one:
+            self._send({"state": state, **facts})
+
+    def _send(self, facts: dict[str, Any]) -> None:
         self._posted = time.monotonic()
-        self.entry.update(state=state, updated_ms=int(time.time() * 1000), **facts)
-        self._board.post(self.name, self.entry)
+        self.entry.update(facts, updated_ms=int(time.time() * 1000))
+        self._board.post(self.name, dict(self.entry))
 
     def should_stop(self) -> bool:
-        return self._board.is_asked_to_stop(self.name, self.run)
+        if not self.stop_asked.is_set():
+            with self._one:
+                if self._board.is_asked_to_stop(self.name, self.run):
+                    self.stop_asked.set()
+        return self.stop_asked.is_set()
 
 
 def make_session(definition: Kinds, *, quiet: bool = False) -> SparkSession:
+    # One failure of a task is no failure of a round: Spark's own default for local masters is a single attempt.
+    master = re.sub(
+        r"^local(?:\[([^,\]]+)\])?$", lambda found: f"local[{found[1] or 1},4]", definition.spark.master
+    )
     settings = dict(STATELESS_SETTINGS) if isinstance(definition, Transform | Redrive) else {}
     session = local_session(
         f"headrace {definition.name}",
-        master=definition.spark.master,
+        master=master,
         settings={**settings, **definition.spark.settings},
         quiet=quiet,
     )
@@ -115,38 +171,102 @@ def run(
     *,
     once: bool = False,
     show: Callable[[dict[str, Any]], None] = lambda entry: None,
+    tell: Callable[[str], None] = lambda text: None,
     spark: SparkSession | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
     """Run it to its end (`once`: what is there now) and return its last state. The board learns of everything.
 
-    `quiet`: a session that is made here says nothing of its own."""
-    with SyncClient(Access(definition.bootstrap)) as client:
-        progress = Progress(definition, Board(client), show)
-        progress.post("starting", now=True)
-        try:
-            session = spark or make_session(definition, quiet=quiet)
-            if isinstance(definition, Transform | Aggregate):
-                _stream(start(session, definition, once=once), progress)
-            elif isinstance(definition, Redrive):
-                _stream(start_redrive(session, definition), progress)
-            else:
-                _rounds(_in_rounds(definition, session), definition, progress, once)
-        except BaseException as problem:
-            state = "stopped" if isinstance(problem, KeyboardInterrupt) else "failed"
-            _post_quietly(progress, state, str(problem)[:500])
-            raise
-        state = "finished" if once or isinstance(definition, _ALWAYS_ONCE) else "stopped"
-        progress.post(state, now=True)
+    One that goes on until it is stopped is started again when it fails, after a while that grows; `tell` hears why. `quiet`: a session
+    that is made here says nothing of its own."""
+    once = once or isinstance(definition, _ALWAYS_ONCE)
+    stays = not once and definition.restart == "on-failure"
+    # Short: nobody waits for the board when the broker is away.
+    with SyncClient(Access(definition.bootstrap, request_seconds=_BOARD_SECONDS)) as client, _terminable():
+        with Progress(definition, Board(client), show) as progress:
+            restarts = Restarts()
+            while True:
+                restarts.begin(time.monotonic())
+                try:
+                    progress.post("starting", now=True)
+                    _run(definition, progress, once, spark or make_session(definition, quiet=quiet))
+                    break
+                except (KeyboardInterrupt, DefinitionError, OptionError, SparkMissing) as problem:
+                    state = "stopped" if isinstance(problem, KeyboardInterrupt) else "failed"
+                    _post_quietly(progress, state, error=_told_error(problem))
+                    raise
+                except Exception as problem:
+                    if progress.stop_asked.is_set():
+                        break
+                    if not stays:
+                        _post_quietly(progress, "failed", error=_told_error(problem))
+                        raise
+                    _back_off(progress, restarts, problem, tell)
+                    if progress.stop_asked.is_set():
+                        break
+            progress.post("finished" if once else "stopped", now=True)
         return progress.entry
 
 
-def _post_quietly(progress: Progress, state: str, error: str) -> None:
+def _run(definition: Kinds, progress: Progress, once: bool, session: SparkSession) -> None:
+    progress.interrupt = lambda: _interrupt(session)
+    if isinstance(definition, Transform | Aggregate):
+        _stream(start(session, definition, once=once), progress)
+    elif isinstance(definition, Redrive):
+        _stream(start_redrive(session, definition), progress)
+    else:
+        _rounds(_in_rounds(definition, session), definition, progress, once)
+
+
+def _interrupt(session: SparkSession) -> None:
     try:
-        progress.post(state, now=True, error=error)
+        session.interruptAll()
+    except Exception:
+        # It may be ending already; the flag is set, and the round's end looks at it.
+        return
+
+
+def _back_off(
+    progress: Progress, restarts: Restarts, problem: Exception, tell: Callable[[str], None]
+) -> None:
+    delay = restarts.failed(time.monotonic(), int(progress.run[:4], 16) / 0xFFFF)
+    error = _told_error(problem)
+    progress.entry["restarts"] += 1
+    next_ms = int((time.time() + delay) * 1000)
+    _post_quietly(progress, restarts.state, error=error, attempts=restarts.attempts, next_try_ms=next_ms)
+    tell(
+        f"{progress.name} failed and is tried again in {delay:.0f} s: {error.splitlines()[0] if error else problem!r}"
+    )
+    progress.stop_asked.wait(delay)
+
+
+def _told_error(problem: BaseException) -> str:
+    return str(problem)[:_ERROR_CHARACTERS]
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: the round is dropped or done, the board hears of it. Only the main thread may set this."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _post_quietly(progress: Progress, state: str, **facts: Any) -> None:
+    try:
+        progress.post(state, now=True, **facts)
     except HeadraceError:
         # The broker may be what failed; the error itself is on its way up.
-        pass
+        progress.entry.update(facts, state=state)
 
 
 def _in_rounds(definition: Kinds, session: SparkSession) -> InRounds:
@@ -167,7 +287,6 @@ def _in_rounds(definition: Kinds, session: SparkSession) -> InRounds:
 
 def _rounds(pipeline: InRounds, definition: Kinds, progress: Progress, once: bool) -> None:
     try:
-        once = once or isinstance(definition, _ALWAYS_ONCE)
         while True:
             done = pipeline.round()
             progress.add(done.records, done.bytes, done.lag)
@@ -221,6 +340,7 @@ def _told(query: StreamingQuery, progress: Progress, seen: int) -> int:
         if batch > seen:
             seen = batch
             progress.add(_rows(told), 0, _lag(told))
+            progress.entry["skipped"] = _skipped(told)
     return seen
 
 
@@ -229,6 +349,21 @@ def _rows(told: Any) -> int:
     if told["numInputRows"] is not None:
         return int(told["numInputRows"])
     return sum(source["numInputRows"] or 0 for source in told["sources"])
+
+
+def _skipped(told: Any) -> int:
+    """Records that were gone before they were read, as the checkpoint counts them."""
+    import json
+
+    count = 0
+    for source in told["sources"]:
+        try:
+            end = source["endOffset"]
+            end = json.loads(end) if isinstance(end, str) else end or {}
+            count += sum(StreamOffset.from_json(end).skipped.values())
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    return count
 
 
 def _lag(told: Any) -> int:

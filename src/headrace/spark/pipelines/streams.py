@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.spark.connection import Access
 from headrace.spark.pipelines.definition import Aggregate, DefinitionError, Redrive, Transform, seconds
+from headrace.spark.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,18 +17,19 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+_CORRUPT = "_corrupt"
+_HEADERS = "array<struct<key:string,value:binary>>"
+
+
 def group_of(definition: Transform | Aggregate) -> str:
     return f"headrace-{definition.kind}-{definition.name}"
 
 
 def source_frame(spark: SparkSession, definition: Transform | Aggregate) -> DataFrame:
-    if isinstance(definition, Transform):
-        value_format, value_schema = definition.value_format, definition.value_schema
-    else:
-        value_format, value_schema = (
-            ("json" if definition.value_schema else "string"),
-            definition.value_schema,
-        )
+    """What is read: values as text, or parsed. Those that are not what the schema says are marked in the column `_dead`."""
+    schema = definition.value_schema
+    is_json = bool(schema) and (isinstance(definition, Aggregate) or definition.value_format == "json")
+    value_format = definition.value_format if isinstance(definition, Transform) and not is_json else "string"
     reader = (
         spark.readStream.format("headrace")
         .option("bootstrap", definition.bootstrap)
@@ -34,10 +37,79 @@ def source_frame(spark: SparkSession, definition: Transform | Aggregate) -> Data
         .option("startingOffsets", definition.starting)
         .option("groupId", group_of(definition))
         .option("maxRecordsPerTrigger", str(definition.max_records_per_trigger))
+        .option("onLoss", definition.on_loss)
+        .option("includeHeaders", str(_wants_headers(definition)).lower())
         .option("keyFormat", "string")
         .option("valueFormat", value_format)
     )
-    return (reader.option("valueSchema", value_schema) if value_schema else reader).load()
+    if schema and not is_json:
+        reader = reader.option("valueSchema", schema)
+    frame = reader.load()
+    return _parsed(frame, schema, definition.on_error) if is_json else frame
+
+
+def _wants_headers(definition: Transform | Aggregate) -> bool:
+    """They are the dearest column; a function may want them, and SQL that names them does."""
+    return isinstance(definition, Transform) and (bool(definition.python) or "headers" in definition.sql)
+
+
+def _parsed(frame: DataFrame, schema: str, on_error: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if on_error == "null":
+        return frame.withColumn("value", F.from_json("value", schema))
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    read = F.from_json("value", f"{schema}, {_CORRUPT} string", options)
+    is_dead = F.expr(f"value is not null and (_read is null or _read.{_CORRUPT} is not null)")
+    frame = frame.withColumn("_read", read).withColumn("_dead", is_dead)
+    place = "concat('offset ', offset, ' of ', topic, '-', partition, ': the value is not what value_schema says')"
+    sound = F.col("_read").dropFields(_CORRUPT)
+    if on_error == "fail":
+        sound = F.when(F.col("_dead"), F.raise_error(F.expr(place))).otherwise(sound)
+        return frame.withColumn("value", sound).drop("_read", "_dead")
+    return frame.withColumn("_raw", F.col("value")).withColumn("value", sound).drop("_read")
+
+
+def _buried(rows: DataFrame, dead: DataFrame, definition: Transform | Aggregate) -> DataFrame:
+    """The good rows to the target and the others, as they came and with the reason, to the topic of dead letters: one query, one
+    checkpoint, so that both have each record once."""
+    from pyspark.sql import functions as F
+
+    if "partition" in rows.columns:
+        raise DefinitionError("with on_error = dead_letter the result can't have the column partition")
+    kinds = dict(rows.dtypes)
+    reason = "the value is not what value_schema says"
+    texts = {
+        "reason": F.lit(reason),
+        "topic": F.col("topic"),
+        "partition": F.col("partition"),
+        "offset": F.col("offset"),
+    }
+    told = F.array(
+        *(
+            F.struct(
+                F.lit(f"headrace-dead-{name}").alias("key"), text.cast("string").cast("binary").alias("value")
+            )
+            for name, text in texts.items()
+        )
+    )
+    if "headers" not in kinds:
+        rows = rows.withColumn("headers", F.lit(None).cast(_HEADERS))
+    # As without dead letters: the target is the target, whatever the column of that name says.
+    rows = rows.withColumn("topic", F.lit(definition.target))
+    if "key" not in kinds:
+        rows = rows.withColumn("key", F.lit(None).cast("string"))
+    letters = dead.select(
+        F.col("key").cast(kinds.get("key", "string")).alias("key"),
+        F.col("_raw").cast(kinds["value"]).alias("value"),
+        told.cast(_HEADERS).alias("headers"),
+        F.lit(dead_topic(definition)).alias("topic"),
+    )
+    return rows.select("key", "value", "headers", "topic").unionByName(letters)
+
+
+def dead_topic(definition: Transform | Aggregate) -> str:
+    return definition.dead_letter or f"{definition.target}-dead"
 
 
 def mended(spark: SparkSession, frame: DataFrame, definition: Transform | Redrive) -> DataFrame:
@@ -81,15 +153,23 @@ def as_messages(frame: DataFrame, definition: Aggregate) -> DataFrame:
 
 def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool) -> StreamingQuery:
     frame = source_frame(spark, definition)
+    dead = frame.where("_dead") if "_dead" in frame.columns else None
+    good = frame.where("not _dead").drop("_dead", "_raw") if dead is not None else frame
     if isinstance(definition, Transform):
-        rows = mended(spark, frame, definition)
-        writer = _to_topic(rows, definition.target, definition)
+        rows = mended(spark, good, definition)
     else:
-        rows = aggregated(frame, definition)
-        if definition.path:
-            writer = rows.writeStream.format("parquet").option("path", definition.path)
-        else:
-            writer = _to_topic(as_messages(rows, definition), definition.target, definition)
+        rows = aggregated(good, definition)
+        rows = rows if definition.path else as_messages(rows, definition)
+    if dead is not None:
+        rows = _buried(rows, dead, definition)
+        with SyncClient(Access(definition.bootstrap)) as client:
+            client.create_topic(dead_topic(definition))
+    if isinstance(definition, Aggregate) and definition.path:
+        writer = rows.writeStream.format("parquet").option("path", definition.path)
+    else:
+        # With dead letters each row names its topic; the option would win over it.
+        writer = _to_topic(rows, "" if dead is not None else definition.target, definition)
+    if isinstance(definition, Aggregate):
         writer = writer.outputMode("append")
     writer = writer.queryName(definition.name).option(
         "checkpointLocation", str(Path(definition.state).resolve() / "checkpoint")
@@ -100,9 +180,9 @@ def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool)
 
 
 def _to_topic(frame: DataFrame, topic: str, definition: Transform | Aggregate) -> DataStreamWriter:
-    return (
+    writer = (
         frame.writeStream.format("headrace")
         .option("bootstrap", definition.bootstrap)
-        .option("topic", topic)
         .option("delivery", definition.delivery)
     )
+    return writer.option("topic", topic) if topic else writer

@@ -21,7 +21,7 @@ from headrace.spark.sync_client import SyncClient
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, headers array<struct<key:string,value:binary>>"
 _NAMES = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
