@@ -238,11 +238,18 @@ class Partition:
         return leader.acks_some_refusal() if self._lease_held() else ErrorKind.NOT_LEADER_OR_FOLLOWER
 
     def append(
-        self, batch: memoryview, header: BatchHeader, *, urgent: bool, ticket: int = 0
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        urgent: bool,
+        ticket: int = 0,
+        wall_ms: int | None = None,
     ) -> Appended | Duplicate | Rejected:
         """Take one validated batch. The caller has asked `refusal` in the same turn of the loop.
 
-        `ticket` is what the coordinator confirmed a transaction's first batch here with (R45).
+        `ticket` is what the coordinator confirmed a transaction's first batch here with (R45). `wall_ms`: what the clock said in
+        this turn of the loop, if the caller has looked.
         """
         producer_id = header.producer_id
         if producer_id >= 0 and not header.is_control:
@@ -267,7 +274,7 @@ class Partition:
                         ErrorKind.INVALID_TXN_STATE, "the coordinator knows no such open transaction"
                     )
                 self.verifications.appended(producer_id)
-        appended = self._write(batch, header)
+        appended = self._write(batch, header, self._clock.wall_ms() if wall_ms is None else wall_ms)
         if isinstance(appended, Rejected):
             return appended
         size = header[1] + LENGTH_PREFIX_BYTES
@@ -276,7 +283,7 @@ class Partition:
         self.request_flush(size, urgent=urgent)
         leader = self._leader
         assert leader is not None
-        effects = leader.step(LocalAppended(appended.last_offset + 1), self._clock.now_ms())
+        effects = leader.appended(appended.last_offset + 1)
         if effects:
             self._carry_out(effects)
         if self.replica_waiters:
@@ -300,8 +307,8 @@ class Partition:
             raise HeadraceError(result.kind, result.detail)
         return result.last_offset
 
-    def _write(self, batch: memoryview, header: BatchHeader) -> Appended | Rejected:
-        result = self.log.append(batch, header, self.leader_epoch, self._clock.wall_ms())
+    def _write(self, batch: memoryview, header: BatchHeader, wall_ms: int) -> Appended | Rejected:
+        result = self.log.append(batch, header, self.leader_epoch, wall_ms)
         if isinstance(result, Rejected) and self.log.failed is not None:
             log.critical("%s: %s", self.tp, self.log.failed)
             self.mark_failed()

@@ -82,7 +82,7 @@ def take(
             return Taken(ErrorKind.INVALID_RECORD, message=_KEYLESS, record_errors=errors)
         if opened.records is not records:
             records, header = opened.records, read_header(opened.records)
-    result = partition.append(records, header, urgent=acks == -1, ticket=ticket)
+    result = partition.append(records, header, urgent=acks == -1, ticket=ticket, wall_ms=wall_ms)
     if isinstance(result, Rejected):
         return Taken(result.kind, message=result.detail or None)
     if isinstance(result, Duplicate):

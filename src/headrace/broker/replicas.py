@@ -231,7 +231,10 @@ class Replicas:
         partition.follow(NO_LEADER, state.leader_epoch)
         # R10: the epoch and where it begins are on disk before we append in it; nobody appends before we lead.
         try:
-            await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
+            if partition.log.is_unwritten:
+                partition.log.start_epoch(state.leader_epoch)  # writes nothing, so it needs no thread
+            else:
+                await self._runtime.run_blocking(lambda: partition.log.start_epoch(state.leader_epoch))
         except OSError as problem:
             if problem.errno in FULL_DISK:
                 self._hand_over(topic.name, number)  # to somebody who has room; else it is tried again

@@ -224,10 +224,16 @@ class Leader:
             return _NOTHING
         return _HANDLERS[type(event)](self, event, now_ms)
 
-    def _local_appended(self, event: LocalAppended, now_ms: int) -> list[LeaderEffect]:
-        self._end = event.end_offset
+    def appended(self, end_offset: int) -> list[LeaderEffect]:
+        """What `step` does with LocalAppended, without the ceremony: each produced batch comes here."""
+        if self.stepped_down:
+            return _NOTHING
+        self._end = end_offset
         # While syncs count, an append alone commits nothing.
         return _NOTHING if self._waits_for_sync else self._advance()
+
+    def _local_appended(self, event: LocalAppended, now_ms: int) -> list[LeaderEffect]:
+        return self.appended(event.end_offset)
 
     def _local_durable(self, event: LocalDurable, now_ms: int) -> list[LeaderEffect]:
         self._durable = max(self._durable, event.end_offset)
