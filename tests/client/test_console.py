@@ -300,16 +300,18 @@ def test_w8_hostile_text_is_text(chromium: Chromium, filled: BrokerProcess) -> N
 def test_w8_a_page_that_was_left_holds_no_connection(chromium: Chromium, filled: BrokerProcess) -> None:
     """A browser has six connections for a broker. Pages that it keeps for "back" held one each for their stream, so that the next page
     waited for an answer for most of a minute: the once-in-a-while failure of test_w8. Each ends its stream when it is left."""
+    chromium.before_each_page(
+        """(() => { const Before = EventSource; window.streams = [];
+        window.EventSource = class extends Before { constructor(...what) { super(...what); window.streams.push(this); } }; })()"""
+    )
     chromium.go(f"{site(filled)}/console/topics/orders.v1")
     chromium.until("document.querySelectorAll('tr[data-at]').length > 0")
-    chromium.run(
-        """(() => { window.ended = 0; const close = EventSource.prototype.close;
-        EventSource.prototype.close = function () { if (this.readyState !== 2) window.ended += 1; return close.call(this); }; })()"""
-    )
     chromium.run(click("Follow"))
     chromium.until_text("Nothing new")
+    # The page's numbers, and the messages as they come.
+    chromium.until("window.streams.filter((one) => one.readyState === 1).length === 2")
     chromium.run("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
-    assert chromium.run("window.ended") == 2  # the page's numbers, and the messages as they come
+    assert chromium.run("window.streams.every((one) => one.readyState === 2)")
     chromium.run("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     assert_clean(chromium, filled)
 

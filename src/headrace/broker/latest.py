@@ -46,6 +46,9 @@ class Latest:
         self._turn = asyncio.Lock()
         self._not_before_ms = 0
         self.reads = 0
+        """Begun so far. Whoever refuses many names in one request keeps the number that it found, for `doubt`."""
+        self._answered = self._silent = 0
+        """The last of them that was, and that was not."""
 
     async def news(self) -> bool:
         """Everything that was decided before this call is in the image. False: the coordinator does not answer."""
@@ -63,10 +66,13 @@ class Latest:
             await self.doubt(refusal)
         return await attempt()
 
-    async def doubt(self, refusal: HeadraceError) -> None:
+    async def doubt(self, refusal: HeadraceError, since: int | None = None) -> None:
         """Before a refusal that may rest on old news is given: then everything has been heard, and it is worth another try.
-        Raises when nobody can tell."""
-        if not await self.news():
+        Raises when nobody can tell. News from after the read of number `since` are new enough, and so is its silence."""
+        if since is not None and self._answered > since:
+            return
+        is_silent = since is not None and self._silent > since
+        if is_silent or not await self.news():
             raise HeadraceError(
                 ErrorKind.BROKER_NOT_AVAILABLE,
                 f"{refusal.detail}, as far as is known here; the coordinator does not answer",
@@ -80,14 +86,18 @@ class Latest:
                 await asyncio.sleep(pause_ms / 1000)
             self._upcoming = None  # whoever comes from now on may ask about something younger
             began_ms = clock.now_ms()
+            self.reads += 1
+            number = self.reads
             try:
                 async with asyncio.timeout(ANSWER_S):
                     await self._read()
             except (CoordinatorError, TimeoutError) as problem:
                 log.info("the coordinator does not say what is new: %s", problem or "no answer")
+                self._silent = number
                 return False
             else:
                 await self._settle()
+                self._answered = number
                 return True
             finally:
                 now_ms = clock.now_ms()
@@ -104,7 +114,6 @@ class Latest:
 
     async def _read(self) -> None:
         metadata = self._metadata
-        self.reads += 1
         latest = (await self._metadata.coordinator.read(keys.CLUSTER)).revision
         if metadata.revision >= latest:
             return

@@ -38,16 +38,19 @@ async def alter(
     *,
     replace: bool,
     dry_run: bool,
+    since: int,
 ) -> None:
     """Carry out one resource's alterations, all or nothing. Raises HeadraceError."""
     if resource_type == ResourceType.TOPIC:
-        await services.topics.alter_configs(name, alterations, replace=replace, validate_only=dry_run)
+        await services.topics.alter_configs(
+            name, alterations, replace=replace, validate_only=dry_run, since=since
+        )
     elif resource_type == ResourceType.BROKER:
         broker_id = broker_of(services.broker.image, name)
         if isinstance(broker_id, ErrorKind):
             raise HeadraceError(broker_id, f"there is no broker {name!r}")
         await services.topics.alter_broker_configs(
-            broker_id, alterations, replace=replace, validate_only=dry_run
+            broker_id, alterations, replace=replace, validate_only=dry_run, since=since
         )
     elif resource_type == ResourceType.GROUP:
         await alter_group(services.broker.metadata, name, alterations, replace=replace, dry_run=dry_run)

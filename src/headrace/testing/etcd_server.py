@@ -6,9 +6,11 @@ fixture, or around the moments a test is about.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -30,10 +32,22 @@ def etcd_binary() -> str | None:
     return shutil.which("etcd")
 
 
+_RANGE = range(20_000, 32_000)
+"""Below what the kernel gives to whoever asks for any port (32768 and up, on Linux): else a client's connection or another server
+may have a port between the moment at which it was found free and the one at which it is bound."""
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; all held at once, so they differ."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Ports that were free a moment ago; all held at once, so they differ. Chosen by chance, so that processes do not meet."""
+    sockets: list[socket.socket] = []
     try:
+        for port in random.sample(_RANGE, 500):
+            if len(sockets) == count:
+                break
+            with contextlib.suppress(OSError):
+                sockets.append(socket.create_server(("127.0.0.1", port)))
+        else:
+            raise OSError(f"no {count} free ports between {_RANGE.start} and {_RANGE.stop}")
         return [sock.getsockname()[1] for sock in sockets]
     finally:
         for sock in sockets:

@@ -132,3 +132,25 @@ def test_f34_when_the_coordinator_is_away_nobody_is_told_that_it_does_not_exist(
         assert await world.latest.answer(world.look(1)) == "found", "what is known needs nobody"
 
     run(work)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_f34_a_request_of_many_rows_doubts_its_refusals_once(is_away: bool) -> None:
+    """A thousand refused rows were a thousand reads, a minute at least, and a thousand time-outs without a coordinator (F20)."""
+
+    async def work(loop: VirtualTimeLoop) -> None:
+        world = World(loop)
+        world.is_away = is_away
+        latest, told = world.latest, 0
+        since = latest.reads
+        for _ in range(1_000):
+            try:
+                await latest.doubt(Unknown(ErrorKind.NOT_FOUND, "there is no such topic"), since)
+            except HeadraceError:
+                told += 1
+        assert (world.reads, told) == (1, 1_000 if is_away else 0)
+        world.is_away = False
+        await latest.doubt(Unknown(ErrorKind.NOT_FOUND, "there is no such topic"), latest.reads)
+        assert world.reads == 2, "the next request looks again"
+
+    run(work)

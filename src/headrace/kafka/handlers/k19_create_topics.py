@@ -30,6 +30,7 @@ async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
     seen = Counter(topic.name for topic in request.topics)
     results = []
     asked = 0
+    since = call.services.latest.reads
     wanted = {topic.name: topic for topic in request.topics}
     async for name, topic in call.pace().over(wanted.items()):
         if seen[name] > 1:
@@ -43,12 +44,12 @@ async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
             message = f"one request makes at most {MAX_NEW_PARTITIONS_PER_REQUEST} partitions"
             results.append(_failed(name, ErrorKind.POLICY_VIOLATION, message))
             continue
-        results.append(await _create(call, topic, request.validate_only))
+        results.append(await _create(call, topic, request.validate_only, since))
     return CreateTopicsResponse(topics=results)
 
 
 async def _create(
-    call: Call[CreateTopicsRequest], topic: CreatableTopic, validate_only: bool
+    call: Call[CreateTopicsRequest], topic: CreatableTopic, validate_only: bool, since: int
 ) -> CreatableTopicResult:
     duplicates = [name for name, count in Counter(entry.name for entry in topic.configs).items() if count > 1]
     if duplicates:
@@ -64,7 +65,7 @@ async def _create(
         configs={entry.name: entry.value for entry in topic.configs},
     )
     try:
-        created = await call.services.topics.create(wanted, validate_only=validate_only)
+        created = await call.services.topics.create(wanted, validate_only=validate_only, since=since)
     except HeadraceError as problem:
         return _failed(topic.name, problem.kind, problem.detail)
     return CreatableTopicResult(

@@ -35,12 +35,17 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
                 for name, topic_id in wanted
             ]
         )
+    since = call.services.latest.reads
     return DeleteTopicsResponse(
-        responses=[await _delete(call, name, topic_id) async for name, topic_id in call.pace().over(wanted)]
+        responses=[
+            await _delete(call, name, topic_id, since) async for name, topic_id in call.pace().over(wanted)
+        ]
     )
 
 
-async def _delete(call: Call[DeleteTopicsRequest], name: str | None, topic_id: bytes) -> DeletableTopicResult:
+async def _delete(
+    call: Call[DeleteTopicsRequest], name: str | None, topic_id: bytes, since: int
+) -> DeletableTopicResult:
     if name is None:
         topic = call.broker.image.topic_by_id(topic_id)
         if topic is None:
@@ -49,7 +54,7 @@ async def _delete(call: Call[DeleteTopicsRequest], name: str | None, topic_id: b
             )
         name = topic.name
     try:
-        deleted = await call.services.topics.delete(name)
+        deleted = await call.services.topics.delete(name, since=since)
     except HeadraceError as problem:
         return DeletableTopicResult(name, topic_id, problem.kind.kafka_code, problem.detail)
     return DeletableTopicResult(name, deleted, ErrorKind.NONE, None)

@@ -26,17 +26,17 @@ PARTS = (Parts("resources", "responses"),)
 
 
 async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
-    request = call.request
+    request, since = call.request, call.services.latest.reads
     return AlterConfigsResponse(
         responses=[
-            await _alter(call, resource, request.validate_only)
+            await _alter(call, resource, request.validate_only, since)
             async for resource in call.pace().over(request.resources)
         ]
     )
 
 
 async def _alter(
-    call: Call[AlterConfigsRequest], resource: AlterConfigsResource, dry_run: bool
+    call: Call[AlterConfigsRequest], resource: AlterConfigsResource, dry_run: bool, since: int
 ) -> AlterConfigsResourceResponse:
     alterations = [Alteration(entry.name, AlterOp.SET, entry.value) for entry in resource.configs]
     kind, message = ErrorKind.NONE, None
@@ -48,6 +48,7 @@ async def _alter(
             alterations,
             replace=True,
             dry_run=dry_run,
+            since=since,
         )
     except HeadraceError as problem:
         kind, message = problem.kind, problem.detail

@@ -20,23 +20,25 @@ PARTS = (Parts("topics", "results"),)
 
 
 async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
-    request = call.request
+    request, since = call.request, call.services.latest.reads
     return CreatePartitionsResponse(
         results=[
-            await _grow(call, topic, request.validate_only)
+            await _grow(call, topic, request.validate_only, since)
             async for topic in call.pace().over(request.topics)
         ]
     )
 
 
 async def _grow(
-    call: Call[CreatePartitionsRequest], topic: CreatePartitionsTopic, validate_only: bool
+    call: Call[CreatePartitionsRequest], topic: CreatePartitionsTopic, validate_only: bool, since: int
 ) -> CreatePartitionsTopicResult:
     assignments = None
     if topic.assignments is not None:
         assignments = [tuple(entry.broker_ids) for entry in topic.assignments]
     try:
-        await call.services.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
+        await call.services.topics.grow(
+            topic.name, topic.count, assignments, validate_only=validate_only, since=since
+        )
     except HeadraceError as problem:
         return CreatePartitionsTopicResult(topic.name, problem.kind.kafka_code, problem.detail)
     return CreatePartitionsTopicResult(topic.name, ErrorKind.NONE, None)

@@ -26,17 +26,17 @@ PARTS = (Parts("resources", "responses"),)
 
 
 async def handle(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
-    request = call.request
+    request, since = call.request, call.services.latest.reads
     return IncrementalAlterConfigsResponse(
         responses=[
-            await _alter(call, resource, request.validate_only)
+            await _alter(call, resource, request.validate_only, since)
             async for resource in call.pace().over(request.resources)
         ]
     )
 
 
 async def _alter(
-    call: Call[IncrementalAlterConfigsRequest], resource: AlterConfigsResource, dry_run: bool
+    call: Call[IncrementalAlterConfigsRequest], resource: AlterConfigsResource, dry_run: bool, since: int
 ) -> AlterConfigsResourceResponse:
     kind, message = ErrorKind.NONE, None
     try:
@@ -51,6 +51,7 @@ async def _alter(
             alterations,
             replace=False,
             dry_run=dry_run,
+            since=since,
         )
     except HeadraceError as problem:
         kind, message = problem.kind, problem.detail
