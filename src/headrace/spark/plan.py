@@ -107,8 +107,8 @@ def batch_tasks(
 def admit(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], max_records: int
 ) -> dict[TopicPartition, int]:
-    """End offsets of a micro-batch of at most `max_records`: every partition gives in proportion to what it has, and one
-    record at least, so that none waits for ever beside larger ones."""
+    """End offsets of a micro-batch of at most `max_records`, or of one record of each partition where there are more of those: every
+    partition gives in proportion to what it has, and one record at least, so that none waits for ever beside larger ones."""
     waiting = {tp: max(0, end - start.get(tp, 0)) for tp, end in latest.items()}
     total = sum(waiting.values())
     ends = {tp: max(start.get(tp, 0), latest[tp]) for tp in latest}
