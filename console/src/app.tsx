@@ -1,12 +1,14 @@
 // The frame around every page: where one is, how the broker is, and the keys.
 import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { remove } from './api/client.ts';
+import { Login } from './parts/login.tsx';
 import { Keys } from './parts/keys.tsx';
 import { A, Empty, Toasts, Waiting } from './parts/ui.tsx';
 import { ago, span, visible, zone } from './parts/words.ts';
 import { Home } from './pages/home.tsx';
 import { path } from './state/place.ts';
-import { away, cluster, health, isOld, now, session, theme, utc, version } from './state/session.ts';
+import { away, cluster, health, isOld, lookAgain, now, session, theme, utc, version } from './state/session.ts';
 
 type Page = { Page: ComponentType<{ name: string }> };
 type Place = { at: RegExp; load: () => Promise<Page> };
@@ -60,6 +62,7 @@ function Rail({ open, close }: { open: boolean; close: () => void }) {
         {known && <p>Broker {known.answered_by} of {known.brokers.length} answers</p>}
         {version.value && <p>Version {version.value.version}</p>}
         {session.value && <p title="Who you are to this broker">{visible(session.value.principal)}</p>}
+        {session.value?.csrf && <p><button class="small quiet" onClick={async () => { await remove('/api/v1/session', {}); lookAgain(); }}>Log out</button></p>}
       </div>
     </nav>
   );
@@ -68,6 +71,7 @@ function Rail({ open, close }: { open: boolean; close: () => void }) {
 function How() {
   const how = health.value;
   if (away.value) return <div class="how"><span class="dot bad" /><span>No answer</span></div>;
+  if (session.value?.login) return <div class="how"><span class="dot" /><span>Locked</span></div>;
   if (!how) return <div class="how"><span class="dot" /><span>Asking …</span></div>;
   const kind = how.status === 'ok' ? 'good' : how.status === 'degraded' ? 'warn' : 'bad';
   const words = how.status === 'ok' ? 'Well' : how.status === 'degraded' ? 'In trouble, and serving' : 'Not ready';
@@ -151,7 +155,7 @@ export function App() {
         <div class="main">
           <Top open={() => setOpen(!open)} />
           <Banners />
-          <main class={away.value ? 'content stale' : 'content'}><Content /></main>
+          <main class={away.value ? 'content stale' : 'content'}>{session.value?.login ? <Login /> : <Content />}</main>
         </div>
       </div>
       <Keys rail={RAIL} />

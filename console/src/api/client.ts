@@ -31,9 +31,19 @@ export function parse(text: string): unknown {
   return JSON.parse(text);
 }
 
+// Of the session in the cookie (W18): changes carry it. And who is told when the broker says that nobody is logged in.
+const session = { csrf: '', ended: (): void => undefined };
+export function useSession(csrf: string | null): void {
+  session.csrf = csrf ?? '';
+}
+export function whenSessionEnds(told: () => void): void {
+  session.ended = told;
+}
+
 async function ask(method: string, url: string, body?: unknown, signal?: AbortSignal, headers: Record<string, string> = {}): Promise<unknown> {
   const init: RequestInit = { method, headers: { accept: 'application/json', ...headers }, cache: 'no-store' };
   if (signal) init.signal = signal;
+  if (session.csrf && method !== 'GET') init.headers = { ...init.headers, 'x-headrace-csrf': session.csrf };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...init.headers, 'content-type': 'application/json' };
@@ -53,6 +63,7 @@ async function ask(method: string, url: string, body?: unknown, signal?: AbortSi
   } catch {
     found = { ...AWAY, status: answer.status, title: answer.statusText, code: 'UNREADABLE', detail: `The answer was ${answer.status} and not readable.` };
   }
+  if (answer.status === 401) session.ended();
   throw new ApiProblem(found);
 }
 

@@ -10,6 +10,7 @@ import { count, many, quoted, rate, visible } from '../parts/words.ts';
 import { useLive, type GroupNow } from '../state/live.ts';
 import { http, viaKafka } from '../state/places.ts';
 import { go, to } from '../state/place.ts';
+import { useRights } from '../state/rights.ts';
 
 function Explain({ name, close }: { name: string; close: () => void }) {
   const { value, problem } = useLoad(`explain ${name}`, (signal) => get('/api/v1/groups/{group}/explain', { group: name }, { signal }));
@@ -96,6 +97,7 @@ export function Page({ name }: { name: string }) {
   const history = useHistory([`group:${name}.lag`, `group:${name}.out`], '15s');
   const [act, setAct] = useState<'seek' | 'explain' | 'delete' | undefined>();
   const close = (): void => setAct(undefined);
+  const may = useRights('group', name);
   if (problem && !value) return <div class="stack"><Head crumb={<A href={to('groups')}>Groups</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} /></div>;
   if (!value) return <Waiting />;
   const owner = new Map(value.members.flatMap((member) => member.assignment.flatMap((owned) => owned.partitions.map((number): [string, string] => [`${owned.topic} ${number}`, member.client_id || member.member_id]))));
@@ -112,8 +114,8 @@ export function Page({ name }: { name: string }) {
         <>{value.lag === 0 ? 'Not behind' : <>{many(value.lag, 'message')} behind{value.oldest_unread_ms !== null && <>, the oldest from <Age ms={value.oldest_unread_ms} /></>}</>} · {many(value.members.length, 'member')}{live && ` · ${rate(live.out_per_s)} read/s`}</>
       }>
         <button class="main-act" onClick={() => setAct('explain')}>Explain</button>
-        <button onClick={() => setAct('seek')} disabled={value.partitions.length === 0}>Move …</button>
-        <button class="danger" onClick={() => setAct('delete')}>Delete</button>
+        <button onClick={() => setAct('seek')} disabled={value.partitions.length === 0 || may('read') !== undefined} title={may('read')}>Move …</button>
+        <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('delete')}>Delete</button>
       </Head>
       {lags.some((one) => one !== null) && <section class="card"><h2>Messages behind, the last quarter of an hour</h2><Chart fromMs={history.value!.from_ms} stepMs={history.value!.step_ms} format={count} lines={[{ name: 'behind', values: lags }]} /></section>}
       <section class="stack">

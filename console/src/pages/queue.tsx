@@ -12,6 +12,7 @@ import { isStale, useLive, type QueueNow } from '../state/live.ts';
 import { http, viaHttp } from '../state/places.ts';
 import { choose, chosen, go, to } from '../state/place.ts';
 import { now } from '../state/session.ts';
+import { useRights } from '../state/rights.ts';
 
 function Send({ name, fifo, close, done }: { name: string; fifo: boolean; close: () => void; done: () => void }) {
   const [value, setValue] = useState('');
@@ -117,6 +118,7 @@ export function Page({ name }: { name: string }) {
   const live = useLive<QueueNow>(`queue:${name}`);
   const [act, setAct] = useState<'send' | 'purge' | 'delete' | 'pause' | undefined>();
   const close = (): void => setAct(undefined);
+  const may = useRights('group', name);
   if (problem && !value) return <div class="stack"><Head crumb={<A href={to('queues')}>Queues</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} /></div>;
   if (!value) return <Waiting />;
   const all = value.ready + value.in_flight + value.delayed;
@@ -131,9 +133,9 @@ export function Page({ name }: { name: string }) {
         </span>
       }>
         <button class="main-act" onClick={() => setAct('send')}>Send</button>
-        <button onClick={() => setAct('pause')}>{value.paused ? 'Resume' : 'Pause'}</button>
-        <button class="danger" onClick={() => setAct('purge')}>Purge</button>
-        <button class="danger" onClick={() => setAct('delete')}>Delete</button>
+        <button disabled={may('alter_configs') !== undefined} title={may('alter_configs')} onClick={() => setAct('pause')}>{value.paused ? 'Resume' : 'Pause'}</button>
+        <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('purge')}>Purge</button>
+        <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('delete')}>Delete</button>
       </Head>
       {value.dead_letter_of.length > 0 && value.ready > 0 && <p class="bar"><A href={`${to('dead')}?queue=${encodeURIComponent(name)}`}>Why {many(value.ready, 'message')} are here, and sending them back</A></p>}
       <Tabs all={[['messages', 'Messages'], ['locks', 'Locks'], ['settings', 'Settings']]} />

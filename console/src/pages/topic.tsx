@@ -11,6 +11,7 @@ import { count, quoted, rate, size, visible } from '../parts/words.ts';
 import { isStale, useLive, type TopicNow } from '../state/live.ts';
 import { http, viaKafka } from '../state/places.ts';
 import { chosen, go, to } from '../state/place.ts';
+import { useRights } from '../state/rights.ts';
 import { Messages } from './messages.tsx';
 import { DeleteTopics } from './topics.tsx';
 
@@ -114,6 +115,7 @@ export function Page({ name }: { name: string }) {
   const { value, problem, again } = useLoad(`topic ${name}`, (signal) => get('/api/v1/topics/{topic}', { topic: name }, { signal }), tab === 'partitions' ? 2_000 : 10_000);
   const live = useLive<TopicNow>(`topic:${name}`);
   const [publishing, setPublishing] = useState(false);
+  const may = useRights('topic', name);
   const [deleting, setDeleting] = useState(false);
   if (problem && !value) return <div class="stack"><Head crumb={<A href={to('topics')}>Topics</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} /></div>;
   if (!value) return <Waiting />;
@@ -125,8 +127,8 @@ export function Page({ name }: { name: string }) {
           {' · '}{count(value.partition_count)} partition{value.partition_count === 1 ? '' : 's'}{value.replication_factor > 1 ? ` × ${value.replication_factor} replicas` : ''}
         </span>
       }>
-        {!value.internal && <button class="main-act" onClick={() => setPublishing(true)}>Publish</button>}
-        {!value.internal && <button class="danger" onClick={() => setDeleting(true)}>Delete</button>}
+        {!value.internal && <button class="main-act" disabled={may('write') !== undefined} title={may('write')} onClick={() => setPublishing(true)}>Publish</button>}
+        {!value.internal && <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setDeleting(true)}>Delete</button>}
       </Head>
       <Tabs all={[['messages', 'Messages'], ['partitions', 'Partitions'], ['readers', 'Readers'], ['config', 'Config']]} />
       {tab === 'messages' && <Messages topic={name} partitions={value.partition_count} publish={() => setPublishing(true)} />}

@@ -11,6 +11,8 @@ import { count, rate, visible } from './words.ts';
 type Node = ShownFlow['nodes'][number];
 type Link = ShownFlow['links'][number];
 
+// What each kind of line means; the legend draws them with the same styles, and only those that are there.
+const STATES: [string, string][] = [['flowing', 'flowing'], ['slow', 'flows, and falls behind'], ['standing', 'something waits, and nothing moves'], ['idle', 'nothing to do']];
 const HIGH = 40;
 const GAP = 12;
 const TOP = 26;
@@ -73,8 +75,10 @@ export function FlowMap({ flow }: { flow: ShownFlow }) {
           const middle = (x1 + x2) / 2;
           const both = path.has(id(link.from)) && path.has(id(link.to));
           return (
-            <path key={`${id(link.from)} ${id(link.to)}`} class={`link ${link.state === 'idle' ? 'standing' : link.state}${link.state === 'flowing' ? ' moving' : ''}${both ? ' on' : ''}`}
-              stroke-width={1.5 + Math.min(7, Math.log10(1 + link.per_s) * 2)} d={`M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} />
+            <g key={`${id(link.from)} ${id(link.to)}`} class={`link ${link.state}${both ? ' on' : ''}`}>
+              <path stroke-width={1.5 + Math.min(7, Math.log10(1 + link.per_s) * 2)} d={`M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} />
+              {link.state === 'flowing' && <path class="moving" d={`M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} />}
+            </g>
           );
         })}
         {drawn.flatMap((column) => column.nodes).map((node) => {
@@ -98,9 +102,9 @@ export function FlowMap({ flow }: { flow: ShownFlow }) {
         <tbody>{links.map((link: Link) => <tr key={`${id(link.from)} ${id(link.to)}`}><td><Name of={link.from.name} /></td><td><Name of={link.to.name} /></td><td class="n">{rate(link.per_s)}</td><td class="n">{count(link.behind)}</td><td class="less">{link.state}</td></tr>)}</tbody>
       </table>
       <figcaption class={narrow ? 'hidden' : 'legend'}>
-        <span><i style={{ borderTopColor: 'var(--flow-1)' }} />flowing</span>
-        <span><i style={{ borderTopColor: 'var(--warn)', borderTopStyle: 'dashed' }} />behind</span>
-        <span><i style={{ borderTopColor: 'var(--faint)', borderTopStyle: 'dotted' }} />standing still</span>
+        {STATES.filter(([state]) => links.some((link) => link.state === state)).map(([state, words]) => (
+          <span key={state}><svg class="flow key" width="34" height="8" aria-hidden="true"><g class={`link ${state}`}><path stroke-width="2.500" d="M0 4H34" /></g></svg>{words}</span>
+        ))}
         {flow.hidden.topics + flow.hidden.groups + flow.hidden.queues > 0 && <span>{count(flow.hidden.topics)} more topics, {count(flow.hidden.groups)} groups, {count(flow.hidden.queues)} queues</span>}
       </figcaption>
     </figure>

@@ -1,6 +1,6 @@
 // What every page shows: who we are, which broker answers, how it is, and how the page looks.
 import { effect, signal } from '@preact/signals';
-import { asProblem, get } from '../api/client.ts';
+import { asProblem, get, useSession, whenSessionEnds } from '../api/client.ts';
 import type { Problem, ShownCluster, ShownHealth, ShownSession, ShownVersion } from '../api/types.ts';
 
 export const health = signal<ShownHealth | undefined>(undefined);
@@ -45,11 +45,18 @@ let first = '';
 
 async function look(): Promise<void> {
   try {
+    session.value = await get('/api/v1/session');
+    useSession(session.value.csrf);
+    if (session.value.login) {
+      away.value = undefined;
+      wait = 60_000; // whoever logs in asks again
+      return;
+    }
     const [how, all] = await Promise.all([get('/api/v1/health'), get('/api/v1/cluster')]);
     health.value = how;
     cluster.value = all;
     if (away.value !== undefined || version.value === undefined) {
-      [version.value, session.value] = await Promise.all([get('/api/v1/version'), get('/api/v1/session')]);
+      version.value = await get('/api/v1/version');
       const tag = version.value.console ?? '';
       if (first && tag && tag !== first) isOld.value = true;
       first = first || tag;
@@ -88,6 +95,10 @@ export function begin(): void {
     }
   });
 }
+
+// Logged in or out, here or by whoever ended the session: look again at once.
+export const lookAgain = again;
+whenSessionEnds(() => { if (session.value && !session.value.login && session.value.mode !== 'open') again(); });
 
 // Somebody else noticed that the broker is gone: find out now, not in five seconds.
 export function suspect(): void {

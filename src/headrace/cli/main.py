@@ -33,6 +33,8 @@ NOUNS = {
     "pipeline": "Archive, replay, transform, aggregate, mirror and audit topics with Spark.",
     "sql": "Ask with SQL over whole topics.",
     "bench": "Measure throughput, latency and the broker's CPU.",
+    "top": "Show what flows now, the busiest first.",
+    "open": "Open the web console, logged in.",
     "doctor": "Check this machine and the broker, with a hint for whatever is wrong.",
     "config": "Show the settings and where each comes from.",
     "debug": "Look inside a data directory.",

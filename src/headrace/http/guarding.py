@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Mapping
+from hashlib import sha256
 
 import msgspec
 
@@ -27,6 +28,11 @@ PRINCIPAL = b"x-headrace-principal"
 CLIENT_HOST = b"x-headrace-client-host"
 CHALLENGE = ("www-authenticate", 'Bearer, Basic realm="headrace", charset="UTF-8"')
 _HINT = "Send Authorization: Basic with your user name and password (curl -u user), or Bearer with a token."
+
+
+CSRF = b"x-headrace-csrf"
+COOKIES = ("__Host-headrace", "headrace-session")
+"""Over TLS; and without, where a browser takes no `__Host-`."""
 
 
 class Unauthenticated(Exception):
@@ -114,10 +120,27 @@ class HttpGuard:
         """Somebody has not proved in another way who they are."""
         self._logins.guessed(request.peer.host)
 
+    def _of_session(self, request: Request) -> Principal:
+        """A page that somebody has logged in at (W18). What it changes it asks for with a word that only a page of ours can read."""
+        token = session_of(request)
+        if not token:
+            return ANONYMOUS
+        try:
+            principal = self._logins.by_session(token)
+        except LoginFailed:
+            raise Unauthenticated("the session has ended; log in again") from None
+        if request.method not in ("GET", "HEAD") and request.header(CSRF) != csrf_of(token):
+            raise HeadraceError(
+                ErrorKind.ACCESS_DENIED,
+                f"a change within a session needs its {CSRF.decode()}",
+                "GET /api/v1/session tells it to pages of this broker.",
+            )
+        return principal
+
     async def _named(self, request: Request) -> Principal:
         given = request.headers.get(b"authorization")
         if given is None:
-            return ANONYMOUS
+            return self._of_session(request)
         scheme, _, value = given.decode("latin-1").partition(" ")
         host = request.peer.host
         self.need_heard(request)
@@ -155,6 +178,20 @@ def _basic(value: str) -> tuple[str, str]:
     return name, password
 
 
+def session_of(request: Request) -> str:
+    """The token in a cookie of ours; empty: there is none."""
+    name = COOKIES[0] if request.peer.is_tls else COOKIES[1]
+    for part in request.header(b"cookie").split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == name:
+            return value
+    return ""
+
+
+def csrf_of(token: str) -> str:
+    return sha256(b"csrf " + token.encode()).hexdigest()[:32]
+
+
 def named_sender(access: Access | None) -> dict[str, str]:
     """Headers of a request that is passed on: for whom."""
     if access is None or access is TRUSTED:
@@ -170,7 +207,8 @@ def unauthenticated(request: Request, detail: str) -> Response:
         hint=_HINT,
         request_id=request.request_id,
         instance=request.path,
-        headers=(CHALLENGE,),
+        # A browser that sees Basic asks in a window of its own before the page can.
+        headers=(("www-authenticate", "Bearer") if b"sec-fetch-site" in request.headers else CHALLENGE,),
     )
 
 

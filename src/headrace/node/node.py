@@ -41,6 +41,7 @@ from headrace.http.problem import problem
 from headrace.http.rest.about import AboutDoor
 from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.security import SecurityDoor
+from headrace.http.rest.sessions import SessionDoor
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
 from headrace.http.server import HttpServer
@@ -366,8 +367,8 @@ class Node:
             self.health.door.look,
             __version__,
             console=self.settings.console,
-            mode=lambda: self._security_image.mode.mode,
         ).mount(router)
+        SessionDoor(self.runtime, self.security, self._http_guard).mount(router)
         SecurityDoor(self.security, self.runtime.clock, broker.image.broker_id).mount(
             KnowingRouter(router, services.latest)
         )

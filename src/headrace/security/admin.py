@@ -203,7 +203,9 @@ class SecurityAdmin:
 
     # -- tokens ------------------------------------------------------------------------------------------------------
 
-    async def make_token(self, owner: str, name: str, days: int) -> tuple[str, str, TokenRecord]:
+    async def make_token(
+        self, owner: str, name: str, days: int = 0, *, lasts_ms: int = 0
+    ) -> tuple[str, str, TokenRecord]:
         """The token, which nobody can show again; under what it is kept; and what is known of it."""
         self._need_user(owner)
         mine = sum(held.owner == owner for held in self.image.tokens.values())
@@ -212,7 +214,7 @@ class SecurityAdmin:
         digest = digest_of(token)
         assert digest is not None
         now_ms = self._runtime.clock.wall_ms()
-        record = TokenRecord(owner, name, now_ms, now_ms + days * DAY_MS)
+        record = TokenRecord(owner, name, now_ms, now_ms + days * DAY_MS + lasts_ms)
         await self._commit(lambda: [(TOKENS + digest, encode(record))], f"a token of {owner!r}")
         return token, digest, record
 

@@ -141,6 +141,16 @@ class Logins:
         self.audit.logged_in(str(principal), host, mechanism)
         return principal
 
+    def by_session(self, token: str) -> Principal:
+        """As a token, from a browser's cookie. Raises LoginFailed. A page whose session has ended goes on asking, and guesses nothing."""
+        digest = digest_of(token)
+        held = None if digest is None else self.image.tokens.get(digest)
+        if held is None or self._runtime.clock.wall_ms() >= held.expires_ms:
+            raise LoginFailed("no such session, or not any more")
+        if not self.image.is_enabled(held.owner):
+            raise LoginFailed("the user is disabled")
+        return Principal(USER, held.owner)
+
     def guessed(self, host: str, reason: str = "no such token or key, or not any more") -> None:
         """Something that nobody guesses was wrong: it is counted, and answered without delay."""
         self.audit.login_failed("", host, reason)

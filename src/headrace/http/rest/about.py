@@ -1,8 +1,7 @@
-"""Door: how this broker is, what it is, and who asks.
+"""Door: how this broker is, and what it is.
 
 GET /api/v1/health       what is not well, since when, and what to do about it
 GET /api/v1/version
-GET /api/v1/session      the principal of this request, and what it may do
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from typing import Any
 
 from headrace.cluster.image import ClusterImage
 from headrace.core.ports import Clock
-from headrace.core.principals import ANONYMOUS
 from headrace.http.console.assets import page_tag
 from headrace.http.health import Degraded
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import answer, shown_time
 from headrace.http.router import Router
-from headrace.security.rights import BEFORE_LOGIN, OWN
+from headrace.security.rights import OWN
 
 Look = Callable[[], Mapping[str, str | None]]
 """What each check says now: None is well, Degraded is told and served all the same (http/health.py)."""
@@ -62,20 +60,17 @@ class AboutDoor:
         version: str,
         *,
         console: bool,
-        mode: Callable[[], str] = lambda: "open",
     ) -> None:
         self._clock = clock
         self._image = image
         self._look = look
         self._version = version
         self._console = console
-        self._mode = mode
         self._standing = Standing()
 
     def mount(self, router: Router) -> None:
         router.add("GET", "/api/v1/health", self._health, OWN)
         router.add("GET", "/api/v1/version", self._tell_version, OWN)
-        router.add("GET", "/api/v1/session", self._session, BEFORE_LOGIN)
 
     async def _health(self, request: Request) -> Answer:
         found = {**self._look(), **await self._partitions()}
@@ -141,19 +136,6 @@ class AboutDoor:
                 "api": "v1",
                 "broker_id": self._image.broker_id,
                 "console": page_tag() if self._console else None,
-            },
-            headers=NO_STORE,
-        )
-
-    def _session(self, request: Request) -> Answer:
-        caller = ANONYMOUS if request.sender is None else request.sender
-        return answer(
-            {
-                "principal": str(caller),
-                "mode": self._mode(),
-                "authenticated": caller is not ANONYMOUS,
-                "address": request.peer.host,
-                "may": ["*"] if self._mode() == "open" else [],
             },
             headers=NO_STORE,
         )

@@ -11,6 +11,7 @@ from headrace.http.rest.about import AboutDoor
 from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.operations import OPERATIONS
 from headrace.http.rest.security import SecurityDoor
+from headrace.http.rest.sessions import SessionDoor
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
 
@@ -29,6 +30,7 @@ def public_router(version: str) -> Router:
     MetricsDoor(Registry()).mount(router)
     mount_rest(router, nobody, nobody, b"", version)
     AboutDoor(nobody, nobody, nobody, version, console=False).mount(router)
+    SessionDoor(nobody, nobody, nobody).mount(router)
     SecurityDoor(nobody, nobody, 0).mount(router)
     WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
     return router

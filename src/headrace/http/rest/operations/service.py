@@ -52,9 +52,33 @@ class ShownSession(msgspec.Struct, kw_only=True):
     principal: str
     mode: str
     authenticated: bool
+    login: bool
+    """Nothing else is answered before somebody logs in."""
     address: str
     may: list[str]
-    """Operations that the principal may use; `*` is all of them."""
+    """Operations that the principal may use on the cluster, or on what the query names; `*` is all of them."""
+    csrf: str | None
+    """Of a session in a cookie: what x-headrace-csrf of each change has to be."""
+
+
+class NewSession(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A name and a password; or a token; or what `headrace open` has in its link."""
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    link: str = ""
+
+
+class MadeSession(msgspec.Struct, kw_only=True):
+    principal: str
+    csrf: str
+    expires_ms: int
+
+
+class MadeLink(msgspec.Struct, kw_only=True):
+    path: str
+    lasts_ms: int
 
 
 OPERATIONS: Operations = {
@@ -67,7 +91,26 @@ OPERATIONS: Operations = {
     ),
     ("GET", "/api/v1/version"): Operation("What this broker is", "service", {200: ShownVersion}, problems=()),
     ("GET", "/api/v1/session"): Operation(
-        "Who asks, and what they may do", "service", {200: ShownSession}, problems=()
+        "Who asks, and what they may do",
+        "service",
+        {200: ShownSession},
+        query=(
+            Param("topic", "what they may do to this topic"),
+            Param("group", "what they may do to this group or queue"),
+        ),
+        problems=(400,),
+    ),
+    ("POST", "/api/v1/session"): Operation(
+        "Log in to the console",
+        "service",
+        {201: MadeSession},
+        "Sets a cookie for twelve hours.",
+        body=(NewSession,),
+        problems=(400, 429),
+    ),
+    ("DELETE", "/api/v1/session"): Operation("Log out", "service", {204: None}, problems=()),
+    ("POST", "/api/v1/session/links"): Operation(
+        "A link that logs in once, within a minute", "service", {201: MadeLink}, problems=(400, 429)
     ),
     ("GET", "/livez"): _text("Does the event loop answer?", VERBOSE),
     ("GET", "/readyz"): _text("Will requests be served?", VERBOSE),
