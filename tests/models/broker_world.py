@@ -84,7 +84,7 @@ class World:
 
     def connect(self) -> tuple[Connection, Sink]:
         sink = Sink()
-        connection = Connection(self.node.kafka, 10**6)
+        connection = Connection(self.node.doors.kafka, 10**6)
         connection.connection_made(sink)
         return connection, sink
 
@@ -126,7 +126,7 @@ class World:
     @property
     def executed(self) -> int:
         """Requests that got as far as a handler."""
-        return sum(self.node.kafka.dispatcher.requests.values())
+        return sum(self.node.doors.kafka.dispatcher.requests.values())
 
     async def is_healthy(self) -> bool:
         """A well-behaved client gets through, right now."""

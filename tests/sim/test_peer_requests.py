@@ -44,7 +44,7 @@ class Wire:
         self.sent: list[Sent] = []
         self.hold = False
         for node in stage.nodes.values():
-            self._tap(node.service._peer_requests._client)
+            self._tap(node.service.doors.peer_requests._client)
 
     def _tap(self, client: H1Client) -> None:
         request = client.request
@@ -90,7 +90,7 @@ async def receive_elsewhere(stage: Stage, wire: Wire, url: str) -> Sent:
         b"content-type": b"application/x-amz-json-1.0",
     }
     body = json.dumps({"QueueUrl": url}).encode()
-    forwarder = Forwarder(service.broker.node_id, service._peer_requests)
+    forwarder = Forwarder(service.broker.node_id, service.doors.peer_requests)
     task = asyncio.ensure_future(
         forwarder.forward(Request("POST", "/", headers=headers, body=body), WrongBroker(2, QUEUE))
     )
@@ -179,7 +179,7 @@ def test_a27_brokers_whose_clocks_differ_by_an_hour_still_hear_each_other() -> N
             assert got["Attributes"]["ApproximateNumberOfMessages"] == "3"
             for _ in range(2):
                 await asker.insist("ReceiveMessage", QueueUrl=url, VisibilityTimeout=0)
-        learnt = [node.service._peer_requests._ahead_of for node in stage.nodes.values()]
+        learnt = [node.service.doors.peer_requests._ahead_of for node in stage.nodes.values()]
         assert any(learnt), "somebody was told what time it is"
 
     play(story)

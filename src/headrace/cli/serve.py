@@ -214,7 +214,7 @@ def _announce(run: Invocation, settings: Settings, node: Node) -> None:
         ready_ms=age_ms() or int((time.perf_counter() - _LOADED) * 1000),
         console=f"{url}/" if settings.console else None,
         sqs_signed=bool(settings.sqs_credentials),
-        mode=node.security.image.mode.mode,
+        mode=node.doors.security.image.mode.mode,
         security_dir=settings.security_dir if settings.secure else None,
     )
     run.output.one(row, lambda: banner(row))

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import uuid
-from collections.abc import Sequence
 
 from headrace import __version__
 from headrace.broker.broker import Broker, BrokerOptions
@@ -14,72 +13,33 @@ from headrace.broker.controller import Controller
 from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
+from headrace.broker.services import Services
 from headrace.broker.supervision import OR_END, RESTART, Supervised
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Put, absent
-from headrace.cluster.configs import NO_LAYERS, describe_broker
-from headrace.cluster.group_defaults import CONSUMER_HEARTBEAT, CONSUMER_SESSION, Bounds
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife, announce_stop
 from headrace.cluster.state import ClusterState, Registration, encode
 from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import Coordinator, CoordinatorError
-from headrace.core.cluster_key import MADE_UP_USERS, RECEIPTS, derive
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import KIB
 from headrace.core.units import format_size
 from headrace.groups.config import GroupConfig
-from headrace.http.console.page import ConsoleDoor
-from headrace.http.forwarding import Forwarder
-from headrace.http.guarding import HttpGuard
-from headrace.http.known import KnowingRouter
-from headrace.http.messages import Request, Response
-from headrace.http.metrics import MetricsDoor, Registry
-from headrace.http.peer_calls import PeerCallDoor
-from headrace.http.peer_requests import PeerRequests
-from headrace.http.problem import problem
-from headrace.http.rest.about import AboutDoor
-from headrace.http.rest.doors import mount_rest
-from headrace.http.rest.security import SecurityDoor
-from headrace.http.rest.sessions import SessionDoor
-from headrace.http.rest.webhooks import WebhookDoor
-from headrace.http.router import Router
-from headrace.http.server import HttpServer
-from headrace.http.sqs.call import SqsSettings
-from headrace.http.sqs.door import SqsDoor
-from headrace.http.sqs.host import SqsHost
-from headrace.http.sqs.policies import QueuePolicies
-from headrace.kafka.dispatch import Dispatcher
-from headrace.kafka.server import KafkaServer
-from headrace.node.broker_metrics import BrokerMetrics
-from headrace.node.browser_rules import browser_policy
 from headrace.node.data_directory import DataDirectory, NodeRecord
+from headrace.node.doors import Doors
+from headrace.node.gatekeeper import Gatekeeper, lookups
 from headrace.node.health import Health
 from headrace.node.membership import Membership
 from headrace.node.patience import Patience
-from headrace.node.process_metrics import ProcessMetrics
 from headrace.node.securing import (
     NodeTls,
-    OpenDoors,
-    connect_audit,
     found_security,
-    key_ring,
     need_safe_mode,
-    token_issuers,
 )
 from headrace.node.services import ServiceOptions, build_services
 from headrace.node.settings import Settings
-from headrace.node.webhook_rules import webhook_rules
-from headrace.push.couriers import Couriers
-from headrace.security.admin import SecurityAdmin
-from headrace.security.audit import Audit
-from headrace.security.audit_log import AuditLog
-from headrace.security.denials import Denials
-from headrace.security.desk import Security
-from headrace.security.guard import Guard
-from headrace.security.image import SecurityImage
-from headrace.security.logins import Logins
-from headrace.security.places import Lookups
+from headrace.node.static_configs import static_configs, without_credentials
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +53,10 @@ HAND_OVER_S = 10.0
 
 
 class Node:
-    kafka: KafkaServer
-    webhooks: Couriers
+    metadata: Metadata
+    broker: Broker
+    services: Services
+    doors: Doors
 
     def __init__(
         self,
@@ -110,23 +72,12 @@ class Node:
         self.patience = Patience(self.health)
         self._given_coordinator = coordinator
         self._cluster_key = b""
-        self._security_image = SecurityImage()
-        self._denials = Denials(runtime.clock)
-        self._audit = Audit(runtime.clock, settings.node_id)
-        connect_audit(self._audit, self._security_image, self._denials)
-        self._guard = Guard(self._security_image, self._lookups(), self._denials)
-        self._issuers = token_issuers(settings, runtime)
-        self._logins = Logins(
+        self._gatekeeper = Gatekeeper(
+            settings,
             runtime,
-            self._security_image,
-            lambda: derive(self._cluster_key, MADE_UP_USERS),
-            self._audit,
-            plain_without_tls=settings.allow_plain_without_tls,
-            issuers=self._issuers,
-            max_reauth_ms=settings.connections_max_reauth_ms,
+            lambda: self._cluster_key,
+            lookups(lambda: self.metadata, lambda: self.services, lambda: self.doors.webhooks),
         )
-        self._http_guard = HttpGuard(self._guard, self._logins)
-        self._keys = key_ring(settings, runtime, self._security_image)
         self.tls = NodeTls(settings, runtime) if settings.tls_cert else None
         self._directory = DataDirectory(runtime.fs, str(settings.directory().absolute()))
         self._incarnation = runtime.random_bytes(16).hex()
@@ -144,12 +95,9 @@ class Node:
         would only make it wait by other means."""
         settings = self.settings
         image = ClusterImage(settings.node_id, static_configs(settings))
-        self._make_http(image)
+        self.doors = Doors(settings, self.runtime, self.health, self._gatekeeper, self.tls, image)
         # Bound first, as the other one below: a taken port must cost nothing, not even the clean-shutdown marker.
-        if self.tls is None:
-            _, self.http_port = await self.http.start(settings.host, settings.http_port)
-        else:
-            _, self.http_port = await self.http.start_at(self.tls.doorway, settings.host, settings.http_port)
+        self.http_port = await self.doors.bind_http()
         await self.patience.wait_for("there is room on the disk", self._make_directory)
         self._coordinator = self._given_coordinator or await self._open_coordinator()
         self.metadata = Metadata(self.runtime, self._coordinator, image)
@@ -157,8 +105,6 @@ class Node:
             await self._know_cluster()
         else:
             await self.patience.wait_for("the coordinator answers", self._know_cluster)
-        # Every broker of the cluster must know the handles that another one gave out (R56).
-        self._receipt_key = derive(self._cluster_key, RECEIPTS)
         self.broker = self.health.broker = Broker(
             self.runtime,
             self.metadata,
@@ -167,16 +113,15 @@ class Node:
             on_disk_failed=self._disk_failed,
         )
         self.services = build_services(self.broker, self._service_options(), self.health.troubles)
-        self._make_doors()
+        self.doors.open(self.services, self.metadata, self._cluster_key)
+        admin = self.doors.security.admin
         if settings.secure:
-            await found_security(settings, self.runtime, self.security.admin, self._keys)
-        need_safe_mode(settings, self.security.admin)
+            await found_security(settings, self.runtime, admin, self._gatekeeper.keys)
+        need_safe_mode(settings, admin)
         record = await self._previous_record()
-        self.kafka_port = await self.kafka.bind(
-            settings.host, settings.kafka_port, None if self.tls is None else self.tls.doorway
-        )
+        self.kafka_port = await self.doors.bind_kafka()
         image.add_settings(self._places())
-        self.webhooks.refuse_ports({self.kafka_port, self.http_port})
+        self.doors.webhooks.refuse_ports({self.kafka_port, self.http_port})
         # R33: the marker is taken away before any log is opened.
         clean_epoch = self._directory.take_clean_marker()
         previous = None
@@ -186,7 +131,7 @@ class Node:
         self.broker.replicas.quarantine_unknown()
         await self._join(previous)
         await self._become_ready()
-        self._router.otherwise = None
+        self.doors.opened()
         self.health.phase = None
 
     @property
@@ -270,161 +215,6 @@ class Node:
                 max_session_timeout_ms=settings.group_max_session_timeout_ms,
                 initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
             ),
-        )
-
-    def _make_http(self, image: ClusterImage) -> None:
-        """With the doors that are open from the first moment; the others follow when there is a broker behind them."""
-        self._router = router = Router(self._http_guard)
-        router.otherwise = self._answer_not_yet
-        self._registry = registry = Registry()
-        self.health.door.mount(router)
-        MetricsDoor(registry).mount(router)
-        self._console = ConsoleDoor(__version__, is_on=self.settings.console)
-        self._console.mount(router)
-        self.http = HttpServer(
-            router,
-            self.runtime.clock,
-            browsers=browser_policy(self.settings, image),
-            request_id_prefix=self.runtime.random_bytes(4).hex(),
-        )
-        registry.add(self.health)
-        registry.add(self.http)
-        registry.add(ProcessMetrics())
-        if self.tls is not None:
-            registry.add(self.tls)
-
-    def _answer_not_yet(self, request: Request) -> Response:
-        detail = f"this broker does not serve yet: {self.health.phase or 'it has just begun to'}"
-        return problem(503, "NOT_READY", detail, request_id=request.request_id, instance=request.path)
-
-    def _make_doors(self) -> None:
-        router, registry = self._router, self._registry
-        services, broker = self.services, self.broker
-        self.security = Security(
-            self._security_image,
-            SecurityAdmin(self.runtime, self.metadata, self._security_image, self._audit),
-            self._logins,
-            self._guard,
-            self._denials,
-            self._keys,
-        )
-        admin = self.security.admin
-        self.metadata.listeners.append(admin.heard)
-        services.groups.sees = admin.image.shows
-        admin.on_revoked += [services.connections.close_user, self.http.close_user]
-        self.kafka = KafkaServer(
-            self.runtime,
-            broker.image,
-            services.connections,
-            Dispatcher(services, self.security),
-            self._logins,
-        )
-        registry.add(BrokerMetrics(services, self.kafka))
-        self._audit_log = AuditLog(
-            self.runtime, self.metadata, services.topics, broker.partitions, self._audit
-        )
-        registry.add(self._audit_log)
-        registry.add(OpenDoors(self.settings, self._security_image))
-        sqs = self._sqs_settings()
-        self._peer_requests = PeerRequests(
-            self.runtime,
-            broker.image,
-            broker.introductions,
-            self._cluster_key,
-            None if self.tls is None else self.tls.peers,
-        )
-        self.http.judge_peer = self._peer_requests.judge
-        forwarder = Forwarder(broker.node_id, self._peer_requests)
-        peer_calls = PeerCallDoor(
-            broker.image,
-            services.queue_rooms.answers,
-            services.share_offsets,
-            services.latest,
-            self._peer_requests,
-        )
-        peer_calls.mount(router)
-        rooms = services.queue_rooms
-        rooms.caller.peers = peer_calls
-        policies = QueuePolicies(self._security_image, sqs)
-        policies.load(self.metadata.image.opaque("queues"))
-        self.metadata.listeners.append(policies.heard)
-        sqs_host = SqsHost(
-            self.runtime,
-            broker.node_id,
-            broker.new_uuid,
-            services.latest,
-            services.queues,
-            rooms.catalog,
-            rooms.moves,
-        )
-        SqsDoor(sqs_host, sqs, forwarder, self._console.front, self._http_guard, self.security.keys).mount(
-            router
-        )
-        mount_rest(router, services, forwarder, sqs.receipt_key, __version__)
-        AboutDoor(
-            self.runtime.clock,
-            broker.image,
-            self.health.door.look,
-            __version__,
-            console=self.settings.console,
-        ).mount(router)
-        SessionDoor(self.runtime, self.security, self._http_guard).mount(router)
-        SecurityDoor(self.security, self.runtime.clock, broker.image.broker_id).mount(
-            KnowingRouter(router, services.latest)
-        )
-        self.webhooks = Couriers(
-            self.runtime,
-            self.metadata,
-            broker.replicas,
-            services.queues,
-            rooms,
-            broker.new_uuid,
-            webhook_rules(self.settings),
-            ca_file=self.settings.webhook_ca_file,
-        )
-        WebhookDoor(
-            self.runtime.clock,
-            broker.image,
-            broker.new_uuid,
-            services.queues,
-            rooms.catalog,
-            self.webhooks,
-            forwarder,
-        ).mount(KnowingRouter(router, services.latest))
-        registry.add(self.webhooks)
-
-    def _lookups(self) -> Lookups:
-        """What requests do not say themselves, for the guard. Asked when there are services."""
-
-        def topic_by_id(topic_id: bytes) -> str | None:
-            topic = self.metadata.image.topic_by_id(topic_id)
-            return None if topic is None else topic.name
-
-        def topics_of(queue: str) -> Sequence[str]:
-            spec = self.services.queues.find(queue)
-            return (queue,) if spec is None else spec.topics
-
-        def queue_of(webhook: str) -> str | None:
-            spec = self.webhooks.registry.find(webhook)
-            return None if spec is None else spec.queue
-
-        def source_of(task: str) -> str | None:
-            found = self.services.queue_rooms.moves.find(task)
-            return None if found is None else found.source
-
-        def is_topic(name: str) -> bool:
-            return self.metadata.image.topic(name) is not None
-
-        return Lookups(topic_by_id, topics_of, queue_of, source_of, is_topic)
-
-    def _sqs_settings(self) -> SqsSettings:
-        settings = self.settings
-        return SqsSettings(
-            account=settings.sqs_account,
-            region=settings.sqs_region,
-            receipt_key=self._receipt_key,
-            strict=settings.sqs_strict,
-            tls_only=self.tls is not None and settings.plaintext_policy == "refuse",
         )
 
     def _places(self) -> dict[str, str]:
@@ -550,18 +340,18 @@ class Node:
         supervise("cron schedules", self.services.cron.run)
         if self.tls is not None:
             supervise("look at the certificate", self.tls.watch)
-        supervise("audit", self._audit_log.run)
-        if self._issuers is not None:
-            supervise("keys of the issuer", self._issuers.run)
+        supervise("audit", self.doors.audit_log.run)
+        if self._gatekeeper.issuers is not None:
+            supervise("keys of the issuer", self._gatekeeper.issuers.run)
         supervise("queues in shape", self.services.queue_upkeep.run)
-        supervise("webhooks", self.webhooks.run, RESTART._replace(may_return=True))
+        supervise("webhooks", self.doors.webhooks.run, RESTART._replace(may_return=True))
         await self.patience.wait_until(
             "the controller lets this broker in",
             self.metadata,
             lambda: self.metadata.image.is_live(self.settings.node_id),
         )
         # At once: we may be elected from now on, and a leader that refuses connections is taken for dead.
-        await self.kafka.serve()
+        await self.doors.kafka.serve()
         await self.patience.wait_until("its partitions are given back to it", self.metadata, self._led)
         await self.broker.replicas.caught_up()
 
@@ -581,11 +371,11 @@ class Node:
         """Clean: no new requests, leaderships handed over, everything synced, and a marker that says so (R33)."""
         self.health.phase = "stopping"
         self.broker.liveness.is_stopping = True
-        await self.webhooks.close()
+        await self.doors.webhooks.close()
         await self._hand_over_leaderships()
-        await self.kafka.close()
-        await self.http.stop(grace_ms=500)
-        await self._peer_requests.close()
+        await self.doors.kafka.close()
+        await self.doors.http.stop(grace_ms=500)
+        await self.doors.peer_requests.close()
         for task in self._background:
             task.cancel()
         await self.broker.flusher.flush_now()
@@ -624,54 +414,3 @@ class Node:
         except (HeadraceError, TimeoutError) as problem:
             log.warning("could not announce the stop: %s", problem)
             return False
-
-
-def static_configs(settings: Settings) -> dict[str, str]:
-    """The settings of this broker under Kafka's names, as DescribeConfigs shows them.
-
-    What says the same as the default is left out: its source is the default, and clients compare by source.
-    """
-    given = {
-        "node.id": str(settings.node_id),
-        "broker.id": str(settings.node_id),
-        "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
-        "num.partitions": str(settings.num_partitions),
-        "default.replication.factor": str(settings.default_replication_factor),
-        "log.retention.ms": str(settings.retention_ms),
-        "log.segment.bytes": str(settings.segment_bytes),
-        "log.roll.ms": str(settings.segment_ms),
-        "message.max.bytes": str(settings.max_message_bytes),
-        "offsets.topic.num.partitions": str(settings.offsets_partitions),
-        "offsets.topic.replication.factor": str(max(3, settings.default_replication_factor)),
-        "transaction.state.log.num.partitions": str(settings.offsets_partitions),
-        "transaction.state.log.replication.factor": str(max(3, settings.default_replication_factor)),
-        "group.initial.rebalance.delay.ms": str(settings.group_initial_rebalance_delay_ms),
-        "group.min.session.timeout.ms": str(settings.group_min_session_timeout_ms),
-        "group.max.session.timeout.ms": str(settings.group_max_session_timeout_ms),
-        "group.consumer.session.timeout.ms": str(settings.group_consumer_session_timeout_ms),
-        "group.consumer.heartbeat.interval.ms": str(settings.group_consumer_heartbeat_interval_ms),
-        **_bounds_around(CONSUMER_SESSION, settings.group_consumer_session_timeout_ms),
-        **_bounds_around(CONSUMER_HEARTBEAT, settings.group_consumer_heartbeat_interval_ms),
-        "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
-        "log.flush.interval.ms": str(settings.flush_interval_ms),
-        "headrace.flush": settings.flush,
-    }
-    if settings.rack:
-        given["broker.rack"] = settings.rack
-    defaults = {entry.name: entry.value for entry in describe_broker(NO_LAYERS, given)}
-    return {name: value for name, value in given.items() if value != defaults.get(name)}
-
-
-def _bounds_around(bounds: Bounds, setting: int) -> dict[str, str]:
-    """A setting may lie where no group could set it: then groups may, too."""
-    assert bounds.low is not None and bounds.low.default is not None and bounds.high.default is not None
-    return {
-        bounds.low.name: str(min(setting, int(bounds.low.default))),
-        bounds.high.name: str(max(setting, int(bounds.high.default))),
-    }
-
-
-def without_credentials(url: str) -> str:
-    """A coordinator's URL as anybody may see it."""
-    scheme, slashes, rest = url.partition("://")
-    return scheme + slashes + rest.rpartition("@")[2]

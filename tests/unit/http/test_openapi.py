@@ -53,7 +53,7 @@ def test_a_broker_serves_nothing_that_is_not_declared() -> None:
         world["coordinator"] = MemoryCoordinator(machine.clock)
         machine.start()
         await asyncio.sleep(5)
-        return {(route.method, route.template) for route in machine.service.http.router.routes()}
+        return {(route.method, route.template) for route in machine.service.doors.http.router.routes()}
 
     served: set[tuple[str, str]] = simulation.run(scenario, limit_s=60.0)
     public = {

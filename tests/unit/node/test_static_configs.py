@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.cluster.config_keys import Source
 from headrace.cluster.configs import BrokerLayers, describe_topic
-from headrace.node.node import static_configs
 from headrace.node.settings import Settings
+from headrace.node.static_configs import static_configs
 
 
 def source_of(name: str, settings: Settings) -> tuple[str | None, Source]:

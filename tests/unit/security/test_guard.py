@@ -297,7 +297,7 @@ async def http(port: int, method: str, path: str, body: bytes, *headers: str) ->
 def test_a39_a_door_in_mode_enforced_carries_out_nothing_that_is_denied() -> None:
     async def scenario() -> None:
         world = await World().start()
-        admin = world.node.security.admin
+        admin = world.node.doors.security.admin
         try:
             await admin.set_super_users(["User:root"])
             assert (await kafka(world, ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m"))).error_code != 30

@@ -1,0 +1,80 @@
+"""Driver: who comes to the doors of a node and what they may: there from the first moment, complete when there is a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.broker.metadata import Metadata
+from headrace.broker.runtime import Runtime
+from headrace.broker.services import Services
+from headrace.core.cluster_key import MADE_UP_USERS, derive
+from headrace.http.guarding import HttpGuard
+from headrace.node.securing import connect_audit, key_ring, token_issuers
+from headrace.node.settings import Settings
+from headrace.push.couriers import Couriers
+from headrace.security.admin import SecurityAdmin
+from headrace.security.audit import Audit
+from headrace.security.denials import Denials
+from headrace.security.desk import Security
+from headrace.security.guard import Guard
+from headrace.security.image import SecurityImage
+from headrace.security.logins import Logins
+from headrace.security.places import Lookups
+
+
+class Gatekeeper:
+    def __init__(
+        self, settings: Settings, runtime: Runtime, cluster_key: Callable[[], bytes], lookups: Lookups
+    ) -> None:
+        """Raises INVALID_CONFIG."""
+        self._runtime = runtime
+        self.image = SecurityImage()
+        self.audit = Audit(runtime.clock, settings.node_id)
+        self._denials = Denials(runtime.clock)
+        connect_audit(self.audit, self.image, self._denials)
+        self._guard = Guard(self.image, lookups, self._denials)
+        self.issuers = token_issuers(settings, runtime)
+        self.logins = Logins(
+            runtime,
+            self.image,
+            lambda: derive(cluster_key(), MADE_UP_USERS),
+            self.audit,
+            plain_without_tls=settings.allow_plain_without_tls,
+            issuers=self.issuers,
+            max_reauth_ms=settings.connections_max_reauth_ms,
+        )
+        self.http = HttpGuard(self._guard, self.logins)
+        self.keys = key_ring(settings, runtime, self.image)
+
+    def join(self, metadata: Metadata) -> Security:
+        """From now on it knows what the cluster knows."""
+        admin = SecurityAdmin(self._runtime, metadata, self.image, self.audit)
+        metadata.listeners.append(admin.heard)
+        return Security(self.image, admin, self.logins, self._guard, self._denials, self.keys)
+
+
+def lookups(
+    metadata: Callable[[], Metadata], services: Callable[[], Services], webhooks: Callable[[], Couriers]
+) -> Lookups:
+    """What requests do not say themselves, for the guard. Asked when there are services."""
+
+    def topic_by_id(topic_id: bytes) -> str | None:
+        topic = metadata().image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def topics_of(queue: str) -> Sequence[str]:
+        spec = services().queues.find(queue)
+        return (queue,) if spec is None else spec.topics
+
+    def queue_of(webhook: str) -> str | None:
+        spec = webhooks().registry.find(webhook)
+        return None if spec is None else spec.queue
+
+    def source_of(task: str) -> str | None:
+        found = services().queue_rooms.moves.find(task)
+        return None if found is None else found.source
+
+    def is_topic(name: str) -> bool:
+        return metadata().image.topic(name) is not None
+
+    return Lookups(topic_by_id, topics_of, queue_of, source_of, is_topic)
