@@ -60,7 +60,7 @@ sim-queues: env  ## the same for queues and their SQS clients: make sim-queues S
 	@$(BIN)/python scripts/sim --queues --seeds $(SEEDS)
 
 torture: env  ## real brokers and etcd: kills, pauses, cut links, outages: make torture MINUTES=10
-	@scripts/system-packages etcd-server=etcd iptables=iptables
+	@scripts/system-packages etcd-server=etcd
 	@$(BIN)/python scripts/torture --minutes $(MINUTES)
 
 fuzz: env  ## mutated frames and batches: make fuzz FRAMES=1000000

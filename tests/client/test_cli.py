@@ -166,7 +166,7 @@ def test_a_bad_line_stops_the_input_but_keeps_what_came_before(run: Run, topic: 
 def test_bytes_that_are_no_text_come_through(run: Run, topic: str) -> None:
     run("topic", "produce", topic, input=b"\xff\xfe\x00z\n")
     assert run("topic", "consume", topic).stdout_bytes == b"\xff\xfe\x00z\n"
-    assert messages(run("topic", "consume", topic, "--output", "jsonl"))[0]["value_encoding"] == "base64"
+    assert messages(run("topic", "consume", topic, "--output", "jsonl"))[0]["value"].keys() == {"base64"}
 
 
 def test_the_last_messages_over_all_partitions_are_in_order_of_time(run: Run, topic: str) -> None:

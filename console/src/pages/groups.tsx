@@ -15,7 +15,7 @@ const COLUMNS: Column<ListedGroup>[] = [
   { words: 'Behind', sort: 'lag', number: true, show: (row) => count(row.lag) },
   { words: 'Reads/s', sort: 'out', number: true, show: (row) => rate(row.out_per_s) },
   { words: 'Topics', less: true, show: (row) => <span class="soft">{(row.topics ?? []).slice(0, 3).map(visible).join(', ')}{(row.topics ?? []).length > 3 ? ' …' : ''}</span> },
-  { words: 'Last progress', number: true, less: true, show: (row) => (row.moved_ms ? <Age ms={row.moved_ms} /> : <span class="faint">–</span>) },
+  { words: 'Last progress', number: true, less: true, show: (row) => (row.last_commit_ms ? <Age ms={row.last_commit_ms} /> : <span class="faint">–</span>) },
 ];
 
 export function Page(_: { name: string }) {

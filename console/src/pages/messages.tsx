@@ -95,7 +95,7 @@ function Rows({ topic, rows, several }: { topic: string; rows: FoundRecord[]; se
             const open = (): void => choose({ at: place });
             return (
               <tr key={place} class={`open${at === place ? ' on' : ''}`} tabIndex={0} data-row data-at={place} onClick={open} onKeyDown={(event) => { if (event.key === 'Enter') open(); }}>
-                <td class="slim"><When ms={row.timestamp} /></td>
+                <td class="slim"><When ms={row.timestamp_ms} /></td>
                 {several && <td class="n slim less">{row.partition}</td>}
                 <td class="n slim">{count(row.offset)}</td>
                 <td class="slim less mono">{brief(row.key, 24) || <span class="faint">–</span>}</td>

@@ -60,7 +60,7 @@ function Messages({ queue }: { queue: ShownQueue }) {
               const open = (): void => choose({ at: place });
               return (
                 <tr key={place} class={`open${at === place ? ' on' : ''}`} tabIndex={0} data-row data-at={place} onClick={open} onKeyDown={(event) => { if (event.key === 'Enter') open(); }}>
-                  <td class="slim"><When ms={row.timestamp} /></td><td class="n slim less">{count(row.offset)}</td><td class="text mono">{brief(row.value)}</td>
+                  <td class="slim"><When ms={row.timestamp_ms} /></td><td class="n slim less">{count(row.offset)}</td><td class="text mono">{brief(row.value)}</td>
                 </tr>
               );
             })}</tbody>

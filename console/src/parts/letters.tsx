@@ -64,7 +64,7 @@ export function Letters({ queue, of, where, changed }: { queue: string; of: numb
                 if (event.key === 'Enter') setDoing({ what: 'edit', filter: only([one]), letter: one });
               }}>
               <td class="slim"><input type="checkbox" aria-label={`Tick the letter at ${place(one)}`} checked={ticked.has(place(one))} onChange={() => tick(one)} /></td>
-              <td class="slim less"><Age ms={one.timestamp} /></td>
+              <td class="slim less"><Age ms={one.timestamp_ms} /></td>
               <td class="less"><Name of={one.source || '–'} /></td>
               <td class="n slim less">{count(one.deliveries)}</td>
               <td class="text"><span title={visible(one.error)}>{visible(one.error || one.reason.replaceAll('_', ' '))}</span>{one.edited_by !== null && <> <span class="chip accent" title={`Edited by ${visible(one.edited_by)}`}>edited</span></>}</td>

@@ -47,7 +47,7 @@ export function MessagePanel({ topic, at }: { topic: string; at: string }) {
             )}
           </section>
           <dl class="facts">
-            <dt>Time</dt><dd><When ms={value.timestamp} />{value.batch.log_append_time && <span class="faint"> given by the broker</span>}</dd>
+            <dt>Time</dt><dd><When ms={value.timestamp_ms} />{value.batch.log_append_time && <span class="faint"> given by the broker</span>}</dd>
             <dt>Size</dt><dd class="num">{size(value.size)}</dd>
             <dt>Batch</dt><dd class="num">{count(value.batch.records)} records from offset {count(value.batch.base_offset)}, {size(value.batch.bytes)}, {value.batch.codec === 'none' ? 'not compressed' : value.batch.codec}</dd>
             <dt>Producer</dt><dd class="num">{value.batch.producer_id === null ? 'not idempotent' : `${value.batch.producer_id}, epoch ${value.batch.producer_epoch}${value.batch.transactional ? ', in a transaction' : ''}`}</dd>

@@ -60,7 +60,8 @@ def descriptions(link: BrokerLink, names: list[str]) -> dict[str, Any]:
 
 
 def state_name(group: Any) -> str:
-    return str(group.state.name).lower().replace("_", "-")
+    """The client's names say rebalancing where Kafka says Rebalance; REST writes preparing-rebalance (F54)."""
+    return str(group.state.name).lower().replace("_", "-").replace("rebalancing", "rebalance")
 
 
 def type_name(group: Any) -> str:

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-import msgspec
-
 from headrace.cli.output import Row, printable
+from headrace.core.moments import rfc3339
+from headrace.records.shown import shown_bytes, shown_headers
 
 Part = Callable[[Any], bytes]
 
@@ -21,51 +19,31 @@ DEFAULT_FORMAT = "%v\\n"
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
-class HeaderInfo(msgspec.Struct):
-    key: str
-    value: str | None
-    encoding: str
-
-
 class MessageRow(Row):
-    """`*_encoding` is utf-8, or base64 for bytes that are not text."""
+    """As REST shows records: a text, or {"base64": …} for bytes that are not text."""
 
-    SCHEMA: ClassVar[str] = "headrace.message/v1"
+    SCHEMA: ClassVar[str] = "headrace.message/v2"
     NAME: ClassVar[str] = "value"
     topic: str
     partition: int
     offset: int
-    timestamp: str | None
-    key: str | None
-    key_encoding: str
-    value: str | None
-    value_encoding: str
-    headers: list[HeaderInfo]
+    timestamp_ms: int | None
+    key: Any
+    value: Any
+    headers: dict[str, Any]
 
 
 def message_row(message: Any) -> MessageRow:
-    key, key_encoding = readable(message.key())
-    value, value_encoding = readable(message.value())
+    kind, timestamp_ms = message.timestamp()
     return MessageRow(
         topic=message.topic(),
         partition=message.partition(),
         offset=message.offset(),
-        timestamp=_rfc3339(message) or None,
-        key=key,
-        key_encoding=key_encoding,
-        value=value,
-        value_encoding=value_encoding,
-        headers=[HeaderInfo(name, *readable(content)) for name, content in message.headers() or ()],
+        timestamp_ms=timestamp_ms if kind else None,
+        key=shown_bytes(message.key()),
+        value=shown_bytes(message.value()),
+        headers=shown_headers(message.headers() or ()),
     )
-
-
-def readable(raw: bytes | None) -> tuple[str | None, str]:
-    if raw is None:
-        return None, "utf-8"
-    try:
-        return raw.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(raw).decode(), "base64"
 
 
 def compile_format(text: str, clean: Callable[[bytes], bytes] = bytes) -> Part:
@@ -104,10 +82,7 @@ def for_terminal(raw: bytes) -> bytes:
 
 def _rfc3339(message: Any) -> str:
     kind, timestamp_ms = message.timestamp()
-    if not kind:
-        return ""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (rfc3339(timestamp_ms) or "") if kind else ""
 
 
 def _headers(message: Any) -> bytes:

@@ -16,6 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import click
 import msgspec
 
+from headrace.core.moments import timed
+
 _HIGH_CONTROLS = re.compile("[\x7f-\x9f]")
 NARROWEST = 8
 """A column is not cut below this."""
@@ -73,7 +75,11 @@ def encode(value: object) -> str:
 
 
 def document(row: Row) -> dict[str, Any]:
-    return {"schema": row.SCHEMA, **msgspec.to_builtins(row)}
+    return {"schema": row.SCHEMA, **_fields(row)}
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    return timed(msgspec.to_builtins(row))
 
 
 class Output:
@@ -97,7 +103,7 @@ class Output:
         """A list of things. Nothing is printed for people when it is empty: the command says why on stderr."""
         rows = list(rows)
         if self.format is Format.JSON:
-            listed = [msgspec.to_builtins(row) for row in rows]
+            listed = [_fields(row) for row in rows]
             click.echo(encode({"schema": kind.SCHEMA, "items": listed}))
         elif self.format is Format.JSONL:
             for row in rows:
@@ -170,10 +176,11 @@ class Output:
 
     def _csv(self, kind: type[Row], rows: Sequence[Row]) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(kind.__struct_fields__)
+        names = list(timed(dict.fromkeys(kind.__struct_fields__)))
+        writer.writerow(names)
         for row in rows:
-            values = msgspec.to_builtins(row)
-            cells = [_csv_cell(values[name]) for name in kind.__struct_fields__]
+            values = _fields(row)
+            cells = [_csv_cell(values[name]) for name in names]
             if self._width is not None:
                 cells = [printable(cell) if isinstance(cell, str) else cell for cell in cells]
             writer.writerow(cells)

@@ -42,13 +42,13 @@ QUEUE_COLUMNS = [
 
 
 class MessageRow(Row):
-    SCHEMA: ClassVar[str] = "headrace.queue.message/v1"
+    SCHEMA: ClassVar[str] = "headrace.queue.message/v2"
     NAME: ClassVar[str] = "message_id"
     message_id: str
     topic: str
     partition: int
     offset: int
-    timestamp: int
+    timestamp_ms: int
     key: Any
     value: Any
     headers: dict[str, Any]

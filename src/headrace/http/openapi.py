@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.moments import show_moments
 from headrace.http.router import Route
 
 Schema = Mapping[str, Any]
@@ -106,6 +107,10 @@ def document(routes: Iterable[Route], operations: Operations, version: str) -> d
         list(types.values()), ref_template="#/components/schemas/{name}"
     )
     by_type = dict(zip(types, schemas, strict=True))
+    asked = {getattr(kind, "__name__", "") for _, operation in declared for kind in operation.body}
+    for name, component in components.items():
+        if name not in asked:
+            show_moments(component)
     paths: dict[str, dict[str, Any]] = {}
     for route, operation in declared:
         item = _item(route, operation, by_type)

@@ -6,16 +6,16 @@ into headers is percent-encoded or left out, so that it can not add a header or 
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from headrace.core.limits import KIB
+from headrace.core.moments import rfc3339
 from headrace.records.build import Headers, Record
+from headrace.records.shown import shown_bytes, shown_record
 
 Form = Literal["raw", "json", "cloudevents", "cloudevents-structured"]
 
@@ -61,7 +61,7 @@ def one(form: Form, message: Message) -> Outgoing:
     if form == "json":
         document = {
             "type": MESSAGE_TYPE,
-            "timestamp": rfc3339(message.record.timestamp),
+            "timestamp": _time(message.record.timestamp),
             "data": _shown(message),
         }
         return Outgoing(message.id, {"content-type": JSON}, _encode(document))
@@ -85,7 +85,7 @@ def many(form: Form, messages: Sequence[Message]) -> Outgoing:
         return Outgoing(batch_id, {"content-type": CLOUD_EVENTS}, _encode(events))
     document = {
         "type": BATCH_TYPE,
-        "timestamp": rfc3339(messages[-1].record.timestamp),
+        "timestamp": _time(messages[-1].record.timestamp),
         "data": [_shown(message) for message in messages],
     }
     return Outgoing(batch_id, {"content-type": JSON}, _encode(document))
@@ -123,7 +123,7 @@ def _raw_headers(message: Message) -> dict[str, str]:
         "headrace-topic": message.topic,
         "headrace-partition": str(message.partition),
         "headrace-offset": str(record.offset),
-        "headrace-time": rfc3339(record.timestamp),
+        "headrace-time": _time(record.timestamp),
         "headrace-attempt": str(message.attempt),
     }
     room = MAX_HEADER_BYTES
@@ -146,24 +146,9 @@ def _shown(message: Message) -> dict[str, Any]:
     record = message.record
     return {
         "message_id": message.id,
-        "topic": message.topic,
-        "partition": message.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
         "attempt": message.attempt,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": {name: _text(value) for name, value in record.headers},
+        **shown_record(message.topic, message.partition, record),
     }
-
-
-def _text(value: bytes | None) -> Any:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(value).decode()}
 
 
 def _content_type(record: Record) -> str:
@@ -174,7 +159,7 @@ def _content_type(record: Record) -> str:
     value = record.value or b""
     if value[:1] in (b"{", b"[", b'"') or value in (b"true", b"false", b"null"):
         return JSON
-    return "application/octet-stream" if isinstance(_text(value), dict) else "text/plain; charset=utf-8"
+    return "application/octet-stream" if isinstance(shown_bytes(value), dict) else "text/plain; charset=utf-8"
 
 
 def _header(headers: Headers, name: str) -> str | None:
@@ -184,15 +169,8 @@ def _header(headers: Headers, name: str) -> str | None:
     return None
 
 
-def rfc3339(at_ms: int) -> str:
-    try:
-        return (
-            datetime.fromtimestamp(at_ms / 1000, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z")
-        )
-    except (ValueError, OverflowError, OSError):
-        return "1970-01-01T00:00:00.000Z"  # a producer may write any number
+def _time(wall_ms: int) -> str:
+    return rfc3339(wall_ms) or "1970-01-01T00:00:00.000Z"
 
 
 # -- CloudEvents -----------------------------------------------------------------------------------------------------------
@@ -205,11 +183,11 @@ def _event(message: Message) -> dict[str, str]:
         "id": message.id,
         "source": f"/topics/{message.topic}/partitions/{message.partition}",
         "type": MESSAGE_TYPE,
-        "time": rfc3339(record.timestamp),
+        "time": _time(record.timestamp),
         "datacontenttype": _content_type(record),
         "sequence": str(record.offset),
     }
-    if record.key is not None and not isinstance(key := _text(record.key), dict):
+    if record.key is not None and not isinstance(key := shown_bytes(record.key), dict):
         event["partitionkey"] = key[:MAX_HEADER_BYTES]
     room = MAX_HEADER_BYTES
     for name, value in record.headers:
@@ -234,7 +212,7 @@ def _structured(event: dict[str, str], record: Record) -> dict[str, Any]:
             return {**document, "data": msgspec.Raw(value)}
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             document["datacontenttype"] = "application/octet-stream"
-    text = _text(value)
+    text = shown_bytes(value)
     if isinstance(text, dict):
         document["data_base64"] = text["base64"]
     else:

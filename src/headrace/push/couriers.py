@@ -21,9 +21,10 @@ from headrace.broker.runtime import Runtime
 from headrace.cluster.image import Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.measures import Family, Sample
+from headrace.core.moments import rfc3339
 from headrace.push import handshake
 from headrace.push.backoff import RetryPolicy
-from headrace.push.bodies import JSON, rfc3339
+from headrace.push.bodies import JSON
 from headrace.push.courier import Budget, Courier
 from headrace.push.endpoint import EndpointClient, NoAnswer, NotSent, Resolve
 from headrace.push.registry import WebhookRegistry

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.core.moments import rfc3339
 from headrace.core.units import is_digits
-from headrace.push.bodies import JSON, rfc3339
+from headrace.push.bodies import JSON
 from headrace.push.endpoint import Answer, EndpointClient, NoAnswer, NotSent
 from headrace.push.signature import signed_headers
 from headrace.push.spec import WebhookSecrets, WebhookSpec

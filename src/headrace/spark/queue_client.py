@@ -130,7 +130,7 @@ def _message(item: dict[str, Any]) -> Message:
         item["offset"],
         item["receipt"],
         item["message_id"],
-        item["timestamp"],
+        item["timestamp_ms"],
         _bytes(item["key"]),
         _bytes(item["value"]),
         tuple((name, _bytes(value)) for name, value in item["headers"].items()),

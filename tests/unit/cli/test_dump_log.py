@@ -56,7 +56,7 @@ def test_records_are_shown_when_asked_for(run: Run, segment: Path) -> None:
     found = rows(run("debug", "dump-log", str(segment), "--records", "--json"))
     assert [record["key"] for record in found[1]["contents"]] == ["k0", "k1"]
     assert [record["offset"] for record in found[1]["contents"]] == [103, 104]
-    assert found[0]["contents"][0]["headers"] == ["h:1"]
+    assert found[0]["contents"][0]["headers"] == {"h": "1"}
     text = run("debug", "dump-log", str(segment), "--records").stdout
     assert "offsets 103..104  2 records" in text and "k1 = value" in text
 

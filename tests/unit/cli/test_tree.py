@@ -18,6 +18,7 @@ import pytest
 from headrace.cli.leaf import Leaf
 from headrace.cli.main import main
 from headrace.cli.output import Shape
+from headrace.core.moments import show_moments
 
 GOLDEN = Path(__file__).parent / "golden"
 DOCS = Path(__file__).parents[3] / "docs"
@@ -40,6 +41,7 @@ LEAVES = dict(leaves())
 def json_schema(leaf: Leaf) -> dict[str, Any]:
     """Of what `--json` prints: a document with items, the thing itself, or a line of a stream."""
     schema = msgspec.json.schema(leaf.row)
+    show_moments(schema["$defs"][leaf.row.__name__])
     return {"schema": leaf.row.SCHEMA, "shape": leaf.shape.value, "row": schema}
 
 
@@ -61,7 +63,7 @@ def test_every_leaf_has_json_and_says_what_it_does(path: str) -> None:
     leaf = LEAVES[path]
     options = {name for param in leaf.params for name in param.opts}
     assert {"--json", "--output", "--quiet", "--verbose"} <= options
-    assert leaf.row.SCHEMA.startswith("headrace.") and leaf.row.SCHEMA.endswith("/v1")
+    assert re.fullmatch(r"headrace\.[a-z.-]+/v[1-9]", leaf.row.SCHEMA)
     assert leaf.help and leaf.help.split("\n")[0].rstrip().endswith((".", ":", "stdin."))
     if leaf.shape is not Shape.STREAM:
         assert leaf.row.NAME in leaf.row.__struct_fields__

@@ -24,10 +24,10 @@ class PlacedPartitionRow(Row):
     adding: list[int]
     removing: list[int]
     state: str
-    """ok, behind, moving or no leader."""
+    """ok, behind, moving or no-leader."""
 
 
-_URGENCY = {"no leader": 0, "behind": 1, "moving": 2, "ok": 3}
+_URGENCY = {"no-leader": 0, "behind": 1, "moving": 2, "ok": 3}
 
 
 @leaf(PlacedPartitionRow, Shape.ITEMS, broker=True)
@@ -43,7 +43,7 @@ def command(run: Invocation, troubled: bool, internal: bool) -> None:
         moving = view.moving.get((topic, partition.partition_index))
         state = "ok"
         if partition.leader_id < 0:
-            state = "no leader"
+            state = "no-leader"
         elif moving is not None:
             state = "moving"
         elif len(partition.isr_nodes) < len(partition.replica_nodes):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 import msgspec
@@ -16,32 +15,34 @@ from headrace.broker.os_files import OsFileSystem
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.message_format import readable
 from headrace.cli.output import Row, Shape, printable
+from headrace.core.moments import rfc3339
 from headrace.core.ports import File
 from headrace.log.names import LOG, offset_of
 from headrace.log.scanning import BadBatch, Scanned, find_valid_batch, scan_file
 from headrace.records.batch import CorruptBatch
 from headrace.records.compression import Codec
 from headrace.records.read import iter_records
+from headrace.records.shown import shown_bytes, shown_headers
 
 MAX_SHOWN_BYTES = 128 << 20
 
 
 class RecordInfo(msgspec.Struct):
+    """As REST shows records."""
+
     offset: int
-    timestamp: str
-    key: str | None
-    key_encoding: str
-    value: str | None
-    value_encoding: str
-    headers: list[str]
+    timestamp: str | None
+    timestamp_ms: int
+    key: Any
+    value: Any
+    headers: dict[str, Any]
 
 
 class DumpRow(Row):
     """A batch; or, when `damage` is set, what is wrong from `position` on."""
 
-    SCHEMA: ClassVar[str] = "headrace.debug.dump-log/v1"
+    SCHEMA: ClassVar[str] = "headrace.debug.dump-log/v2"
     NAME: ClassVar[str] = "position"
     file: str
     position: int
@@ -51,7 +52,7 @@ class DumpRow(Row):
     records: int
     leader_epoch: int
     codec: str
-    timestamp: str
+    timestamp_ms: int | None
     """Of the newest record."""
     producer_id: int
     producer_epoch: int
@@ -132,7 +133,7 @@ def _row(name: str, found: Scanned, with_records: bool) -> DumpRow:
         records=header.record_count,
         leader_epoch=header.leader_epoch,
         codec=Codec(header.codec).name.lower(),
-        timestamp=_time(header.max_timestamp),
+        timestamp_ms=header.max_timestamp,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
@@ -144,10 +145,11 @@ def _row(name: str, found: Scanned, with_records: bool) -> DumpRow:
             row.contents = [
                 RecordInfo(
                     record.offset,
-                    _time(record.timestamp),
-                    *readable(record.key),
-                    *readable(record.value),
-                    [f"{key}:{readable(value)[0]}" for key, value in record.headers],
+                    rfc3339(record.timestamp),
+                    record.timestamp,
+                    shown_bytes(record.key),
+                    shown_bytes(record.value),
+                    shown_headers(record.headers),
                 )
                 for record in iter_records(found.data, found.at, max_bytes=MAX_SHOWN_BYTES)
             ]
@@ -168,7 +170,7 @@ def _damage(name: str, bad: BadBatch, upto: int, *, torn: bool) -> DumpRow:
         records=0,
         leader_epoch=-1,
         codec="",
-        timestamp="",
+        timestamp_ms=None,
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
@@ -178,11 +180,12 @@ def _damage(name: str, bad: BadBatch, upto: int, *, torn: bool) -> DumpRow:
     )
 
 
-def _time(timestamp_ms: int) -> str:
-    if not 0 <= timestamp_ms < 253_402_300_800_000:
-        return str(timestamp_ms)
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _time(timestamp_ms: int | None) -> str:
+    return str(timestamp_ms) if timestamp_ms is None else rfc3339(timestamp_ms) or str(timestamp_ms)
+
+
+def _plain(shown: Any) -> str:
+    return str(shown["base64"] if isinstance(shown, dict) else shown)
 
 
 def _text(row: DumpRow) -> bytes:
@@ -196,13 +199,14 @@ def _text(row: DumpRow) -> bytes:
     )
     lines = [
         f"@{row.position:<12} offsets {row.base_offset}..{row.last_offset}  {row.records} records  {row.size} bytes  "
-        f"epoch {row.leader_epoch}  {row.codec}  {row.timestamp}{producer}{flags}"
+        f"epoch {row.leader_epoch}  {row.codec}  {_time(row.timestamp_ms)}{producer}{flags}"
     ]
     if row.damage is not None:
         lines.append(f"    DAMAGED: {row.damage}")
     lines += [
         printable(
-            f"    {record.offset}  {record.timestamp}  {record.key} = {record.value}  {' '.join(record.headers)}".rstrip()
+            f"    {record.offset}  {_time(record.timestamp_ms)}  {_plain(record.key)} = {_plain(record.value)}  "
+            f"{' '.join(f'{name}:{_plain(value)}' for name, value in record.headers.items())}".rstrip()
         )
         for record in row.contents or ()
     ]

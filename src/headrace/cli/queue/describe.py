@@ -13,7 +13,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape, words
 from headrace.cli.queue_view import QueueRow
-from headrace.cli.schedule.list import rfc3339
+from headrace.core.moments import rfc3339
 from headrace.core.units import format_age_ms, format_duration_ms
 
 
@@ -54,7 +54,7 @@ def _text(row: DescribedQueue) -> str:
 
 def _value(name: str, value: Any) -> str:
     if name == "created_ms":
-        return rfc3339(value)
+        return rfc3339(value) or str(value)
     if name == "oldest_age_ms":
         return format_age_ms(value)
     return format_duration_ms(value) if name.endswith("_ms") else words(value)

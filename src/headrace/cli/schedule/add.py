@@ -9,7 +9,8 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
 from headrace.cli.parameters import Header
-from headrace.cli.schedule.list import ScheduleRow, rfc3339
+from headrace.cli.schedule.list import ScheduleRow
+from headrace.core.moments import rfc3339
 
 
 @leaf(ScheduleRow, Shape.ONE, http=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import click
@@ -13,6 +12,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
 from headrace.cli.queue_view import short
+from headrace.core.moments import rfc3339
 
 
 class ScheduleRow(Row):
@@ -24,10 +24,6 @@ class ScheduleRow(Row):
     """Wall clock."""
     value: Any
     cron: str | None = None
-
-
-def rfc3339(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 @leaf(ScheduleRow, Shape.ITEMS, http=True)

@@ -11,7 +11,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
-from headrace.cli.schedule.list import rfc3339
+from headrace.core.moments import rfc3339
 
 
 class MovedRow(Row):

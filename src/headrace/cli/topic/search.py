@@ -17,12 +17,12 @@ STEP_MS = 10_000
 
 
 class FoundRow(Row):
-    SCHEMA: ClassVar[str] = "headrace.topic.search/v1"
+    SCHEMA: ClassVar[str] = "headrace.topic.search/v2"
     NAME: ClassVar[str] = "value"
     topic: str
     partition: int
     offset: int
-    timestamp: int
+    timestamp_ms: int
     key: Any
     value: Any
     """A text, or {"base64": …} for bytes that are not text."""

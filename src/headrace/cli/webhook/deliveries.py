@@ -11,8 +11,8 @@ from headrace.cli.completing import complete_webhooks
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
-from headrace.cli.schedule.list import rfc3339
 from headrace.cli.webhook_view import path_of
+from headrace.core.moments import rfc3339
 
 
 class DeliveryRow(Row):

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.cluster.image import ClusterImage
+from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.console.assets import page_tag
 from headrace.http.health import Degraded
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.reading import answer, shown_time
+from headrace.http.rest.reading import answer
 from headrace.http.router import Router
 from headrace.security.rights import OWN
 
@@ -78,28 +79,31 @@ class AboutDoor:
         wall_ms = self._clock.wall_ms()
         since = self._standing.note(found, wall_ms)
         findings = [
-            {
-                "check": name,
-                "severity": "warning" if isinstance(trouble, Degraded) else "error",
-                "detail": str(trouble),
-                "since_ms": since[name],
-                "since": shown_time(since[name]),
-                "hint": HINTS.get(name, ""),
-            }
+            timed(
+                {
+                    "check": name,
+                    "severity": "warning" if isinstance(trouble, Degraded) else "error",
+                    "detail": str(trouble),
+                    "since_ms": since[name],
+                    "hint": HINTS.get(name, ""),
+                }
+            )
             for name, trouble in found.items()
             if trouble is not None
         ]
         findings.sort(key=lambda one: (one["severity"], one["since_ms"]))
         severities = {one["severity"] for one in findings}
-        status = "not_ready" if "error" in severities else "degraded" if findings else "ok"
+        status = "not-ready" if "error" in severities else "degraded" if findings else "ok"
         return answer(
-            {
-                "status": status,
-                "sentence": self._sentence(findings),
-                "findings": findings,
-                "answered_by": self._image.broker_id,
-                "checked_ms": wall_ms,
-            },
+            timed(
+                {
+                    "status": status,
+                    "sentence": self._sentence(findings),
+                    "findings": findings,
+                    "answered_by": self._image.broker_id,
+                    "checked_ms": wall_ms,
+                }
+            ),
             headers=NO_STORE,
         )
 

@@ -19,6 +19,7 @@ from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import topic_name_problem
+from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.paging import page, window
@@ -142,31 +143,33 @@ class AdminQueueDoor:
         stats = await self._queues.stats(spec)
         counts = [count for _, count in stats.counts]
         config = spec.queue_config
-        return {
-            "name": spec.name,
-            "kind": spec.kind,
-            "topics": list(spec.topics),
-            "fifo": config.fifo,
-            "ready": sum(count.visible for count in counts),
-            "in_flight": sum(count.in_flight for count in counts),
-            "delayed": sum(count.delayed for count in counts),
-            "dying": sum(count.dying for count in counts),
-            "oldest_age_ms": stats.oldest_age_ms,
-            "paused": any(count.paused for count in counts),
-            "dead_letter": config.dead_letter,
-            "max_deliveries": config.max_deliveries,
-            "visibility_ms": config.visibility_ms,
-            "default_delay_ms": spec.default_delay_ms,
-            "filter": spec.filter,
-            "start": spec.start,
-            "config": {name: value for name, value in asdict(config).items() if name != "queue_id"},
-            "tags": spec.tags,
-            "dead_letter_of": [
-                other.name for other in self._catalog.all() if other.queue_config.dead_letter == spec.name
-            ],
-            "created_ms": spec.created_ms,
-            **self._partitions(spec),
-        }
+        return timed(
+            {
+                "name": spec.name,
+                "kind": spec.kind,
+                "topics": list(spec.topics),
+                "fifo": config.fifo,
+                "ready": sum(count.visible for count in counts),
+                "in_flight": sum(count.in_flight for count in counts),
+                "delayed": sum(count.delayed for count in counts),
+                "dying": sum(count.dying for count in counts),
+                "oldest_age_ms": stats.oldest_age_ms,
+                "paused": any(count.paused for count in counts),
+                "dead_letter": config.dead_letter,
+                "max_deliveries": config.max_deliveries,
+                "visibility_ms": config.visibility_ms,
+                "default_delay_ms": spec.default_delay_ms,
+                "filter": spec.filter,
+                "start": spec.start,
+                "config": {name: value for name, value in asdict(config).items() if name != "queue_id"},
+                "tags": spec.tags,
+                "dead_letter_of": [
+                    other.name for other in self._catalog.all() if other.queue_config.dead_letter == spec.name
+                ],
+                "created_ms": spec.created_ms,
+                **self._partitions(spec),
+            }
+        )
 
     def _partitions(self, spec: QueueSpec) -> dict[str, Any]:
         """How many it has, how many new messages go to, and whether its groups are on their way from one to another."""

@@ -23,6 +23,7 @@ from headrace.cluster.image import ClusterImage, Topic
 from headrace.cluster.topics import DEFAULT, CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, topic_name_problem
+from headrace.core.moments import timed
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.problem import problem
 from headrace.http.rest.paging import SortKeys, page, sorted_window
@@ -174,7 +175,7 @@ class AdminTopicDoor:
         if "readers" in wanted:
             groups = sum(topic.name in group.topics for group in self._lately.groups.values())
             shown |= {"groups": groups, "kind": self._kind(topic)}
-        return shown
+        return timed(shown)
 
     def _kind(self, topic: Topic) -> str:
         if topic.internal:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.moments import timed
 from headrace.core.principals import ANONYMOUS, USER, Principal
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.reading import answer, invalid, json_object
@@ -104,17 +105,19 @@ class CredentialDoor:
 
 
 def _shown_token(digest: str, held: TokenRecord) -> dict[str, Any]:
-    return {
-        "id": digest[:ID_CHARS],
-        "owner": held.owner,
-        "name": held.name,
-        "created_ms": held.created_ms,
-        "expires_ms": held.expires_ms,
-    }
+    return timed(
+        {
+            "id": digest[:ID_CHARS],
+            "owner": held.owner,
+            "name": held.name,
+            "created_ms": held.created_ms,
+            "expires_ms": held.expires_ms,
+        }
+    )
 
 
 def _shown_key(key_id: str, held: KeyRecord) -> dict[str, Any]:
-    return {"id": key_id, "owner": held.owner, "name": held.name, "created_ms": held.created_ms}
+    return timed({"id": key_id, "owner": held.owner, "name": held.name, "created_ms": held.created_ms})
 
 
 def _is_own(request: Request, owner: str) -> bool:

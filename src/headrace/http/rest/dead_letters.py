@@ -14,6 +14,7 @@ from headrace.broker.queueing import names
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.folding import folded
+from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.reading import answer, number
@@ -79,7 +80,12 @@ class DeadLetterDoor:
         ordered = sorted(
             kinds.values(), key=lambda kind: (-int(kind["count"]), kind["reason"], kind["error"])
         )
-        return {**shown, "messages": waiting, "looked_at": len(found), "kinds": ordered[:MAX_KINDS]}
+        return {
+            **shown,
+            "messages": waiting,
+            "looked_at": len(found),
+            "kinds": [timed(kind) for kind in ordered[:MAX_KINDS]],
+        }
 
     def _count(
         self, kinds: dict[tuple[str, str, str], dict[str, Any]], source: Source, record: Record
@@ -119,16 +125,18 @@ class DeadLetterDoor:
             )
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         rows = [
-            {
-                "topic": source.topic,
-                "partition": source.partition,
-                "offset": lock.offset,
-                "deliveries": lock.deliveries,
-                "holder": lock.owner or None,
-                "ends_in_ms": max(0, lock.deadline_ms - now_ms),
-                "visibility_ms": lock.visibility_ms,
-                "received_ms": wall_ms - max(0, now_ms - (lock.deadline_ms - lock.visibility_ms)),
-            }
+            timed(
+                {
+                    "topic": source.topic,
+                    "partition": source.partition,
+                    "offset": lock.offset,
+                    "deliveries": lock.deliveries,
+                    "holder": lock.owner or None,
+                    "ends_in_ms": max(0, lock.deadline_ms - now_ms),
+                    "visibility_ms": lock.visibility_ms,
+                    "received_ms": wall_ms - max(0, now_ms - (lock.deadline_ms - lock.visibility_ms)),
+                }
+            )
             for source, lock in queues.locks(spec, MAX_LOCKS)
         ]
         rows.sort(key=lambda row: int(str(row["ends_in_ms"])))

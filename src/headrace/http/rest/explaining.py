@@ -11,10 +11,11 @@ from typing import Any
 from headrace.broker.history import GroupNow, Sampler
 from headrace.core.explain import GroupFacts, PartitionFacts, explain
 from headrace.core.ids import TopicPartition
+from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.groups import GroupDoor
-from headrace.http.rest.reading import answer, shown_time
+from headrace.http.rest.reading import answer
 from headrace.http.router import Router
 from headrace.security.rights import GROUP, TOPIC, describe, needs
 
@@ -65,13 +66,7 @@ class ExplainDoor:
             now_ms=self._clock.wall_ms(),
             troubles=tuple(self._troubles()),
         )
-        findings: list[dict[str, Any]] = [
-            {
-                **finding._asdict(),
-                "since": None if finding.since_ms is None else shown_time(finding.since_ms),
-            }
-            for finding in explain(facts)
-        ]
+        findings: list[dict[str, Any]] = [timed(finding._asdict()) for finding in explain(facts)]
         if facts.lag == 0:
             sentence = "It is not behind."
         elif findings:

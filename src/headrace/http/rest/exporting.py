@@ -21,13 +21,15 @@ from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
+from headrace.core.moments import rfc3339
 from headrace.core.ports import Clock
 from headrace.http.messages import Answer, Request, StreamingResponse
 from headrace.http.rest.filtering import Wanted, wanted_records
 from headrace.http.rest.looking import Found, Range, SearchStep, places_of, ranges_of
-from headrace.http.rest.reading import invalid, shown_headers, shown_record, shown_time
+from headrace.http.rest.reading import invalid
 from headrace.http.rest.records import RecordReader
 from headrace.http.router import Router
+from headrace.records.shown import shown_headers, shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
 CHUNK = 500
@@ -121,7 +123,7 @@ def _as_csv(rows: Iterable[Found]) -> bytes:
             tp.topic,
             tp.partition,
             record.offset,
-            shown_time(record.timestamp),
+            rfc3339(record.timestamp),
             _cell(record.key),
             _cell(record.value),
             _encode(shown_headers(record.headers)).decode(),

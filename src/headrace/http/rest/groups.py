@@ -24,6 +24,7 @@ from headrace.broker.peers import Peers
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.core.moments import timed
 from headrace.groups.subscription import parse_assignment
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.paging import page, sorted_window
@@ -45,6 +46,7 @@ from headrace.wire.messages.offset_commit import (
 from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 MAX_AGES = 20
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 """Partitions whose oldest unread message is looked at, those with the largest lag first."""
 
 
@@ -139,14 +141,18 @@ class GroupDoor:
         """As this broker sampled them; None for a group that another one coordinates."""
         now = self._lately.groups.get(name)
         if now is None:
-            return {"lag": None, "members": None, "out_per_s": None, "topics": None, "moved_ms": None}
-        return {
-            "lag": now.lag,
-            "members": now.members,
-            "out_per_s": round(now.out_per_s, 2),
-            "topics": sorted(topic for topic in now.topics if request.sees(TOPIC, topic)),
-            "moved_ms": now.moved_ms or None,
-        }
+            return timed(
+                {"lag": None, "members": None, "out_per_s": None, "topics": None, "last_commit_ms": None}
+            )
+        return timed(
+            {
+                "lag": now.lag,
+                "members": now.members,
+                "out_per_s": round(now.out_per_s, 2),
+                "topics": sorted(topic for topic in now.topics if request.sees(TOPIC, topic)),
+                "last_commit_ms": now.moved_ms or None,
+            }
+        )
 
     async def _listed(self) -> list[ListedGroup]:
         """Of every broker that answers: one that is away takes no list with it."""
@@ -196,13 +202,15 @@ class GroupDoor:
         lags = [row["lag"] for row in rows if row["lag"] is not None]
         oldest_ms = await self._oldest_unread(rows)
         return answer(
-            {
-                **_summary(group),
-                "lag": sum(lags),
-                "oldest_unread_ms": oldest_ms,
-                "members": members,
-                "partitions": rows,
-            }
+            timed(
+                {
+                    **_summary(group),
+                    "lag": sum(lags),
+                    "oldest_unread_ms": oldest_ms,
+                    "members": members,
+                    "partitions": rows,
+                }
+            )
         )
 
     async def _oldest_unread(self, rows: list[dict[str, Any]]) -> int | None:
@@ -363,10 +371,15 @@ def _readable(access: Access, wanted: Seek, before: dict[TopicPartition, int]) -
     }
 
 
+def state_name(kafkas: str) -> str:
+    """PreparingRebalance as all of REST and the CLI write states: preparing-rebalance (F54)."""
+    return _WORD.sub("-", kafkas).lower()
+
+
 def _summary(group: ListedGroup) -> dict[str, Any]:
     return {
         "name": group.group_id,
-        "state": group.group_state,
+        "state": state_name(group.group_state),
         "type": group.group_type.lower() or "classic",
         "protocol_type": group.protocol_type,
     }

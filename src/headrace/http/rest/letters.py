@@ -16,10 +16,11 @@ from headrace.core.ports import Clock
 from headrace.core.units import is_digits
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.filtering import wanted_records
-from headrace.http.rest.reading import answer, invalid, number, shown_record
+from headrace.http.rest.reading import answer, invalid, number
 from headrace.http.router import Router
 from headrace.queues.commands import Source
 from headrace.records.build import Record
+from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
 STEP_MS = 2_000

@@ -28,11 +28,12 @@ from headrace.core.ports import Clock
 from headrace.core.units import is_digits
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.filtering import Wanted, wanted_records
-from headrace.http.rest.reading import answer, invalid, number, shown_record, time_ms
+from headrace.http.rest.reading import answer, invalid, number, time_ms
 from headrace.http.rest.records import RecordReader
 from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
 from headrace.records.build import Record
+from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, describe, needs, read
 
 MAX_PAGE = 500
@@ -137,7 +138,7 @@ class LookDoor:
                 ]
                 positions[tp] = max(position, end)
             if items or skipped:
-                items.sort(key=lambda row: (row["timestamp"], row["partition"], row["offset"]))
+                items.sort(key=lambda row: (row["timestamp_ms"], row["partition"], row["offset"]))
                 kept = items[-rate:]
                 document = {"items": kept, "skipped": skipped + len(items) - len(kept)}
                 yield encode_event(msgspec.json.encode(document).decode(), event="records")

@@ -12,10 +12,12 @@ from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.moves.move_tasks import MoveTask, MoveTasks, Sample
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.moments import timed
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.operations.moves import NewMove
-from headrace.http.rest.reading import answer, body_of, shown_record
+from headrace.http.rest.reading import answer, body_of
 from headrace.http.router import Router
+from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, Operation, delete, describe, needs, read, write
 
 CONSOLE = "console@localhost"
@@ -104,26 +106,28 @@ def _may_write(request: Request, spec: QueueSpec) -> None:
 
 
 def _shown(task: MoveTask, samples: list[Sample] | None = None) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "source": task.source,
-        "act": task.act,
-        "to": task.destination,
-        "status": task.status.lower(),
-        "moved": task.moved,
-        "to_move": task.to_move,
-        "skipped": task.skipped,
-        "rate": task.rate,
-        "filter": task.filter,
-        "set": task.edits,
-        "by": task.by,
-        "started_ms": task.started_ms,
-        "failure": task.failure,
-        "samples": [
-            {
-                "before": shown_record(*one.source[1:], one.before),
-                "after": shown_record(*one.source[1:], one.after),
-            }
-            for one in samples or ()
-        ],
-    }
+    return timed(
+        {
+            "id": task.id,
+            "source": task.source,
+            "act": task.act,
+            "to": task.destination,
+            "status": task.status.lower(),
+            "moved": task.moved,
+            "to_move": task.to_move,
+            "skipped": task.skipped,
+            "rate": task.rate,
+            "filter": task.filter,
+            "set": task.edits,
+            "by": task.by,
+            "started_ms": task.started_ms,
+            "failure": task.failure,
+            "samples": [
+                {
+                    "before": shown_record(*one.source[1:], one.before),
+                    "after": shown_record(*one.source[1:], one.after),
+                }
+                for one in samples or ()
+            ],
+        }
+    )

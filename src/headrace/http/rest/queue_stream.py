@@ -25,11 +25,12 @@ from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ports import Clock
 from headrace.http.browsers import need_program
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.reading import invalid, number, query_duration_ms, shown_record
+from headrace.http.rest.reading import invalid, number, query_duration_ms
 from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
 from headrace.queues.commands import Handle, MessageState, Source
 from headrace.queues.receipt import Receipt, encode_receipt
+from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
 Held = tuple[Source, Handle]

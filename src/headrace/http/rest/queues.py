@@ -41,13 +41,13 @@ from headrace.http.rest.reading import (
     query_duration_ms,
     record_from_json,
     record_from_request,
-    shown_record,
 )
 from headrace.http.router import Router
 from headrace.queues.commands import Source
 from headrace.queues.config import QueueConfig, standard_queue
 from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
 from headrace.records.build import Record
+from headrace.records.shown import shown_record
 from headrace.security.rights import CLUSTER, GROUP, TOPIC, create, describe, needs, read, write
 
 MAX_WAIT_MS = 60_000

@@ -1,10 +1,9 @@
-"""Codec: what REST requests say: durations, numbers, records in JSON; and records as JSON."""
+"""Codec: what REST requests say: durations, numbers, records in JSON."""
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +12,7 @@ from headrace.broker.queueing import names
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.units import is_digits, parse_duration_ms
 from headrace.http.messages import JSON, Request, Response
-from headrace.records.build import Headers, Record
+from headrace.records.build import Record
 from headrace.records.filters.times import rfc3339_ms
 
 _encode = msgspec.json.Encoder().encode
@@ -88,12 +87,6 @@ def time_ms(text: str, name: str) -> int:
     return found
 
 
-def shown_time(wall_ms: int) -> str:
-    """RFC 3339, in UTC and to the millisecond."""
-    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 # -- records -------------------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +112,7 @@ def record_from_json(entry: Any, wall_ms: int) -> Record:
         "value",
         "headers",
         "timestamp",
+        "timestamp_ms",
         "delay",
         "deliver_at",
         "priority",
@@ -132,14 +126,17 @@ def record_from_json(entry: Any, wall_ms: int) -> Record:
     if not isinstance(given, dict):
         raise invalid("headers is an object of texts")
     headers: list[tuple[str, bytes | None]] = [
-        (str(name), _bytes(value, name)) for name, value in given.items()
+        (str(name), _bytes(one, name))
+        for name, value in given.items()
+        for one in (value if isinstance(value, list) else (value,))
     ]
     if entry.get("tag") is not None:
         headers.append(("tag", str(entry["tag"]).encode()))
     headers += special_headers(
         {name: entry.get(name) for name in ("delay", "deliver_at", "priority", "ttl", "group")}
     )
-    timestamp = entry.get("timestamp")
+    # As it was shown: the number says it more exactly than any calendar.
+    timestamp = entry.get("timestamp_ms", entry.get("timestamp"))
     if timestamp is not None and not isinstance(timestamp, int):
         timestamp = time_ms(str(timestamp), "timestamp")
     return Record(
@@ -184,28 +181,3 @@ def record_from_request(request: Request, wall_ms: int) -> Record:
     )
     key = query.get("key")
     return Record(None if key is None else key.encode(), request.body, tuple(headers), wall_ms)
-
-
-def shown_bytes(value: bytes | None) -> Any:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(value).decode()}
-
-
-def shown_headers(headers: Headers) -> dict[str, Any]:
-    return {name: shown_bytes(value) for name, value in headers}
-
-
-def shown_record(topic: str, partition: int, record: Record) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": shown_bytes(record.key),
-        "value": shown_bytes(record.value),
-        "headers": shown_headers(record.headers),
-    }

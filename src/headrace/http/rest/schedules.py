@@ -20,10 +20,12 @@ from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.moments import timed
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.reading import answer, invalid, json_object, number, shown_record, time_ms
+from headrace.http.rest.reading import answer, invalid, json_object, number, time_ms
 from headrace.http.router import Router
 from headrace.queues.commands import Source
+from headrace.records.shown import shown_record
 from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, alter, alter_configs, describe, needs, write
 
 MAX_LISTED = 1_000
@@ -83,7 +85,7 @@ class ScheduleDoor:
                     topic.id if topic else b"", source.partition, record.offset
                 )
                 shown = shown_record(source.topic, source.partition, record)
-                items.append({"message_id": message_id, "due_ms": due_ms, **shown})
+                items.append(timed({"message_id": message_id, "due_ms": due_ms, **shown}))
             if len(found) >= left:
                 return answer({"items": items, "next_cursor": f"{place}.{found[-1][1].offset + 1}"})
             offset = 0
@@ -102,7 +104,7 @@ class ScheduleDoor:
         source, offset = self._place(request)
         due_ms = time_ms(str(json_object(request).get("deliver_at", "")), "deliver_at")
         await self._queues.move_schedule(source, offset, due_ms)
-        return answer({"message_id": request.params["message"], "due_ms": due_ms})
+        return answer(timed({"message_id": request.params["message"], "due_ms": due_ms}))
 
     async def _cancel(self, request: Request) -> Answer:
         source, offset = self._place(request)
@@ -130,7 +132,7 @@ class ScheduleDoor:
 def _shown(schedule: CronSchedule) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(schedule)
     shown["next_ms"] = next_tick_ms(schedule.cron, schedule.last_ms)
-    return shown
+    return timed(shown)
 
 
 def _cursor(text: str) -> tuple[int, int]:

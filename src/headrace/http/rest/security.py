@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.core.errors import ErrorKind, HeadraceError, Taken
+from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.core.principals import USER, Principal
 from headrace.http.messages import Answer, Request, Response
@@ -94,19 +95,21 @@ class SecurityDoor:
     async def _status(self, request: Request) -> Answer:
         image = self._image
         return answer(
-            {
-                "mode": image.mode.mode,
-                "since_ms": image.mode.since_ms,
-                "by": image.mode.by,
-                "users": len(image.users),
-                "rights": len(image.acls),
-                "super_users": sorted(image.super_users),
-                "broker": self._broker_id,
-                "revision": self._security.admin.revision,
-                "unreadable": sorted(image.unreadable),
-                "denied": self._security.denials.total,
-                "failed_logins": self._security.logins.limits.failures,
-            }
+            timed(
+                {
+                    "mode": image.mode.mode,
+                    "since_ms": image.mode.since_ms,
+                    "by": image.mode.by,
+                    "users": len(image.users),
+                    "rights": len(image.acls),
+                    "super_users": sorted(image.super_users),
+                    "broker": self._broker_id,
+                    "revision": self._security.admin.revision,
+                    "unreadable": sorted(image.unreadable),
+                    "denied": self._security.denials.total,
+                    "failed_logins": self._security.logins.limits.failures,
+                }
+            )
         )
 
     async def _set_mode(self, request: Request) -> Answer:
@@ -166,13 +169,15 @@ class SecurityDoor:
     def _shown(self, name: str) -> dict[str, Any]:
         image = self._image
         user = image.users[name]
-        return {
-            "name": name,
-            "enabled": user.enabled,
-            "created_ms": user.created_ms,
-            "mechanisms": sorted(image.scram.get(name, ())),
-            "super": f"{USER}:{name}" in image.super_users,
-        }
+        return timed(
+            {
+                "name": name,
+                "enabled": user.enabled,
+                "created_ms": user.created_ms,
+                "mechanisms": sorted(image.scram.get(name, ())),
+                "super": f"{USER}:{name}" in image.super_users,
+            }
+        )
 
     async def _add_user(self, request: Request) -> Answer:
         wanted = read(request, NewUser)
@@ -207,19 +212,21 @@ class SecurityDoor:
             {
                 "broker": self._broker_id,
                 "denied": [
-                    {
-                        "principal": want.principal,
-                        "operation": word(want.operation),
-                        "resource": word(want.resource),
-                        "name": want.name,
-                        "count": times.count,
-                        "last_ms": times.last_ms,
-                        "host": times.host,
-                    }
+                    timed(
+                        {
+                            "principal": want.principal,
+                            "operation": word(want.operation),
+                            "resource": word(want.resource),
+                            "name": want.name,
+                            "count": times.count,
+                            "last_ms": times.last_ms,
+                            "host": times.host,
+                        }
+                    )
                     for want, times in denials.since(since_ms)
                 ],
                 "nameless": [
-                    {"host": host, "client": client, "count": times.count, "last_ms": times.last_ms}
+                    timed({"host": host, "client": client, "count": times.count, "last_ms": times.last_ms})
                     for host, client, times in denials.nameless_since(since_ms)
                 ],
             }

@@ -15,6 +15,7 @@ import base64
 
 from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.moments import timed
 from headrace.core.principals import ANONYMOUS, USER, Principal
 from headrace.http.guarding import COOKIES, HttpGuard, Unauthenticated, csrf_of, session_of, unauthenticated
 from headrace.http.messages import Answer, Request, Response
@@ -92,7 +93,7 @@ class SessionDoor:
         token, _, record = await self._security.admin.make_token(
             principal.name, NAME, lasts_ms=HOURS * 3_600_000
         )
-        body = {"principal": str(principal), "csrf": csrf_of(token), "expires_ms": record.expires_ms}
+        body = timed({"principal": str(principal), "csrf": csrf_of(token), "expires_ms": record.expires_ms})
         return answer(body, 201, (*NO_STORE, ("set-cookie", _cookie(request, token, HOURS * 3_600))))
 
     async def _proved(self, request: Request, body: NewSession) -> Principal:

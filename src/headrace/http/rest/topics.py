@@ -38,7 +38,6 @@ from headrace.http.rest.reading import (
     number,
     record_from_json,
     record_from_request,
-    shown_record,
     time_ms,
 )
 from headrace.http.rest.records import Bounds, RecordReader
@@ -46,6 +45,7 @@ from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
 from headrace.records.build import Record
 from headrace.records.filters import Filter
+from headrace.records.shown import shown_record
 from headrace.security.rights import CLUSTER, TOPIC, create, needs, read, write
 
 MAX_RECORDS = 1_000
@@ -140,7 +140,9 @@ class TopicDoor:
     ) -> dict[str, Any]:
         """The leader knows which keys it has seen, so it is asked to publish the record itself."""
         shown = shown_record(topic, number_, record)
-        body = msgspec.json.encode({name: shown[name] for name in ("key", "value", "headers", "timestamp")})
+        body = msgspec.json.encode(
+            {name: shown[name] for name in ("key", "value", "headers", "timestamp_ms")}
+        )
         headers = {b"content-type": b"application/json", b"idempotency-key": key.encode("latin-1", "replace")}
         path = f"/topics/{quote(topic, safe='')}/records"
         request = Request("POST", path, query_string=f"partition={number_}", headers=headers, body=body)

@@ -25,6 +25,7 @@ from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Taken, Unknown
 from headrace.core.ids import topic_name_problem
+from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
@@ -167,31 +168,33 @@ class WebhookDoor:
             reason = courier.problem
         if self._queues.find(spec.queue) is None:
             reason = f"the queue {spec.queue} does not exist"
-        return {
-            "name": spec.name,
-            "queue": spec.queue,
-            "url": spec.url,
-            "state": spec.state,
-            "reason": reason,
-            "form": spec.form,
-            "batch_size": spec.batch_size,
-            "batch_wait_ms": spec.batch_wait_ms,
-            "timeout_ms": spec.timeout_ms,
-            "max_concurrency": spec.max_concurrency,
-            "rate": spec.rate,
-            "retry": msgspec.to_builtins(spec.retry),
-            "secrets": len(self._registry.signing(spec.name)),
-            "created_ms": spec.created_ms,
-            "confirmed_ms": spec.confirmed_ms,
-            "delivered": courier.log.delivered if courier is not None else 0,
-            "failed": courier.log.failed if courier is not None else 0,
-            "in_flight": courier.in_flight if courier is not None else 0,
-            "concurrency": courier.limit.limit if courier is not None and works else 0,
-            "circuit": courier.circuit.state.value if courier is not None else CircuitState.CLOSED.value,
-            "last_ms": last.at_ms if last is not None else 0,
-            "last_status": last.status if last is not None else 0,
-            "last_detail": last.detail if last is not None else "",
-        }
+        return timed(
+            {
+                "name": spec.name,
+                "queue": spec.queue,
+                "url": spec.url,
+                "state": spec.state,
+                "reason": reason,
+                "form": spec.form,
+                "batch_size": spec.batch_size,
+                "batch_wait_ms": spec.batch_wait_ms,
+                "timeout_ms": spec.timeout_ms,
+                "max_concurrency": spec.max_concurrency,
+                "rate": spec.rate,
+                "retry": msgspec.to_builtins(spec.retry),
+                "secrets": len(self._registry.signing(spec.name)),
+                "created_ms": spec.created_ms,
+                "confirmed_ms": spec.confirmed_ms,
+                "delivered": courier.log.delivered if courier is not None else 0,
+                "failed": courier.log.failed if courier is not None else 0,
+                "in_flight": courier.in_flight if courier is not None else 0,
+                "concurrency": courier.limit.limit if courier is not None and works else 0,
+                "circuit": courier.circuit.state.value if courier is not None else CircuitState.CLOSED.value,
+                "last_ms": last.at_ms if last is not None else 0,
+                "last_status": last.status if last is not None else 0,
+                "last_detail": last.detail if last is not None else "",
+            }
+        )
 
     async def _deliveries(self, request: Request) -> Answer:
         spec = self._spec(request)
@@ -200,7 +203,7 @@ class WebhookDoor:
         found = (
             courier.log.newest(limit, failed_only="failed" in request.query) if courier is not None else []
         )
-        items = [entry._asdict() for entry in found]
+        items = [timed(entry._asdict()) for entry in found]
         for other in await self._others(request):
             items += other.get("items", ())
         items.sort(key=lambda item: item["at_ms"], reverse=True)
@@ -419,4 +422,4 @@ def _merge(shown: dict[str, Any], other: dict[str, Any]) -> None:
     if circuit in _CIRCUITS and _CIRCUITS.index(circuit) > _CIRCUITS.index(shown["circuit"]):
         shown["circuit"] = circuit
     if other.get("last_ms", 0) > shown["last_ms"]:
-        shown |= {name: other[name] for name in ("last_ms", "last_status", "last_detail")}
+        shown |= {name: other[name] for name in ("last", "last_ms", "last_status", "last_detail")}

@@ -82,7 +82,7 @@ class ListedGroup(GroupSummary, kw_only=True):
     members: int | msgspec.UnsetType | None = msgspec.UNSET
     out_per_s: float | msgspec.UnsetType | None = msgspec.UNSET
     topics: list[str] | msgspec.UnsetType | None = msgspec.UNSET
-    moved_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    last_commit_ms: int | msgspec.UnsetType | None = msgspec.UNSET
     """When it last committed something new; null: not since the broker began."""
 
 
@@ -141,7 +141,6 @@ class Explained(msgspec.Struct, kw_only=True):
     next_step: str
     command: str
     since_ms: int | None
-    since: str | None
 
 
 class Explanation(msgspec.Struct, kw_only=True):

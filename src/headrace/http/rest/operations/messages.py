@@ -22,7 +22,9 @@ class NewRecord(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     value: Bytes = None
     key: Bytes = None
     headers: dict[str, Bytes] = {}
-    timestamp: Annotated[int, Meta(ge=0, le=253402300799999)] | None = None
+    timestamp: Annotated[int, Meta(ge=0, le=253402300799999)] | str | None = None
+    """A time such as 2026-11-01T12:00:00Z, or milliseconds since 1970."""
+    timestamp_ms: Annotated[int, Meta(ge=0, le=253402300799999)] | None = None
     delay: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
     deliver_at: Annotated[int, Meta(ge=0, le=253402300799999)] | None = None
     ttl: Annotated[str, Meta(pattern="^[0-9]{1,9}(ms|s|m|h|d)?$")] | None = None
@@ -52,7 +54,7 @@ class ShownRecord(msgspec.Struct, kw_only=True):
     topic: str
     partition: int
     offset: int
-    timestamp: int
+    timestamp_ms: int
     key: Bytes
     value: Bytes
     headers: dict[str, Bytes]

@@ -28,12 +28,11 @@ class Finding(msgspec.Struct, kw_only=True):
     """error: requests should be sent elsewhere."""
     detail: str
     since_ms: int
-    since: str
     hint: str
 
 
 class ShownHealth(msgspec.Struct, kw_only=True):
-    status: Literal["ok", "degraded", "not_ready"]
+    status: Literal["ok", "degraded", "not-ready"]
     sentence: str
     findings: list[Finding]
     answered_by: int
