@@ -8,18 +8,13 @@ from select import select
 
 import confluent_kafka as ck
 import pytest
+from quota_requests import alter
 from raw_client import RawClient, produce_request
 
 from headrace.core.errors import ErrorKind
 from headrace.records.build import Record, build_batch
 from headrace.testing.broker_process import BrokerProcess
 from headrace.wire.api import ApiKey
-from headrace.wire.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    EntityData,
-    EntryData,
-    OpData,
-)
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
@@ -32,16 +27,6 @@ RATE = 200_000.0
 def broker(fresh_broker: Callable[..., BrokerProcess]) -> Iterator[BrokerProcess]:
     """One of its own: a quota for everybody would slow the other tests down."""
     yield fresh_broker()
-
-
-def alter(
-    raw: RawClient, entity: dict[str, str | None], *, validate_only: bool = False, **values: float | None
-) -> int:
-    parts = [EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
-    ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
-    request = AlterClientQuotasRequest([EntryData(parts, ops)], validate_only)
-    code: int = raw.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request).entries[0].error_code
-    return code
 
 
 def described(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from headrace.broker.metadata import Metadata
 
 SPACE = "quotas"
-ANONYMOUS = "ANONYMOUS"
-"""Who has not said who they are, by Kafka's name for them."""
 MAX_ATTEMPTS = 10
 
 

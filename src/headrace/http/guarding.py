@@ -15,6 +15,7 @@ import msgspec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import ANONYMOUS, Principal
 from headrace.http.messages import Answer, Handler, Request, Response
+from headrace.http.metering import Meter
 from headrace.http.problem import problem
 from headrace.security.access import TRUSTED, Access
 from headrace.security.audit import ACTING
@@ -40,9 +41,10 @@ class Unauthenticated(Exception):
 
 
 class HttpGuard:
-    def __init__(self, guard: Guard, logins: Logins) -> None:
+    def __init__(self, guard: Guard, logins: Logins, meter: Meter) -> None:
         self._guard = guard
         self._logins = logins
+        self.meter = meter
         self._authorizer = guard.authorizer
 
     @property
@@ -60,7 +62,7 @@ class HttpGuard:
 
         def guarded(request: Request) -> Answer | Awaitable[Answer]:
             if not self._authorizer.guards:
-                return handler(request)
+                return self.meter.metered(handler, request) if self.meter.is_on else handler(request)
             return self._judged(rights, handler, request)
 
         return guarded
@@ -72,6 +74,8 @@ class HttpGuard:
             return unauthenticated(request, str(refusal))
         self.check(rights, request.params, _body(request), request.access)
         ACTING.set(str(request.access.principal))
+        if self.meter.is_on:
+            return await self.meter.metered(handler, request)
         answer = handler(request)
         return answer if isinstance(answer, Answer) else await answer
 

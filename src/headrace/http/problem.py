@@ -65,18 +65,25 @@ def problem(
 
 
 def problem_of(error: HeadraceError, *, request_id: str = "", instance: str = "") -> Response:
+    wait_s = getattr(error, "wait_s", 1)
     return problem_of_kind(
-        error.kind, error.detail, hint=error.hint, request_id=request_id, instance=instance
+        error.kind, error.detail, hint=error.hint, request_id=request_id, instance=instance, wait_s=wait_s
     )
 
 
 def problem_of_kind(
-    kind: ErrorKind, detail: str = "", *, hint: str = "", request_id: str = "", instance: str = ""
+    kind: ErrorKind,
+    detail: str = "",
+    *,
+    hint: str = "",
+    request_id: str = "",
+    instance: str = "",
+    wait_s: int = 1,
 ) -> Response:
     """For machines that return Rejected(kind, detail) instead of raising."""
     info = kind.info
     # A client that may retry is told when; one second is what the retriable kinds (elections, loading) take.
-    headers = (("retry-after", "1"),) if info.retriable and info.http_status in (429, 503) else ()
+    headers = (("retry-after", str(wait_s)),) if info.retriable and info.http_status in (429, 503) else ()
     return problem(
         info.http_status,
         kind.name,

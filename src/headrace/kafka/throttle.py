@@ -9,7 +9,6 @@ import asyncio
 from types import TracebackType
 
 from headrace.broker.fetch import Got
-from headrace.broker.quota_admin import ANONYMOUS
 from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS, Quotas
 from headrace.kafka.connection import Connection
 from headrace.wire.framing import RequestHeader
@@ -31,10 +30,11 @@ def throttle_fetch(quotas: Quotas, connection: Connection, header: RequestHeader
 
 
 def _charge(quotas: Quotas, connection: Connection, key: str, client_id: str, amount: float) -> int:
-    if connection.session.principal.is_broker:
+    principal = connection.session.principal
+    if principal.is_broker:
         return 0  # the cluster's own work; a client id proves nothing
     now_ms = connection.server.clock.now_ms()
-    throttle_ms = quotas.take(key, ANONYMOUS, client_id, amount, now_ms)
+    throttle_ms = quotas.take(key, principal.name, client_id, amount, now_ms)
     if throttle_ms:
         connection.mute(throttle_ms)
     return throttle_ms

@@ -104,6 +104,7 @@ class Doors:
 
     def open(self, services: Services, metadata: Metadata, cluster_key: bytes) -> None:
         self.security = self._gatekeeper.join(metadata)
+        self._gatekeeper.http.meter.quotas = services.quotas
         self._open_kafka(services, metadata)
         forwarder = self._open_to_peers(services, cluster_key)
         # Every broker of the cluster must know the handles that another one gave out (R56).

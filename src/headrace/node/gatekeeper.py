@@ -9,6 +9,7 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.services import Services
 from headrace.core.cluster_key import MADE_UP_USERS, derive
 from headrace.http.guarding import HttpGuard
+from headrace.http.metering import Meter
 from headrace.node.securing import connect_audit, key_ring, token_issuers
 from headrace.node.settings import Settings
 from headrace.push.couriers import Couriers
@@ -43,7 +44,7 @@ class Gatekeeper:
             issuers=self.issuers,
             max_reauth_ms=settings.connections_max_reauth_ms,
         )
-        self.http = HttpGuard(self._guard, self.logins)
+        self.http = HttpGuard(self._guard, self.logins, Meter(runtime.clock))
         self.keys = key_ring(settings, runtime, self.image)
 
     def join(self, metadata: Metadata) -> Security:

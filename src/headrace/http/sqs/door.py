@@ -145,6 +145,9 @@ class SqsDoor:
             self.requests[name] = self.requests.get(name, 0) + 1
             if is_guarded:
                 await self._check(request, credential, RIGHTS[name], parameters)
+            meter = self._guard.meter if self._guard.meter.is_on and request.sender is None else None
+            if meter is not None:
+                meter.need_room(request)
             call = Call(self._services, request, parameters, region)
             try:
                 answer = await action(call)
@@ -153,8 +156,12 @@ class SqsDoor:
             headers = (("x-amzn-requestid", request.request_id),)
             if is_query:
                 body = query.encode_answer(name, answer, request.request_id)
-                return Response(body, 200, query.CONTENT_TYPE, headers)
-            return Response(_encode(answer), 200, JSON, headers)
+                shown = Response(body, 200, query.CONTENT_TYPE, headers)
+            else:
+                shown = Response(_encode(answer), 200, JSON, headers)
+            if meter is not None:
+                meter.count(request, shown)
+            return shown
         except Exception as error:
             return await self._refused(request, error, is_query)
 
