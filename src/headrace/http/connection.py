@@ -31,7 +31,8 @@ from headrace.http.messages import (
 )
 from headrace.http.problem import problem, problem_of
 from headrace.http.reader import SLICE_BYTES, RequestReader
-from headrace.net.tls import certified_broker
+from headrace.net.tls import certified_broker, shown_certificate
+from headrace.security.logins import LoginFailed
 
 if TYPE_CHECKING:
     from headrace.http.server import HttpServer
@@ -106,6 +107,15 @@ class HttpConnection(asyncio.Protocol):
 
     # --- asyncio.Protocol ---
 
+    def _recognize(self, transport: asyncio.BaseTransport) -> None:
+        if self.peer.certified_broker < 0:
+            try:
+                user = self._server.recognize(shown_certificate(transport), self.peer.host)
+            except LoginFailed:
+                transport.abort()  # type: ignore[attr-defined]
+            else:
+                self.peer = self.peer._replace(certified_user=user)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername") or ("", 0)
@@ -114,6 +124,7 @@ class HttpConnection(asyncio.Protocol):
         self.peer = Peer("", 0, is_tls) if isinstance(address, str) else Peer(address[0], address[1], is_tls)
         if is_tls:
             self.peer = self.peer._replace(certified_broker=certified_broker(transport))
+            self._recognize(transport)
         self._now_ms = self._idle_since_ms = self._taken_at_ms = self._server.clock.now_ms()
         server = self._server
         self._reader = RequestReader(self, server.router, server.read_limits, self.peer, server.browsers)

@@ -128,7 +128,7 @@ class HttpGuard:
         """A page that somebody has logged in at (W18). What it changes it asks for with a word that only a page of ours can read."""
         token = session_of(request)
         if not token:
-            return ANONYMOUS
+            return request.peer.certified_user or ANONYMOUS
         try:
             principal = self._logins.by_session(token)
         except LoginFailed:

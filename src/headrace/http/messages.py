@@ -33,6 +33,8 @@ class Peer(NamedTuple):
     is_tls: bool
     certified_broker: int = -1
     """Which broker its certificate is of."""
+    certified_user: Principal | None = None
+    """Which user (A11)."""
 
 
 class Request:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
+from typing import Any
 
 from headrace.core import limits
 from headrace.core.measures import Family, Histogram, Sample, counter, gauge
 from headrace.core.ports import Clock
+from headrace.core.principals import Principal
 from headrace.http.admission import BodyBudget, ConnectionGate
 from headrace.http.browsers import BrowserPolicy
 from headrace.http.connection import HttpConnection
@@ -23,6 +25,8 @@ from headrace.http.messages import Peer, Request, Response
 from headrace.http.reader import ReadLimits
 from headrace.http.router import Router
 from headrace.net.doorway import Doorway, Factory
+
+Recognize = Callable[[Mapping[str, Any], str], Principal | None]
 
 _log = logging.getLogger("headrace.http")
 
@@ -62,10 +66,13 @@ class HttpServer:
         *,
         browsers: BrowserPolicy | None = None,
         request_id_prefix: str = "",
+        recognize: Recognize = lambda shown, host: None,
     ) -> None:
         """`request_id_prefix` comes from the runtime's dice, so ids of two brokers differ. Without a policy of its own about
         `browsers`, it answers to loopback names and addresses, and to no page of anybody else."""
         self.router = router
+        self.recognize = recognize
+        """Who shows this certificate. Raises LoginFailed: nobody does."""
         self.clock = clock
         self.settings = settings or HttpSettings()
         self.read_limits = ReadLimits(

@@ -14,7 +14,8 @@ from headrace.core import limits
 from headrace.kafka.admission import Admission
 from headrace.kafka.connection import Connection
 from headrace.net.doorway import Doorway, Factory
-from headrace.security.logins import Logins
+from headrace.net.tls import shown_certificate
+from headrace.security.logins import LoginFailed, Logins
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,11 @@ class KafkaServer:
         if self._logins.is_shut_out(connection.host):
             self.warn(f"refusing a connection from {connection.host}: too many wrong passwords")
             return False
+        try:
+            self._recognize(connection)
+        except LoginFailed as problem:
+            self.warn(f"refusing a connection from {connection.host}: {problem}")
+            return False
         evicted = self.admission.evicted
         if not self.admission.admit(connection, now_ms):
             self.warn(f"refusing a connection from {connection.host}: too many are open")
@@ -96,6 +102,13 @@ class KafkaServer:
         if delay_ms:
             connection.mute(delay_ms)
         return True
+
+    def _recognize(self, connection: Connection) -> None:
+        """By a certificate of a user (A11). Raises LoginFailed."""
+        session = connection.session
+        if session.is_tls and session.certified_broker < 0 and connection.transport is not None:
+            shown = shown_certificate(connection.transport)
+            session.principal = self._logins.by_certificate(shown, connection.host) or session.principal
 
     def needs_login(self, connection: Connection) -> bool:
         """Whether nothing is heard from it until it has said who it is."""

@@ -2,7 +2,8 @@
 
     Begin -> Handshake (`mechanism`) -> tokens (`answerer` of a broker, `exchange` of a user) -> Ready (`principal`)
 
-A second handshake on a ready connection is legal at any time: it proves the same user again (KIP-368).
+A second handshake on a ready connection is legal at any time: it proves the same user again (KIP-368). Who is known by a certificate may log in as somebody
+else once: what was said last by a person counts (A11).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import os
 import re
 import ssl
 from asyncio import BaseTransport
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +46,14 @@ def broker_uri(broker_id: int) -> str:
     return f"headrace://cluster/broker/{broker_id}"
 
 
+def shown_certificate(transport: BaseTransport) -> Mapping[str, Any]:
+    """What was shown at the other end of a connection, as our authority signed it; empty: nothing."""
+    return transport.get_extra_info("peercert") or {}
+
+
 def certified_broker(transport: BaseTransport) -> int:
     """Which broker the certificate at the other end of a connection is of, as our authority signed it; -1: of none."""
-    shown = transport.get_extra_info("peercert") or {}
-    for kind, name in shown.get("subjectAltName", ()):
+    for kind, name in shown_certificate(transport).get("subjectAltName", ()):
         found = _is_broker(name) if kind == "URI" else None
         if found is not None:
             return int(found.group(1))

@@ -75,6 +75,7 @@ class Doors:
             runtime.clock,
             browsers=browser_policy(settings, image),
             request_id_prefix=runtime.random_bytes(4).hex(),
+            recognize=gatekeeper.logins.by_certificate,
         )
         registry.add(health)
         registry.add(self.http)

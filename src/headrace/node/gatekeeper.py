@@ -10,7 +10,7 @@ from headrace.broker.services import Services
 from headrace.core.cluster_key import MADE_UP_USERS, derive
 from headrace.http.guarding import HttpGuard
 from headrace.http.metering import Meter
-from headrace.node.securing import connect_audit, key_ring, token_issuers
+from headrace.node.securing import certificate_rules, connect_audit, key_ring, token_issuers
 from headrace.node.settings import Settings
 from headrace.push.couriers import Couriers
 from headrace.security.admin import SecurityAdmin
@@ -43,6 +43,7 @@ class Gatekeeper:
             plain_without_tls=settings.allow_plain_without_tls,
             issuers=self.issuers,
             max_reauth_ms=settings.connections_max_reauth_ms,
+            certificate_rules=certificate_rules(settings),
         )
         self.http = HttpGuard(self._guard, self.logins, Meter(runtime.clock))
         self.keys = key_ring(settings, runtime, self.image)

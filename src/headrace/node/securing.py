@@ -21,6 +21,7 @@ from headrace.security.access_keys import read_access_keys
 from headrace.security.admin import SecurityAdmin
 from headrace.security.audit import MOST_CHARS, Audit, Event
 from headrace.security.certificates import expiry_ms, show
+from headrace.security.certified import Rule, parse_rules
 from headrace.security.denials import Denials, Want
 from headrace.security.founding import ADMIN, SecureFiles
 from headrace.security.image import SecurityImage
@@ -52,7 +53,10 @@ class NodeTls:
                 broker_uri(settings.node_id) in show(Path(settings.tls_cert)).names
             )
             self.certificates = Certificates(
-                files, expiry_ms, runtime.clock.wall_ms, asks=self._by_certificate
+                files,
+                expiry_ms,
+                runtime.clock.wall_ms,
+                asks=self._by_certificate or bool(settings.tls_users),
             )
             self.peers: PeerTls | None = None
             if settings.secure or settings.internal_tls:
@@ -145,6 +149,18 @@ def token_issuers(settings: Settings, runtime: Runtime) -> Issuers | None:
         )
     issuer = Issuer(settings.oidc_issuer, settings.oidc_audience, settings.oidc_claim, settings.oidc_prefix)
     return Issuers(runtime, issuer, settings.oidc_jwks, settings.oidc_ca)
+
+
+def certificate_rules(settings: Settings) -> tuple[Rule, ...]:
+    """Raises INVALID_CONFIG."""
+    rules = parse_rules(settings.tls_users)
+    if rules and not (settings.tls_cert and settings.tls_ca) and not settings.secure:
+        raise HeadraceError(
+            ErrorKind.INVALID_CONFIG,
+            "--tls-users needs --tls-cert, --tls-key and --tls-ca",
+            "the authority is who signs the certificates of clients",
+        )
+    return rules
 
 
 def key_ring(settings: Settings, runtime: Runtime, image: SecurityImage) -> KeyRing:

@@ -60,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The key of the certificate, PEM, readable by nobody else."""
     tls_ca: str = ""
     """Certificates that this broker trusts when it calls others, PEM."""
+    tls_users: str = ""
+    """Which user a client's certificate is of, as in 'URI:headrace://cluster/user/* -> $1; CN=*,O=Acme -> $1/L'; the authority is that of --tls-ca."""
     plaintext: Literal["", "accept", "loopback", "refuse"] = ""
     """Beside TLS: connections without it, from anywhere, from this host, or not at all. Empty: accept, and refuse with --secure."""
     internal_tls: bool = False

@@ -59,8 +59,13 @@ def make_authority(pair: Pair, name: str) -> None:
     _write(pair.certificate, _pem(certificate), 0o644)
 
 
+def user_uri(user: str) -> str:
+    """In the certificate of a user."""
+    return f"headrace://cluster/user/{user}"
+
+
 def issue(authority: Pair, pair: Pair, name: str, hosts: Sequence[str], uris: Sequence[str] = ()) -> None:
-    """A certificate for these names and addresses, good for a server and for a client."""
+    """A certificate for these names and addresses, good for a server and for a client; without any host for a client alone."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -69,7 +74,8 @@ def issue(authority: Pair, pair: Pair, name: str, hosts: Sequence[str], uris: Se
     issuer, issuer_key = _read(authority.certificate), _read_key(authority.key)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+    serves = [ExtendedKeyUsageOID.SERVER_AUTH] if hosts else []
+    purposes = x509.ExtendedKeyUsage([*serves, ExtendedKeyUsageOID.CLIENT_AUTH])
     above = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
     builder = (
         _builder(subject, issuer.subject, key, LEAF_DAYS)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from headrace.broker.runtime import Runtime
 from headrace.core.principals import USER, Principal
 from headrace.security.audit import Audit
+from headrace.security.certified import Rule, user_of
 from headrace.security.image import SecurityImage
 from headrace.security.issuers import Issuers
 from headrace.security.jwts import BadToken
@@ -70,6 +71,7 @@ class Logins:
         plain_without_tls: bool = False,
         issuers: Issuers | None = None,
         max_reauth_ms: int = 0,
+        certificate_rules: Sequence[Rule] = (),
     ) -> None:
         """`secret`: the cluster's, for what is answered about users that do not exist. Asked when there are users."""
         self.limits = LoginLimits()
@@ -80,6 +82,7 @@ class Logins:
         self._secret = secret
         self._plain_without_tls = plain_without_tls
         self._issuers = issuers
+        self._certificate_rules = certificate_rules
         self._max_reauth_ms = max(max_reauth_ms, LEAST_REAUTH_MS) if max_reauth_ms else 0
 
     def mechanisms(self, is_tls: bool) -> list[str]:
@@ -134,6 +137,18 @@ class Logins:
             self.guessed(host)
             raise LoginFailed("no such token, or not any more")
         return Step(b"", self.proved(held.owner, host, "token"), held.expires_ms)
+
+    def by_certificate(self, shown: Mapping[str, Any] | None, host: str) -> Principal | None:
+        """None: nothing was shown, or nobody here is known by one. Raises LoginFailed: who shows one of nobody does not come in without (X3)."""
+        if not shown or not self._certificate_rules:
+            return None
+        name = user_of(self._certificate_rules, shown)
+        user = None if name is None else self.image.users.get(name)
+        if name is None or (user is not None and not user.enabled):
+            reason = "a certificate that is of nobody here" if name is None else "the user is disabled"
+            self.guessed(host, reason)
+            raise LoginFailed(reason)
+        return self.proved(name, host, "certificate")
 
     def proved(self, name: str, host: str, mechanism: str) -> Principal:
         """By something that nobody guesses."""

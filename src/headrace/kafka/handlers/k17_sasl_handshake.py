@@ -24,7 +24,7 @@ def handle(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
         session.begin_proof(MECHANISM, None)
         return SaslHandshakeResponse(ErrorKind.NONE, [MECHANISM])
     offered = call.security.logins.mechanisms(session.is_tls)
-    if mechanism not in offered or (session.is_named and mechanism != session.proved_by):
+    if mechanism not in offered or (session.proved_by and mechanism != session.proved_by):
         return SaslHandshakeResponse(ErrorKind.UNSUPPORTED_SASL_MECHANISM, offered)
     exchange = call.security.logins.begin(mechanism, call.client_host)
     session.begin_proof(mechanism, exchange, bare_tokens=call.version == 0)

@@ -52,7 +52,7 @@ async def step(session: Session, token: bytes, logins: Logins) -> bytes:
         raise LoginFailed("not a token")
     found = await exchange.step(token)
     if found.principal is not None:
-        if session.is_named and session.principal != found.principal:
+        if session.proved_by and session.principal != found.principal:
             raise LoginFailed(f"{session.principal} became {found.principal}")
         session.prove(found.principal)
         lifetime_ms = logins.lifetime_ms(found.expires_ms)
