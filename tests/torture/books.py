@@ -139,6 +139,10 @@ class Audit:
     moved: int
     """Acknowledged at another offset than where it is."""
     disordered: int
+    reread: int = 0
+    """The reader went back by itself."""
+    twice: list[str] = field(default_factory=list)
+    """The first that are there more than once, and where: the log tells under which numbers (headrace debug dump-log)."""
 
     @property
     def is_clean(self) -> bool:
@@ -155,9 +159,9 @@ def audit(
     may_fade: bool = False,
 ) -> Audit:
     """Read everything and hold it against the books. `may_fade`: retention may have taken the oldest."""
-    seen: Counter[int] = Counter()
-    offsets: dict[int, int] = {}
-    disordered = 0
+    offsets: dict[int, list[int]] = {}
+    """place -> where it is."""
+    disordered = reread = 0
     consumer = ck.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "audit", "enable.auto.commit": False, "log_level": 0,
          "error_cb": quiet, "auto.offset.reset": "error", "fetch.wait.max.ms": 100}
@@ -178,9 +182,11 @@ def audit(
                     continue
                 partition, offset = message.partition(), message.offset()
                 number = int(message.value().split(b":", 1)[0])
-                place = (partition << 40) + number
-                seen[place] += 1
-                offsets[place] = offset
+                at = offsets.setdefault((partition << 40) + number, [])
+                if offset in at:
+                    reread += 1  # a client may go back, which says nothing of what is stored
+                    continue
+                at.append(offset)
                 disordered += number <= last[partition]
                 last[partition] = max(last[partition], number)
                 if offset + 1 >= ends[partition]:
@@ -189,16 +195,23 @@ def audit(
         consumer.close()
     return Audit(
         acked=len(books.acked),
-        there=sum(seen.values()),
+        there=sum(map(len, offsets.values())),
         lost=sum(
-            place not in seen and (offset >= starts[place >> 40] or (offset == UNTOLD and not may_fade))
+            place not in offsets and (offset >= starts[place >> 40] or (offset == UNTOLD and not may_fade))
             for place, offset in books.acked.items()
         ),
-        duplicated=sum(count - 1 for count in seen.values()),
+        duplicated=sum(len(at) - 1 for at in offsets.values()),
         moved=sum(
-            offset != UNTOLD and offsets.get(place, offset) != offset for place, offset in books.acked.items()
+            offset != UNTOLD and place in offsets and offset not in offsets[place]
+            for place, offset in books.acked.items()
         ),
         disordered=disordered,
+        reread=reread,
+        twice=[
+            f"{topic}-{place >> 40}: message {place & (2**40 - 1)} at {at}, acknowledged at {books.acked.get(place)}"
+            for place, at in offsets.items()
+            if len(at) > 1
+        ][:20],
     )
 
 

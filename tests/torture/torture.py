@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -309,8 +310,8 @@ def main() -> int:
     options = parser.parse_args()
     results: dict[str, Any] = {}
     has_disks = not options.no_disks and RealDisk.are_possible()
-    with tempfile.TemporaryDirectory(prefix="torture-") as scratch:
-        home = Path(scratch)
+    home = Path(tempfile.mkdtemp(prefix="torture-"))
+    try:
         if options.only in (None, "kills"):
             results["kills"] = _show("kills", leader_kills(home / "kills", options.kills))
         if options.only in (None, "rolling"):
@@ -324,9 +325,16 @@ def main() -> int:
             results["faults"] = _show("each fault once", once)
         if options.only in (None, "faults"):
             results["faults"] = _show("faults", _in_namespaces(home / "faults", options, has_disks))
+    except BaseException:
+        print(f"what is left of it: {home}", flush=True)
+        raise
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1))
-    return 0 if results.get("faults", {}).get("clean", True) else 1
+    if not results.get("faults", {}).get("clean", True):
+        print(f"what is left of it: {home}", flush=True)
+        return 1
+    shutil.rmtree(home, ignore_errors=True)
+    return 0
 
 
 def _in_namespaces(directory: Path, options: argparse.Namespace, disks: bool) -> dict[str, Any]:
