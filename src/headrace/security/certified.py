@@ -50,8 +50,8 @@ def _rule(line: str) -> Rule:
     case = ""
     if user[-2:] in ("/L", "/U"):
         user, case = user[:-2], user[-1]
-    stars = len(re.findall(r"\*+", pattern))
-    wanted = [int(number) for number in re.findall(r"\$(\d+)", user)]
+    stars = len(re.findall(r"\*{1,2}", pattern))
+    wanted = [int(number) for number in re.findall(r"\$([0-9]{1,2})", user)]
     if not arrow or not pattern or not user:
         problem = "a rule is PATTERN -> USER"
     elif pattern.count("**") > 1 or "***" in pattern:
@@ -76,7 +76,7 @@ def user_of(rules: Iterable[Rule], certificate: Mapping[str, Any]) -> str | None
             if found is not None:
                 user = "".join(
                     found[int(part)] if place % 2 else part
-                    for place, part in enumerate(re.split(r"\$(\d+)", rule.user))
+                    for place, part in enumerate(re.split(r"\$([0-9]{1,2})", rule.user))
                 )
                 user = user.lower() if rule.case == "L" else user.upper() if rule.case == "U" else user
                 return user if name_problem(user) is None else None
