@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 MOMENTS = frozenset(
@@ -31,13 +31,30 @@ MOMENTS = frozenset(
 """What else ends in `_ms` is a duration."""
 
 
+DAY_MS = 86_400_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""Of the years 1 to 9999, counted from 1970."""
+
+
 def rfc3339(wall_ms: int) -> str | None:
     """In UTC and to the millisecond. None for what no calendar has: a producer may write any number."""
-    try:
-        moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
+    day, ms = divmod(wall_ms, DAY_MS)
+    if not _FIRST_DAY <= day <= _LAST_DAY:
         return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, ms = divmod(ms, 1000)
+    minute, second = divmod(second, 60)
+    return f"{_date(day)}T{minute // 60:02}:{minute % 60:02}:{second:02}.{ms:03}Z"
+
+
+@lru_cache(maxsize=64)
+def _date(day: int) -> str:
+    """Pure packages have no calendar. Years begin in March here, so that a leap day is the last of one."""
+    era, in_era = divmod(day + 719_468, 146_097)  # 400 years
+    year = (in_era - in_era // 1_460 + in_era // 36_524 - in_era // 146_096) // 365
+    in_year = in_era - (365 * year + year // 4 - year // 100)
+    month = (5 * in_year + 2) // 153
+    after_new_year = month >= 10
+    return f"{era * 400 + year + after_new_year:04}-{month - 9 if after_new_year else month + 3:02}-{in_year - (153 * month + 2) // 5 + 1:02}"
 
 
 def timed(row: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.core.moments import MOMENTS, rfc3339, timed
 
@@ -61,6 +64,12 @@ def test_f54_what_is_shown_as_a_moment_has_both_forms() -> None:
 @pytest.mark.parametrize(("at_ms", "text"), [(0, "1970-01-01T00:00:00.000Z"), (1_793_534_400_123, "2026-11-01T12:00:00.123Z"), (-1, "1969-12-31T23:59:59.999Z"), (2**62, None), (-(2**62), None)])  # fmt: skip
 def test_any_number_that_a_producer_wrote_can_be_shown(at_ms: int, text: str | None) -> None:
     assert rfc3339(at_ms) == text
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_every_moment_of_the_calendar_is_what_the_calendar_says(at_ms: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    assert rfc3339(at_ms) == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def test_a_row_keeps_what_it_has_and_never_is_null() -> None:
