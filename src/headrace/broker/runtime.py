@@ -25,6 +25,8 @@ _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", No
 
 class Runtime(Protocol):
     clock: Clock
+    lease_clock: Clock
+    """What leases are measured with: whether a process lives is a question of real time, also where a test moves `clock`."""
     fs: FileSystem
     supervisor: Supervisor
 
@@ -83,8 +85,9 @@ class SystemStopwatch:
 class SystemRuntime:
     """The real world. Blocking work goes to a small bounded pool so that the loop never waits for a disk (S10)."""
 
-    def __init__(self, fs: FileSystem, threads: int = 8) -> None:
-        self.clock: Clock = SystemClock()
+    def __init__(self, fs: FileSystem, threads: int = 8, clock: Clock | None = None) -> None:
+        self.lease_clock: Clock = SystemClock()
+        self.clock: Clock = clock or self.lease_clock
         self.fs = fs
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="headrace-io")
         self._tasks: set[asyncio.Task[Any]] = set()

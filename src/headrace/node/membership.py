@@ -39,7 +39,7 @@ class Membership:
         lives: tuple[str, ...] = (),
     ) -> None:
         """`lives` are the incarnations that had this data directory before."""
-        self._runtime = runtime
+        self._clock = runtime.lease_clock
         self._metadata = metadata
         self._coordinator: Coordinator = metadata.coordinator
         self._registration = registration
@@ -60,7 +60,7 @@ class Membership:
         """Join, fenced. The controller lets us in once nobody counts on our earlier life (R4)."""
         broker_id = self._metadata.image.broker_id
         for _ in range(ATTEMPTS):
-            sent_ms = self._runtime.clock.now_ms()
+            sent_ms = self._clock.now_ms()
             lease = await self._coordinator.grant(self._ttl_ms)
             await self._metadata.load()
             change = register(
@@ -93,24 +93,24 @@ class Membership:
 
     def silence_ms(self) -> int:
         """How long the coordinator has not answered although it was asked; 0 while it answers."""
-        return 0 if self._silent_since_ms is None else self._runtime.clock.now_ms() - self._silent_since_ms
+        return 0 if self._silent_since_ms is None else self._clock.now_ms() - self._silent_since_ms
 
     def lease_held(self) -> bool:
         """Whether this process may still believe that it is registered (R7)."""
-        return self.term is not None and self.term.holds(self._runtime.clock.now_ms())
+        return self.term is not None and self.term.holds(self._clock.now_ms())
 
     async def keep_alive(self) -> None:
         """For ever: renew the lease, and register again when it was lost."""
         while True:
             term = self.term
             assert term is not None
-            now_ms = self._runtime.clock.now_ms()
+            now_ms = self._clock.now_ms()
             await asyncio.sleep(max(0.02, (term.keep_alive_at_ms - now_ms) / 1000))
             if not self._making_progress():
                 self._complain("this broker makes no progress: not renewing the lease (R6)")
                 await asyncio.sleep(STALLED_S)
                 continue
-            sent_ms = self._runtime.clock.now_ms()
+            sent_ms = self._clock.now_ms()
             try:
                 async with asyncio.timeout(term.keep_alive_timeout_ms / 1000):
                     term.answered(sent_ms, await self._coordinator.keep_alive(term.lease_id))

@@ -148,7 +148,7 @@ class Node:
     async def _open_coordinator(self) -> Coordinator:
         return await open_coordinator(
             self._coordinator_url(),
-            clock=self.runtime.clock,
+            clock=self.runtime.lease_clock,
             run_blocking=self.runtime.run_blocking,
             token_bytes=self.runtime.random_bytes,
             is_own=self._is_alone,

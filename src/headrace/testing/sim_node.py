@@ -91,6 +91,7 @@ class SimRuntime:
         blocking_s: tuple[float, float] = (0.00005, 0.003),
     ) -> None:
         self.clock: Clock = clock
+        self.lease_clock: Clock = clock
         self.fs: FileSystem = disk.mount(process.check_alive)
         self.process = process
         self._loop = loop

@@ -51,6 +51,7 @@ def entry_points(found: Reach) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield plugin, public(found, plugin)
     yield from commands("headrace.cli", NOUNS)
     yield "headrace", ("__version__", "__getattr__")
+    yield "headrace.testing", ("__getattr__",)
     for name, home in headrace._HOMES.items():
         yield home, (f"{name}.*",)
     # Spark imports pyspark_… by itself; the other two are in docs/spark.md.
