@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.pipelines.definition import KINDS, DefinitionError, example, load, parse
+from headrace.spark.pipelines.definition import KINDS, DefinitionError, parse
+from headrace.spark.pipelines.examples import example
+from headrace.spark.pipelines.loading import load
 
 TRANSFORM = 'kind="transform"\nname="x"\ntopics=["a"]\ntarget="b"\n'
 AGGREGATE = 'kind="aggregate"\nname="x"\ntopics=["a"]\ntarget="b"\n'

@@ -13,7 +13,8 @@ from headrace.spark.connection import Access
 from headrace.spark.pipelines import archive as archive_module
 from headrace.spark.pipelines.archive_log import ArchiveLog
 from headrace.spark.pipelines.board import Board
-from headrace.spark.pipelines.definition import DefinitionError, Kinds, example, parse
+from headrace.spark.pipelines.definition import DefinitionError, Kinds, parse
+from headrace.spark.pipelines.examples import example
 from headrace.spark.pipelines.run import run
 from headrace.spark.pipelines.tables import archive_frame, history_and_now
 from headrace.spark.sync_client import SyncClient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +10,17 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from click.testing import CliRunner
 
 import headrace
+from headrace.cli.main import main
 from headrace.client.login import login
 from headrace.core.errors import HeadraceError
 from headrace.security.founding import ADMIN, SecureFiles
 from headrace.spark.options import OptionError, access_from
+from headrace.spark.pipelines.definition import parse
+from headrace.spark.pipelines.run import run
+from headrace.spark.sync_client import SyncClient
 from headrace.testing.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.timeout(900)
@@ -46,6 +52,29 @@ def test_a28_spark_and_the_sdk_log_in_with_files(
     )
     assert consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=60)[1] == 100
     consumer.close()
+
+
+def test_a28_f70_a_pipeline_logs_in_with_files(
+    spark: Any, secure: tuple[SecureFiles, str], tmp_path: Path
+) -> None:
+    """`[login]` of a definition; and the commands about pipelines log in like all others."""
+    files, bootstrap = secure
+    ca, password = str(files.authority.certificate), str(files.password)
+    with headrace.Client(bootstrap, user=ADMIN, password_file=password, tls_ca=ca) as client:
+        client.publish_many("piped", [b"%d" % number for number in range(50)])
+    for kind, more in (
+        ("archive", f'topics=["piped"]\npath="{tmp_path}/archive"\n'),
+        ("transform", 'topics=["piped"]\ntarget="piped-again"\nsql="select key, value from source"\n'),
+    ):
+        login = f'[login]\nuser="{ADMIN}"\npassword_file="{password}"\ntls_ca="{ca}"\n'
+        text = f'kind="{kind}"\nname="p-{kind}"\nbootstrap="{bootstrap}"\nstate="{tmp_path}/{kind}"\n{more}{login}'
+        definition = parse(text)
+        with SyncClient(definition.access()) as reached:
+            reached.create_topic("piped-again", 1)
+        assert run(definition, once=True, spark=spark)["records"] == 50
+    environment = {"HEADRACE_USER": ADMIN, "HEADRACE_PASSWORD_FILE": password, "HEADRACE_TLS_CA": ca}
+    listed = CliRunner().invoke(main, ["pipeline", "list", "--json", "-b", bootstrap], env=environment)
+    assert {row["name"] for row in json.loads(listed.stdout)["items"]} == {"p-archive", "p-transform"}
 
 
 def test_a28_nothing_secret_travels_and_nothing_secret_is_an_option(tmp_path: Path) -> None:

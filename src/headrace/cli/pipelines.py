@@ -18,8 +18,10 @@ from headrace.core.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.cli.profile import Profile
-    from headrace.spark.pipelines.board import Board
+    from headrace.spark.connection import Access
     from headrace.spark.pipelines.definition import Kinds
+    from headrace.spark.service.records import Hold, Submitted
+    from headrace.spark.sync_client import SyncClient
 
 
 class PipelineRow(Row):
@@ -27,7 +29,7 @@ class PipelineRow(Row):
     name: str
     kind: str
     state: str
-    """starting, running, backing-off, failing, stopped, finished, failed, or lost when it says nothing any more."""
+    """submitted, waiting, starting, running, backing-off, failing, stopping, stopped, finished, failed, or lost when nothing is heard of it."""
     records: int = 0
     bytes: int = 0
     rate: int = 0
@@ -47,13 +49,33 @@ class PipelineRow(Row):
     restarts: int = 0
     """How often this run was started again after a failure."""
     error: str = ""
+    submitted: bool = False
+    """Its definition is kept in the cluster, and a supervisor runs it."""
+    version: int = 0
+    by: str = ""
+    """Who submitted this version."""
+    cron: str = ""
+    since: str = ""
+    """Of the state."""
+    run_number: int = 0
+    attempts: int = 0
+    """Failures in a row."""
+    next_try: str = ""
+    log: str = ""
+    """On `host`."""
+    state_dir: str = ""
+    ui: str = ""
+    """Spark's own pages."""
+    newest: str = ""
+    """When the newest record that is committed was made: tables."""
 
 
 def definition_of(
     file: Path, *, bootstrap: str | None = None, master: str | None = None, confs: tuple[str, ...] = ()
 ) -> Kinds:
     """The pipeline in a file; flags win over what it says."""
-    from headrace.spark.pipelines.definition import DefinitionError, load
+    from headrace.spark.pipelines.definition import DefinitionError
+    from headrace.spark.pipelines.loading import load
 
     try:
         found = load(file, overrides={"bootstrap": bootstrap} if bootstrap else None)
@@ -80,44 +102,110 @@ def need_spark(master: str | None = None) -> None:
         raise Failure(Exit.FAILED, str(problem), code="SPARK_MISSING") from None
 
 
-@contextmanager
-def board_of(run: Invocation) -> Iterator[Board]:
+class Pipelines:
+    """What is known of pipelines: what they say themselves, and what was submitted."""
+
+    def __init__(self, client: SyncClient) -> None:
+        from headrace.spark.pipelines.board import Board
+        from headrace.spark.service.store import Store
+
+        self.client = client
+        self.board = Board(client)
+        self.store = Store(client)
+
+    def rows(self) -> dict[str, PipelineRow]:
+        wall_ms = int(time.time() * 1000)
+        self.store.follow()
+        rows = {name: _row(name, entry) for name, entry in self.board.pipelines(wall_ms).items()}
+        for name in self.store.names():
+            definition = self.store.definition(name)
+            assert definition is not None
+            rows[name] = _submitted_row(definition, self.store.hold(name), wall_ms)
+        return dict(sorted(rows.items()))
+
+    def need(self, name: str) -> PipelineRow:
+        rows = self.rows()
+        if name not in rows:
+            raise Failure(
+                Exit.NOT_FOUND,
+                f'no pipeline "{name}" is known',
+                did_you_mean(name, rows) or "headrace pipeline list",
+            )
+        return rows[name]
+
+    def need_submitted(self, name: str) -> PipelineRow:
+        row = self.need(name)
+        if not row.submitted:
+            raise Failure(
+                Exit.CONFLICT,
+                f'pipeline "{name}" was not submitted: somebody runs it by hand, on {row.host}',
+                "give it to the supervisors with:  headrace pipeline submit FILE",
+            )
+        return row
+
+
+def access_of(profile: Profile, client_id: str = "headrace-cli") -> Access:
     from headrace.spark.connection import Access
-    from headrace.spark.pipelines.board import Board
+
+    return Access(
+        profile.bootstrap,
+        client_id,
+        profile.timeout_ms / 1000,
+        tls=bool(profile.tls_ca),
+        tls_ca=profile.tls_ca or None,
+        sasl_user=profile.user or None,
+        sasl_password=profile.password if profile.user else None,
+    )
+
+
+@contextmanager
+def pipelines_of(run: Invocation) -> Iterator[Pipelines]:
     from headrace.spark.sync_client import SyncClient
 
     run.link.reach()
-    access = Access(run.profile.bootstrap, "headrace-cli", run.profile.timeout_ms / 1000)
     try:
-        with SyncClient(access) as client:
-            yield Board(client)
+        with SyncClient(access_of(run.profile)) as client:
+            yield Pipelines(client)
     except HeadraceError as problem:
         raise failure_of(problem) from None
 
 
 def names_on_the_board(profile: Profile) -> list[str]:
-    from headrace.spark.connection import Access
-    from headrace.spark.pipelines.board import Board
     from headrace.spark.sync_client import SyncClient
 
-    with SyncClient(Access(profile.bootstrap, "headrace-cli", profile.timeout_ms / 1000)) as client:
-        return sorted(Board(client).pipelines(int(time.time() * 1000)))
+    with SyncClient(access_of(profile)) as client:
+        return list(Pipelines(client).rows())
 
 
-def rows_of(board: Board) -> list[PipelineRow]:
-    entries = board.pipelines(int(time.time() * 1000))
-    return [_row(name, entry) for name, entry in sorted(entries.items())]
+def author(run: Invocation) -> str:
+    """Who asks, for the record: the user of the cluster, or of this machine."""
+    import getpass
+    import socket
+
+    return run.profile.user or f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def need_pipeline(board: Board, name: str) -> PipelineRow:
-    rows = {row.name: row for row in rows_of(board)}
-    if name not in rows:
-        raise Failure(
-            Exit.NOT_FOUND,
-            f'no pipeline "{name}" is known',
-            did_you_mean(name, rows) or "headrace pipeline list",
-        )
-    return rows[name]
+def _submitted_row(definition: Submitted, hold: Hold | None, wall_ms: int) -> PipelineRow:
+    from headrace.spark.service.records import Hold, shown_state
+
+    told = hold or Hold()
+    row = _row(definition.name, {**told.progress, "kind": definition.kind})
+    for name, value in {
+        "state": shown_state(definition, hold, wall_ms), "host": told.host, "pid": told.run_pid,
+        "updated": when(told.at_ms or definition.changed_ms), "restarts": told.restarts, "error": told.error,
+        "submitted": True, "version": definition.version, "by": definition.by, "cron": definition.cron,
+        "since": when(told.since_ms), "run_number": told.run, "attempts": told.attempts,
+        "next_try": when(told.next_try_ms), "log": told.log, "state_dir": definition.definition.get("state", ""),
+        "newest": when(told.progress.get("newest_ms", 0)), "ui": str(told.progress.get("ui", "")),
+    }.items():  # fmt: skip
+        setattr(row, name, value)
+    return row
+
+
+def when(wall_ms: object) -> str:
+    if not isinstance(wall_ms, int) or wall_ms <= 0:
+        return ""
+    return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _row(name: str, entry: dict[str, Any]) -> PipelineRow:
@@ -128,13 +216,12 @@ def _row(name: str, entry: dict[str, Any]) -> PipelineRow:
         for field, kind in kinds.items()
         if field in entry and isinstance(entry[field], kind)
     }
-    updated = entry.get("updated_ms")
-    if isinstance(updated, int):
-        known["updated"] = f"{datetime.fromtimestamp(updated / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    known["updated"] = when(entry.get("updated_ms"))
+    known["newest"] = when(entry.get("newest_ms"))
     return PipelineRow(**{**_EMPTY, **known, "name": name})
 
 
 _EMPTY: dict[str, Any] = {
     "kind": "", "state": "", "records": 0, "bytes": 0, "rate": 0, "lag": 0, "host": "", "pid": 0,
-    "master": "", "run": "", "topics": [], "path": "", "table": "", "skipped": 0, "dead_rows": 0, "restarts": 0, "error": "",
+    "master": "", "run": "", "topics": [], "path": "", "table": "", "skipped": 0, "dead_rows": 0, "restarts": 0, "error": "", "ui": "",
 }  # fmt: skip

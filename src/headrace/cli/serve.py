@@ -61,8 +61,11 @@ class ServeRow(Row):
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="One more settings file."
 )
 @click.option("--brokers", type=int, default=1, help="Start a cluster of so many brokers on this host.  [1]")
+@click.option(
+    "--pipelines", is_flag=True, help="Run submitted pipelines too: a supervisor beside this broker."
+)
 @setting_options
-def command(run: Invocation, config_file: str | None, brokers: int, **flags: Any) -> Exit:
+def command(run: Invocation, config_file: str | None, brokers: int, pipelines: bool, **flags: Any) -> Exit:
     """Start a broker.
 
     Data lives in the platform's data directory and survives restarts; --ephemeral keeps everything in memory. Every
@@ -78,13 +81,19 @@ def command(run: Invocation, config_file: str | None, brokers: int, **flags: Any
     if settings.secure:
         settings, flags = _secured(settings, flags, brokers)
     if brokers != 1:
+        if pipelines:
+            raise Failure(
+                Exit.USAGE,
+                "--pipelines goes with one broker",
+                "run headrace pipeline supervise beside a cluster",
+            )
         from headrace.cli.dev_cluster import serve_cluster
 
         with asyncio.Runner() as runner:
             return runner.run(serve_cluster(run, settings, flags, brokers))
     need_free_ports(settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(settings, run))
+        return runner.run(_serve(settings, run, pipelines))
 
 
 def _secured(settings: Settings, flags: dict[str, Any], brokers: int) -> tuple[Settings, dict[str, Any]]:
@@ -113,7 +122,7 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, run: Invocation) -> Exit:
+async def _serve(settings: Settings, run: Invocation, pipelines: bool) -> Exit:
     from headrace.broker.os_files import OsFileSystem
     from headrace.broker.runtime import SystemRuntime
     from headrace.log.memory_fs import MemoryFileSystem
@@ -135,7 +144,13 @@ async def _serve(settings: Settings, run: Invocation) -> Exit:
             _announce(run, settings, node)
             if node.tls is not None:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.tls.reload)
-            await _first_of(stop, node.broken)
+            if pipelines:
+                from headrace.cli.serve_pipelines import supervising
+
+                async with supervising(f"localhost:{node.kafka_port}", settings):
+                    await _first_of(stop, node.broken)
+            else:
+                await _first_of(stop, node.broken)
             await node.stop()
             if node.broken_by is not None:
                 raise Failure(

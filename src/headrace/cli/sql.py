@@ -12,7 +12,7 @@ from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, encode
-from headrace.cli.pipelines import board_of, need_spark
+from headrace.cli.pipelines import need_spark, pipelines_of
 from headrace.core.errors import HeadraceError
 
 
@@ -77,15 +77,10 @@ def _print(run: Invocation, rows: list[SqlRow], names: list[str]) -> None:
 
 def _archives(run: Invocation, given: tuple[str, ...]) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    with board_of(run) as board:
-        import time
-
-        for entry in board.pipelines(int(time.time() * 1000)).values():
-            path = entry.get("path")
-            if entry.get("kind") == "archive" and isinstance(path, str) and Path(path, "_log").is_dir():
-                found.update(
-                    {topic: Path(path) for topic in entry.get("topics", []) if isinstance(topic, str)}
-                )
+    with pipelines_of(run) as pipelines:
+        for row in pipelines.rows().values():
+            if row.kind == "archive" and row.path and Path(row.path, "_log").is_dir():
+                found.update({topic: Path(row.path) for topic in row.topics})
     for text in given:
         topic, equals, path = text.partition("=")
         if not equals:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
-from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
 from headrace.broker.hosts import QueueHost
@@ -21,6 +19,7 @@ from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.placement.placement import Placement
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, Compare, Delete, Put
+from headrace.core.calendar import next_tick_ms
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.records.build import Record
 
@@ -127,13 +126,3 @@ class CronSchedules:
         if names.header(record.headers, names.GROUP) is None:
             record = record._replace(headers=(*record.headers, (names.GROUP, group)))
         await self._placement.send(spec, record, group.decode(errors="replace"))
-
-
-def next_tick_ms(cron: str, after_ms: int) -> int:
-    """The first tick after a time, in UTC. Raises INVALID_REQUEST for what is no cron expression."""
-    try:
-        return int(next(CronSim(cron, datetime.fromtimestamp(after_ms / 1000, UTC))).timestamp() * 1000)
-    except (CronSimError, StopIteration, OverflowError, ValueError):
-        raise HeadraceError(
-            ErrorKind.INVALID_REQUEST, f"{cron!r} is not a cron expression such as */5 * * * *"
-        ) from None

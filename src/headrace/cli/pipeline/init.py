@@ -35,7 +35,8 @@ def command(run: Invocation, kind: str, name: str, path: Path | None, force: boo
 
     Example:  headrace pipeline init archive orders-archive
     """
-    from headrace.spark.pipelines.definition import DefinitionError, example, parse
+    from headrace.spark.pipelines.definition import DefinitionError, parse
+    from headrace.spark.pipelines.examples import example
 
     text = example(kind, name, run.profile.bootstrap)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -13,6 +13,9 @@ from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, counted, grouped
 from headrace.cli.pipelines import definition_of, need_spark
 from headrace.core.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.spark.service.leash import Leash
 
 
 class RunRow(Row):
@@ -32,13 +35,32 @@ class RunRow(Row):
 @click.option("--once", is_flag=True, help="Process what is there now, then end.")
 @click.option("--master", help="Where Spark runs, as in local[4] or spark://host:7077.")
 @click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A Spark setting.")
-def command(run: Invocation, file: Path, once: bool, master: str | None, confs: tuple[str, ...]) -> Exit:
+@click.option("--supervised", type=click.Path(path_type=Path), hidden=True)
+def command(
+    run: Invocation,
+    file: Path,
+    once: bool,
+    master: str | None,
+    confs: tuple[str, ...],
+    supervised: Path | None,
+) -> Exit:
     """Run a pipeline until it is stopped, or with --once until everything that is there now is done.
 
     What Spark itself prints is shown with -v.
 
     Example:  headrace pipeline run orders-archive.toml --once
     """
+    if supervised is not None:
+        from headrace.spark.service.leash import Leash
+
+        with Leash(supervised) as leash:
+            return _run(run, file, once, master, confs, leash)
+    return _run(run, file, once, master, confs, None)
+
+
+def _run(
+    run: Invocation, file: Path, once: bool, master: str | None, confs: tuple[str, ...], leash: Leash | None
+) -> Exit:
     definition = definition_of(file, bootstrap=run.flags.get("bootstrap"), master=master, confs=confs)
     need_spark(definition.spark.master)
     from headrace.spark.options import OptionError
@@ -48,7 +70,14 @@ def command(run: Invocation, file: Path, once: bool, master: str | None, confs: 
     run.note(f"{definition.kind} pipeline {definition.name}: starting Spark on {definition.spark.master} …")
     try:
         with _bar(run, definition.name) as show:
-            entry = run_pipeline(definition, once=once, show=show, tell=run.note, quiet=run.verbosity == 0)
+            entry = run_pipeline(
+                definition,
+                once=once,
+                show=show,
+                tell=run.note,
+                quiet=run.verbosity == 0 and leash is None,
+                leash=leash,
+            )
     except HeadraceError as problem:
         raise failure_of(problem) from None
     except (OptionError, DefinitionError) as problem:
@@ -58,6 +87,8 @@ def command(run: Invocation, file: Path, once: bool, master: str | None, confs: 
         return Exit.INTERRUPTED
     row = RunRow(**{name: entry[name] for name in RunRow.__struct_fields__})
     run.output.one(row, lambda: _told(row, entry))
+    if leash is not None:
+        return Exit.OK  # it has run to its end; its supervisor keeps what it found
     return Exit.OK if entry.get("verdict", "complete") == "complete" else Exit.FAILED
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import ClassVar
 
 import click
@@ -12,7 +13,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
-from headrace.cli.pipelines import board_of, need_pipeline
+from headrace.cli.pipelines import PipelineRow, Pipelines, author, pipelines_of
 
 
 class StopRow(Row):
@@ -22,25 +23,44 @@ class StopRow(Row):
     """asked, or stopped (with --wait)."""
 
 
+_ENDS = ("stopped", "finished", "failed", "lost")
+
+
 @leaf(StopRow, Shape.ONE, broker=True)
 @click.argument("name", shell_complete=complete_pipelines)
 @click.option("--wait", is_flag=True, help="Until it has stopped.")
 def command(run: Invocation, name: str, wait: bool) -> None:
-    """Ask a running pipeline to stop when its round is done."""
+    """Ask a running pipeline to stop when its round is done.
+
+    A submitted one stays stopped, on every supervisor, until it is restarted or submitted again.
+    """
     from headrace.spark.pipelines.board import ALIVE
+    from headrace.spark.service import orders
 
-    with board_of(run) as board:
-        row = need_pipeline(board, name)
-        if row.state not in ALIVE:
+    with pipelines_of(run) as pipelines:
+        row = pipelines.need(name)
+        if row.submitted:
+            orders.order(pipelines.store, name, author(run), int(time.time() * 1000), wanted=False)
+        elif row.state not in ALIVE:
             raise Failure(Exit.CONFLICT, f'pipeline "{name}" does not run: {row.state}')
-        board.ask_to_stop(name, row.run)
-        state = "asked"
-        deadline = time.monotonic() + run.profile.timeout_ms / 1000 + 60
-        while wait and state not in ("stopped", "finished", "failed", "lost"):
-            if time.monotonic() > deadline:
-                raise Failure(Exit.TIMEOUT, f'pipeline "{name}" has not stopped yet')
-            from headrace.spark.sync_client import pause
-
-            pause(0.3)
-            state = need_pipeline(board, name).state
+        else:
+            pipelines.board.ask_to_stop(name, row.run)
+        state = await_row(run, pipelines, name, lambda row: row.state in _ENDS).state if wait else "asked"
     run.output.one(StopRow(name=name, state=state), lambda: f"{name}: {state}")
+
+
+def await_row(
+    run: Invocation, pipelines: Pipelines, name: str, is_so: Callable[[PipelineRow], bool]
+) -> PipelineRow:
+    from headrace.spark.sync_client import pause
+
+    deadline = time.monotonic() + run.profile.timeout_ms / 1000 + 60
+    while True:
+        row = pipelines.need(name)
+        if is_so(row):
+            return row
+        if time.monotonic() > deadline:
+            raise Failure(
+                Exit.TIMEOUT, f'pipeline "{name}" is still {row.state}', f"headrace pipeline status {name}"
+            )
+        pause(0.3)

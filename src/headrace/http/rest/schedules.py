@@ -15,10 +15,11 @@ import msgspec
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
-from headrace.broker.queueing.cron import CronSchedule, CronSchedules, next_tick_ms
+from headrace.broker.queueing.cron import CronSchedule, CronSchedules
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.image import ClusterImage
+from headrace.core.calendar import next_tick_ms
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.moments import timed
 from headrace.http.messages import Answer, Request, Response

@@ -179,7 +179,7 @@ def _codec(definition: Archive) -> str:
 def _options(definition: Archive) -> SourceOptions:
     return source_options(
         {
-            "bootstrap": definition.bootstrap,
+            **definition.options,
             "subscribe": ",".join(definition.topics),
             "startingOffsets": definition.starting,
             "includeHeaders": str(definition.headers).lower(),

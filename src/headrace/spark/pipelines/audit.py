@@ -48,17 +48,18 @@ class AuditPipeline:
         if self.report:
             return Round()
         definition = self._definition
-        left = topic_frame(self._spark, definition.bootstrap, definition.topic)
+        left = topic_frame(self._spark, definition.bootstrap, definition.topic, login=definition.login)
         reach: Reach | None = None
         if definition.path:
             state = ArchiveLog(Path(definition.path).resolve()).read()
             right = archive_frame(self._spark, definition.path, definition.topic, state)
-            reach = reach_of(definition.bootstrap, definition.topic, state)
+            reach = reach_of(definition.access(), definition.topic, state)
             identity = ["partition", "offset"]
             other = definition.path
         else:
             bootstrap = definition.other_bootstrap or definition.bootstrap
-            right = topic_frame(self._spark, bootstrap, definition.other_topic)
+            login = definition.other_login if definition.other_bootstrap else definition.login
+            right = topic_frame(self._spark, bootstrap, definition.other_topic, login=login)
             identity = ["key", "value", "timestamp"]
             other = f"{definition.other_topic} on {bootstrap}"
         self.report = compare(left, right, identity, reach)
@@ -92,8 +93,8 @@ class Reach:
     """Records that were gone before they were archived."""
 
 
-def reach_of(bootstrap: str, topic: str, state: ArchiveState) -> Reach:
-    with SyncClient(Access(bootstrap)) as client:
+def reach_of(access: Access, topic: str, state: ArchiveState) -> Reach:
+    with SyncClient(access) as client:
         info = client.topic(topic)
         partitions = [TopicPartition(topic, number) for number in info.leaders]
         first, end = earliest(client, partitions), latest(client, partitions)

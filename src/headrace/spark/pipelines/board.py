@@ -28,6 +28,8 @@ _STALE_MS = 60_000
 ALIVE = ("starting", "running", "backing-off", "failing")
 """States in which somebody says every few seconds that it is there."""
 _MAX_BATCH = 16 << 20
+_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.cleanable.dirty.ratio": "0.3"}
+"""Small segments: only what is not being written to is compacted, and everybody who looks reads all of the rest."""
 
 
 class Board:
@@ -38,17 +40,25 @@ class Board:
         self._producer: Producer | None = None
 
     def post(self, key: str, entry: dict[str, Any]) -> None:
+        self._put([Record(key.encode(), json.dumps(entry).encode())])
+
+    def forget(self, name: str) -> None:
+        """As if it had never said anything."""
+        if name in self.read():
+            self._put([Record(key.encode(), None) for key in (name, f"{name}/stop")])
+
+    def _put(self, records: list[Record]) -> None:
         if BOARD not in self._client.topics([BOARD]):
-            self._client.create_topic(BOARD, 1, {"cleanup.policy": "compact"})
+            self._client.create_topic(BOARD, 1, _CONFIGS)
             self._client.topic(BOARD)
         producer = self._producer or idempotent_producer(self._client)
         self._producer = None
         batch = build_batch(
-            [Record(key.encode(), json.dumps(entry).encode())],
+            records,
             wall_ms=int(time.time() * 1000),
             producer_id=producer.identity.producer_id,
             producer_epoch=producer.identity.epoch,
-            base_sequence=producer.next_sequence(_TP, 1),
+            base_sequence=producer.next_sequence(_TP, len(records)),
         )
         producer.send(_TP, batch)
         producer.flush()

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
+from headrace.core.calendar import next_tick_ms
+from headrace.core.errors import HeadraceError
 from headrace.records.filters import FilterProblem, compile_filter
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -63,6 +65,15 @@ def moment(key: str, text: str) -> list[str]:
             datetime.fromisoformat(text)
     except ValueError:
         return [f'{key} = "{text}": write a time like 2026-01-31T12:00:00Z']
+    return []
+
+
+def cron(text: str) -> list[str]:
+    try:
+        if text:
+            next_tick_ms(text, 0)
+    except HeadraceError:
+        return [f'cron = "{text}": write minute hour day month weekday, as in 0 3 * * *']
     return []
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from headrace.spark.connection import Access
 from headrace.spark.pipelines import checks
+from headrace.spark.pipelines.login import Login
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,80}")
 
@@ -35,7 +37,10 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     every: str = "10s"
     """How often a continuous run looks for more."""
     restart: str = "on-failure"
-    """on-failure: a run without an end is started again when it fails, after a while that grows to five minutes; or never."""
+    """on-failure: started again when it fails, after a while that grows to five minutes; always: also when it ended well; or never."""
+    cron: str = ""
+    """When a supervisor runs it, in UTC: each tick does what is there then. Without it all the time, or once for kinds that end."""
+    login: Login = Login()
     on_loss: str = "fail"
     """About records that are gone before they were read: fail; skip (pass over and count them); reset (skip, and a topic that was
     deleted and created again is read from its beginning)."""
@@ -49,13 +54,27 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     def kind(self) -> str:
         return str(self.__struct_config__.tag)
 
+    @property
+    def has_end(self) -> bool:
+        """It does what is there and is done; others go on until they are stopped."""
+        return self.kind in ("replay", "audit", "redrive")
+
+    @property
+    def options(self) -> dict[str, str]:
+        """How its sources and sinks reach the cluster."""
+        return self.login.options(self.bootstrap)
+
+    def access(self, seconds: float = 30.0) -> Access:
+        return self.login.access(self.bootstrap, seconds)
+
     def problems(self) -> list[str]:
         found = []
         if not NAME.fullmatch(self.name):
             found.append(f'name = "{self.name}": 1 to 80 characters out of a-z A-Z 0-9 . _ -')
         if seconds(self.every) is None:
             found.append(f'every = "{self.every}": write 10s, 5m or 1h')
-        found += checks.not_of("restart", self.restart, ("on-failure", "never"))
+        found += checks.not_of("restart", self.restart, ("on-failure", "always", "never"))
+        found += checks.cron(self.cron) + self.login.problems("login")
         found += checks.not_of("on_loss", self.on_loss, ("fail", "skip", "reset"))
         found += checks.not_of("on_error", self.on_error, ("fail", "dead_letter", "null"))
         if self.kind not in ("table", "transform", "aggregate") and (
@@ -64,7 +83,7 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             found.append(
                 f"on_error and dead_letter are for values that are parsed, and {self.kind} parses none"
             )
-        if self.kind in ("replay", "audit", "redrive") and self.on_loss != "fail":
+        if self.has_end and self.on_loss != "fail":
             found.append(f"on_loss is for what follows a topic, and {self.kind} does not")
         if self.dead_letter and self.on_error != "dead_letter":
             found.append('dead_letter is of use with on_error = "dead_letter"')
@@ -260,6 +279,7 @@ class Mirror(Pipeline, tag="mirror", frozen=True, kw_only=True):
 
     topics: list[str]
     target_bootstrap: str
+    target_login: Login = Login()
     starting: str = "earliest"
     max_records_per_round: int = 20_000_000
 
@@ -267,6 +287,7 @@ class Mirror(Pipeline, tag="mirror", frozen=True, kw_only=True):
         found = super().problems() + _no_topics(self.topics)
         if self.target_bootstrap == self.bootstrap:
             found.append("target_bootstrap is the cluster itself")
+        found += self.target_login.problems("target_login")
         found += checks.addresses("target_bootstrap", self.target_bootstrap) + checks.starting(self.starting)
         return found + checks.at_least(1, max_records_per_round=self.max_records_per_round)
 
@@ -277,6 +298,7 @@ class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
     topic: str
     other_topic: str = ""
     other_bootstrap: str = ""
+    other_login: Login = Login()
     path: str = ""
     report: str = ""
     """Directory for report.html and report.json; `state` when not given."""
@@ -287,6 +309,7 @@ class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
             found.append("say what to compare with: one of other_topic and path (an archive)")
         if self.other_topic == self.topic and self.other_bootstrap in ("", self.bootstrap):
             found.append(f"{self.topic} would be compared with itself")
+        found += self.other_login.problems("other_login")
         found += checks.addresses("other_bootstrap", self.other_bootstrap) if self.other_bootstrap else []
         return found + checks.topic_names("topic", [self.topic]) + checks.local_directory("path", self.path)
 
@@ -345,6 +368,10 @@ def parse(text: str, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
     except tomllib.TOMLDecodeError as problem:
         raise DefinitionError(f"not TOML: {problem}") from None
     table.update(overrides or {})
+    return checked(table)
+
+
+def checked(table: dict[str, Any]) -> Kinds:
     if table.get("kind") not in KINDS:
         raise DefinitionError(f'kind = "{table.get("kind", "")}": one of {", ".join(map(str, KINDS))}')
     try:
@@ -357,58 +384,8 @@ def parse(text: str, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
     return found
 
 
-def load(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
-    try:
-        text = path.read_text()
-    except OSError as problem:
-        raise DefinitionError(f"{path}: {problem.strerror}") from None
-    found = parse(text, overrides=overrides)
-    found = _beside(found, path.resolve().parent)
-    if not found.state:
-        state = str(path.resolve().parent / f".{found.name}")
-        found = msgspec.structs.replace(found, state=state)
-    return found
-
-
-def _beside(found: Kinds, directory: Path) -> Kinds:
-    """What a definition calls relative is relative to the definition, wherever the shell is."""
-    changes: dict[str, str] = {}
-    for key in ("path", "warehouse", "report", "state", "json_schema"):
-        text = getattr(found, key, "")
-        if text and "://" not in text and not text.lstrip().startswith("{"):
-            changes[key] = str(directory / Path(text).expanduser())
-    return msgspec.structs.replace(found, **changes)
-
-
 def seconds(text: str) -> float | None:
     """12.0 for "12s"; None when it is no duration."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text.strip())
     scale = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
     return float(found[1]) * scale[found[2]] if found else None
-
-
-EXAMPLES = {
-    "archive": 'topics = ["orders"]\npath = "archive/orders"\ncompression = "zstd"\n',
-    "table": 'topic = "orders"\nwarehouse = "warehouse"\n'
-    '# json_schema = "orders.schema.json"\n# on_error = "dead_letter"\n# partition_by = "day"\n',
-    "replay": 'path = "archive/orders"\ntopic = "orders-again"\nsince = "2026-01-01T00:00:00Z"\n'
-    '# where = "value like \'%\\"paid\\"%\'"\n# rate = 10000\n',
-    "transform": 'topics = ["orders"]\ntarget = "orders-paid"\n'
-    "sql = \"select key, value from source where get_json_object(value, '$.state') = 'paid'\"\n"
-    '# python = "my_module:my_function"\n',
-    "aggregate": 'topics = ["orders"]\nvalue_schema = "shop string, amount double"\nwindow = "1 minute"\n'
-    'watermark = "2 minutes"\nby = ["value.shop"]\ntarget = "orders-per-minute"\n\n'
-    '[aggregates]\norders = "count(*)"\ntotal = "sum(value.amount)"\n',
-    "mirror": 'topics = ["orders"]\ntarget_bootstrap = "other-cluster:9092"\n',
-    "redrive": 'queue = "orders-dead"\n# to = "orders"\n# filter = "header.kind = \'a\'"\n'
-    "# sql = \"select key, replace(value, 'EURO', 'EUR') as value, headers, topic from source\"\n",
-    "audit": 'topic = "orders"\npath = "archive/orders"\nreport = "report"\n',
-}
-
-
-def example(kind: str, name: str, bootstrap: str) -> str:
-    """A definition to start from."""
-    body = EXAMPLES[kind]
-    head = f'kind = "{kind}"\nname = "{name}"\nbootstrap = "{bootstrap}"\n'
-    spark = '\n[spark]\nmaster = "local[*]"\n'
-    return head + body + spark

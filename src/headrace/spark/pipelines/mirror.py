@@ -192,14 +192,14 @@ class MirrorPipeline:
         self._spark = spark
         self._options = source_options(
             {
-                "bootstrap": definition.bootstrap,
+                **definition.options,
                 "subscribe": ",".join(definition.topics),
                 "startingOffsets": definition.starting,
                 "onLoss": definition.on_loss,
             }
         )
         self._source = SyncClient(self._options.access)
-        self._target = SyncClient(Access(definition.target_bootstrap))
+        self._target = SyncClient(definition.target_login.access(definition.target_bootstrap))
         self._done: StreamOffset | None = None
         self._first: dict[TopicPartition, int] = {}
 

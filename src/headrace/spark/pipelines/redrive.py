@@ -45,7 +45,7 @@ def start_redrive(spark: SparkSession, definition: Redrive) -> StreamingQuery:
         rows = rows.selectExpr("* except (headers)", f"concat(headers, {_MOVED}) as headers")
     writer = (
         rows.writeStream.format("headrace")
-        .option("bootstrap", definition.bootstrap)
+        .options(**definition.options)
         .option("delivery", "exactly-once")
         .option("checkpointLocation", str(Path(definition.state).resolve() / "checkpoint"))
         .queryName(definition.name)
@@ -57,7 +57,7 @@ def start_redrive(spark: SparkSession, definition: Redrive) -> StreamingQuery:
 
 def _options(definition: Redrive) -> dict[str, str]:
     options = {
-        "bootstrap": definition.bootstrap,
+        **definition.options,
         "queue": definition.queue,
         "includeHeaders": "true",
         "keyFormat": "string",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.spark.connection import Access
 from headrace.spark.pipelines.archive_log import ArchiveLog
 from headrace.spark.pipelines.definition import Replay, SparkSettings
+from headrace.spark.pipelines.login import Login
 from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.tables import archive_frame
 from headrace.spark.sync_client import SyncClient
@@ -71,7 +71,7 @@ class ReplayPipeline:
             ordered.select(*columns)
             .write.format("headrace")
             .mode("append")
-            .option("bootstrap", definition.bootstrap)
+            .options(**definition.options)
             .option("topic", definition.topic)
             .option("delivery", definition.delivery)
             .option("sinkId", self._sink_id())
@@ -88,14 +88,17 @@ class ReplayPipeline:
         state = ArchiveLog(Path(definition.path).resolve()).read()
         wanted = [tp.partition + 1 for tp in state.end if definition.source_topic in ("", tp.topic)]
         count = max([1, *wanted]) if definition.keep_partitions else 1
-        with SyncClient(Access(definition.bootstrap)) as client:
+        with SyncClient(definition.access()) as client:
             client.create_topic(definition.topic, count)
             client.grow_topic(definition.topic, count)
 
     def _sink_id(self) -> str:
         """The same for the same replay of the same archive, so that a second run of it is a no-op."""
         state = ArchiveLog(Path(self._definition.path).resolve()).read()
-        definition = msgspec.structs.replace(self._definition, spark=SparkSettings())
+        # When, where and as whom it runs is no part of what it does.
+        definition = msgspec.structs.replace(
+            self._definition, spark=SparkSettings(), cron="", restart="on-failure", login=Login()
+        )
         what = msgspec.json.encode(definition) + f"{sorted(state.files)} {_TASKS}".encode()
         return f"replay-{self._definition.name}-{hashlib.sha256(what).hexdigest()[:16]}"
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import HeadraceError
 from headrace.spark import register
-from headrace.spark.connection import Access
 from headrace.spark.options import OptionError
 from headrace.spark.pipelines.archive import ArchivePipeline
 from headrace.spark.pipelines.audit import AuditPipeline
@@ -39,6 +38,7 @@ from headrace.spark.pipelines.replay import ReplayPipeline
 from headrace.spark.pipelines.restarts import Restarts
 from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.streams import start
+from headrace.spark.service.leash import Leash, mark_state
 from headrace.spark.session import STATELESS_SETTINGS, SparkMissing, local_session, need_iceberg
 from headrace.spark.stream_offsets import StreamOffset
 from headrace.spark.sync_client import SyncClient, pause
@@ -51,7 +51,6 @@ _POST_SECONDS = 5.0
 _LOOK_SECONDS = 1
 _BOARD_SECONDS = 10.0
 _ERROR_CHARACTERS = 65_536
-_ALWAYS_ONCE = (Replay, Audit, Redrive)
 
 
 class InRounds(Protocol):
@@ -174,21 +173,26 @@ def run(
     tell: Callable[[str], None] = lambda text: None,
     spark: SparkSession | None = None,
     quiet: bool = False,
+    leash: Leash | None = None,
 ) -> dict[str, Any]:
     """Run it to its end (`once`: what is there now) and return its last state. The board learns of everything.
 
     One that goes on until it is stopped is started again when it fails, after a while that grows; `tell` hears why. `quiet`: a session
-    that is made here says nothing of its own."""
-    once = once or isinstance(definition, _ALWAYS_ONCE)
-    stays = not once and definition.restart == "on-failure"
+    that is made here says nothing of its own. `leash`: a supervisor runs it, and is the one who starts it again."""
+    once = once or definition.has_end
+    stays = not once and definition.restart != "never" and leash is None
     # Short: nobody waits for the board when the broker is away.
-    with SyncClient(Access(definition.bootstrap, request_seconds=_BOARD_SECONDS)) as client, _terminable():
+    with SyncClient(definition.access(_BOARD_SECONDS)) as client, _terminable():
         with Progress(definition, Board(client), show) as progress:
+            if leash is not None:
+                leash.entry = progress.entry
             restarts = Restarts()
             while True:
                 restarts.begin(time.monotonic())
                 try:
-                    progress.post("starting", now=True)
+                    _post_quietly(progress, "starting") if leash else progress.post("starting", now=True)
+                    if leash is not None:
+                        mark_state(definition, leash)
                     _run(definition, progress, once, spark or make_session(definition, quiet=quiet))
                     break
                 except (KeyboardInterrupt, DefinitionError, OptionError, SparkMissing) as problem:
@@ -204,18 +208,28 @@ def run(
                     _back_off(progress, restarts, problem, tell)
                     if progress.stop_asked.is_set():
                         break
-            progress.post("finished" if once else "stopped", now=True)
+            ended = "finished" if once else "stopped"
+            _post_quietly(progress, ended) if leash else progress.post(ended, now=True)
         return progress.entry
 
 
 def _run(definition: Kinds, progress: Progress, once: bool, session: SparkSession) -> None:
     progress.interrupt = lambda: _interrupt(session)
+    progress.entry["ui"] = _ui_address(session)
     if isinstance(definition, Transform | Aggregate):
         _stream(start(session, definition, once=once), progress)
     elif isinstance(definition, Redrive):
         _stream(start_redrive(session, definition), progress)
     else:
         _rounds(_in_rounds(definition, session), definition, progress, once)
+
+
+def _ui_address(session: SparkSession) -> str:
+    """Where a browser finds Spark's own pages; empty when spark.ui.enabled is off, or Spark is elsewhere."""
+    try:
+        return str(session.sparkContext.uiWebUrl or "")
+    except Exception:
+        return ""
 
 
 def _interrupt(session: SparkSession) -> None:
@@ -241,7 +255,12 @@ def _back_off(
 
 
 def _told_error(problem: BaseException) -> str:
-    return str(problem)[:_ERROR_CHARACTERS]
+    hint = problem.hint if isinstance(problem, HeadraceError) else ""
+    return (
+        f"{str(problem).rstrip('.')}. {hint}"[:_ERROR_CHARACTERS]
+        if hint
+        else str(problem)[:_ERROR_CHARACTERS]
+    )
 
 
 @contextlib.contextmanager

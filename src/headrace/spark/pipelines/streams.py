@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.spark.connection import Access
 from headrace.spark.pipelines.definition import Aggregate, DefinitionError, Redrive, Transform, seconds
 from headrace.spark.sync_client import SyncClient
 
@@ -32,7 +31,7 @@ def source_frame(spark: SparkSession, definition: Transform | Aggregate) -> Data
     value_format = definition.value_format if isinstance(definition, Transform) and not is_json else "string"
     reader = (
         spark.readStream.format("headrace")
-        .option("bootstrap", definition.bootstrap)
+        .options(**definition.options)
         .option("subscribe", ",".join(definition.topics))
         .option("startingOffsets", definition.starting)
         .option("groupId", group_of(definition))
@@ -162,7 +161,7 @@ def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool)
         rows = rows if definition.path else as_messages(rows, definition)
     if dead is not None:
         rows = _buried(rows, dead, definition)
-        with SyncClient(Access(definition.bootstrap)) as client:
+        with SyncClient(definition.access()) as client:
             client.create_topic(dead_topic(definition))
     if isinstance(definition, Aggregate) and definition.path:
         writer = rows.writeStream.format("parquet").option("path", definition.path)
@@ -182,7 +181,7 @@ def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool)
 def _to_topic(frame: DataFrame, topic: str, definition: Transform | Aggregate) -> DataStreamWriter:
     writer = (
         frame.writeStream.format("headrace")
-        .option("bootstrap", definition.bootstrap)
+        .options(**definition.options)
         .option("delivery", definition.delivery)
     )
     return writer.option("topic", topic) if topic else writer

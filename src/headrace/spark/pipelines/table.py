@@ -233,7 +233,7 @@ def replace_spark(definition: Table) -> Table:
 def _options(definition: Table) -> SourceOptions:
     return source_options(
         {
-            "bootstrap": definition.bootstrap,
+            **definition.options,
             "subscribe": definition.topic,
             "startingOffsets": definition.starting,
             "includeHeaders": "true",

@@ -14,6 +14,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.spark.connection import Access
 from headrace.spark.pipelines.archive_log import ArchiveLog, ArchiveState
+from headrace.spark.pipelines.login import NOBODY, Login
 from headrace.spark.plan import to_json
 from headrace.spark.positions import earliest
 from headrace.spark.sync_client import SyncClient
@@ -46,10 +47,12 @@ def archive_frame(
     return spark.read.schema(_COLUMNS).option("recursiveFileLookup", "true").parquet(*paths)
 
 
-def topic_frame(spark: SparkSession, bootstrap: str, topic: str, starting: str = "earliest") -> DataFrame:
+def topic_frame(
+    spark: SparkSession, bootstrap: str, topic: str, starting: str = "earliest", login: Login = NOBODY
+) -> DataFrame:
     return (
         spark.read.format("headrace")
-        .option("bootstrap", bootstrap)
+        .options(**login.options(bootstrap))
         .option("subscribe", topic)
         .option("startingOffsets", starting)
         .load()

@@ -1,0 +1,24 @@
+"""A supervisor for tests/client/test_pipeline_service.py, whose runs are `leashed_run.py`: python supervisor_process.py BOOTSTRAP DIRECTORY"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from headrace.spark.connection import Access
+from headrace.spark.service.supervisor import Supervisor
+
+
+def main() -> None:
+    runs = [sys.executable, str(Path(__file__).parent / "leashed_run.py")]
+    access = Access(sys.argv[1], request_seconds=5.0)
+    supervisor = Supervisor(
+        access, Path(sys.argv[2]), tell=lambda text: print(text, flush=True), command=runs
+    )
+    signal.signal(signal.SIGTERM, lambda *_: supervisor.stop())
+    supervisor.run()
+
+
+if __name__ == "__main__":
+    main()
