@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from headrace.cli.addresses import split_address
 from headrace.cli.failure import Exit, Failure, did_you_mean, exit_of, failure_of
 from headrace.cli.profile import Profile
 from headrace.client.errors import headrace_error
-from headrace.client.reaching import parse_address
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.errors import ErrorKind
 from headrace.core.ids import is_internal
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class BrokerLink:
         raise Failure(
             Exit.UNREACHABLE,
             f"cannot reach a broker at {'; '.join(reasons)}",
-            "start one with:  headrace serve\nor point at one with --bootstrap HOST:PORT or HEADRACE_BOOTSTRAP",
+            "start one with:  headrace serve\nor point at one with --bootstrap HOST:PORT, HEADRACE_BOOTSTRAP or --context NAME",
         )
 
     def client_config(self, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -197,10 +197,3 @@ def _family(host: str, port: int, used: int) -> str:
     except OSError:
         return "any"
     return "v6" if used == socket.AF_INET6 else "v4"
-
-
-def split_address(address: str) -> tuple[str, int]:
-    try:
-        return parse_address(address)
-    except HeadraceError as problem:
-        raise Failure(Exit.USAGE, problem.detail, "write --bootstrap localhost:9092") from None

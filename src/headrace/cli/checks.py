@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
-from headrace.cli.broker_link import BrokerLink, split_address
+from headrace.cli.addresses import split_address
+from headrace.cli.broker_link import BrokerLink
 from headrace.cli.cluster_view import ClusterLink
 from headrace.cli.failure import Failure
 from headrace.cli.output import Row

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headrace.broker.peer import PeerConnection, PeerLost
-from headrace.cli.broker_link import BrokerLink, split_address
+from headrace.cli.addresses import split_address
+from headrace.cli.broker_link import BrokerLink
 from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cli.peer_login import open_connection
 from headrace.cluster import keys

@@ -87,6 +87,13 @@ complete_users = _over_http("users", "/api/v1/security/users")
 complete_schedules = _over_http("schedules", "/api/v1/schedules")
 
 
+def complete_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """No broker knows them."""
+    from headrace.cli.contexts import Contexts
+
+    return [name for name in Contexts().names() if name.startswith(incomplete)]
+
+
 def _starting(
     incomplete: str, what: str, ctx: click.Context, ask: Callable[[Profile], list[str]]
 ) -> list[str]:

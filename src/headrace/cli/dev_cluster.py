@@ -22,6 +22,7 @@ import msgspec
 from headrace import __version__
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
+from headrace.cli.local_context import keep_local
 from headrace.cli.output import Row
 from headrace.cli.processes import age_ms
 from headrace.node.settings import Settings
@@ -190,6 +191,7 @@ def _announce(run: Invocation, settings: Settings, places: list[BrokerPlace]) ->
         ready_ms=age_ms() or 0,
         security_dir=settings.security_dir if settings.secure else None,
     )
+    keep_local(settings, row.bootstrap, ",".join(place.http for place in places))
     run.output.one(row, lambda: banner(row))
     sys.stdout.flush()
 

@@ -8,6 +8,7 @@ import click
 
 from headrace.cli.checks import CheckRow, all_checks
 from headrace.cli.failure import Exit
+from headrace.cli.http_address import addressed
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Output, Shape, column, printable
@@ -34,7 +35,7 @@ def command(run: Invocation, url: str | None, data_dir: str | None, coordinator:
     if url is not None:
         run.flags["url"] = url
     rows = []
-    for row in all_checks(settings, run.profile):
+    for row in all_checks(settings, addressed(run.profile)):
         rows.append(row)
         if run.output.for_people:
             _show(run.output, row)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -35,9 +36,22 @@ _CHANGE = re.compile(r'PATCH /api/v1/queues/(\S+) with {"(\w+)": true}')
 
 class HttpLink:
     def __init__(self, profile: Profile) -> None:
-        self._url = profile.url.rstrip("/")
         self._timeout_s = profile.timeout_ms / 1000
         self._profile = profile
+        self._answers = ""
+
+    @property
+    def address(self) -> str:
+        """The one that has answered."""
+        return self._answers
+
+    @cached_property
+    def _addresses(self) -> list[str]:
+        if not self._profile.url:
+            from headrace.cli.http_address import learned_address
+
+            return [learned_address(self._profile)]
+        return [address.strip().rstrip("/") for address in self._profile.url.split(",")]
 
     def ask(
         self,
@@ -63,11 +77,8 @@ class HttpLink:
     def _asked(
         self, method: str, path: str, body: Any, query: dict[str, str] | None, wait_ms: int
     ) -> Iterator[http.client.HTTPResponse]:
-        address = urlsplit(self._url)
-        if address.scheme not in ("http", "https") or not address.hostname:
-            raise Failure(Exit.USAGE, f"{self._url} is not an HTTP address", "--url http://localhost:9324")
-        connection = self._connection(address.scheme, address.hostname, address.port, wait_ms)
-        target = address.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+        connection, prefix = self._connected(wait_ms)
+        target = prefix + path + (f"?{urlencode(query)}" if query else "")
         try:
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, target, data, self._headers(data is not None))
@@ -76,15 +87,29 @@ class HttpLink:
                 raise _refusal(response.status, response.read())
             yield response
         except TimeoutError:
-            raise Failure(Exit.TIMEOUT, f"{self._url} did not answer in time") from None
+            raise Failure(Exit.TIMEOUT, f"{self._answers} did not answer in time") from None
         except (OSError, http.client.HTTPException) as problem:
-            raise Failure(
-                Exit.UNREACHABLE,
-                f"no broker answers at {self._url}: {problem}",
-                "start one with: headrace serve; another address: --url or HEADRACE_URL",
-            ) from None
+            raise _nobody([f"{self._answers}: {problem}"]) from None
         finally:
             connection.close()
+
+    def _connected(self, wait_ms: int) -> tuple[http.client.HTTPConnection, str]:
+        """To the first address that takes a connection, and the path before all paths there."""
+        reasons = []
+        for url in [self._answers] if self._answers else self._addresses:
+            address = urlsplit(url)
+            if address.scheme not in ("http", "https") or not address.hostname:
+                raise Failure(Exit.USAGE, f"{url} is not an HTTP address", "--url http://localhost:9324")
+            connection = self._connection(address.scheme, address.hostname, address.port, wait_ms)
+            try:
+                connection.connect()
+            except OSError as problem:
+                connection.close()
+                reasons.append(f"{url}: {problem}")
+                continue
+            self._answers = url
+            return connection, address.path.rstrip("/")
+        raise _nobody(reasons)
 
     def _headers(self, has_body: bool) -> dict[str, str]:
         headers = {"X-Headrace-Client": f"cli/{__version__}"}
@@ -121,6 +146,14 @@ class HttpLink:
             if not cursor:
                 break
         return items[:limit]
+
+
+def _nobody(reasons: list[str]) -> Failure:
+    return Failure(
+        Exit.UNREACHABLE,
+        f"no broker answers at {'; '.join(reasons)}",
+        "start one with: headrace serve; another address: --url, HEADRACE_URL or --context NAME",
+    )
 
 
 def part(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.completing import complete_contexts
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import FORMATS, Row, Shape
 from headrace.cli.parameters import Duration
@@ -61,12 +62,18 @@ def _standard_options(
         options.append(_stored(["-y", "--yes"], "assume_yes", is_flag=True, help="Do not ask."))
     if broker:
         options += [
-            _flag(["-b", "--bootstrap"], "bootstrap", metavar="HOST:PORT", help="Kafka address of the broker."),
-            _flag(["--timeout"], "timeout_ms", type=Duration(), help="How long to wait for an answer, as in 5s."),
-        ]  # fmt: skip
+            _flag(
+                ["-b", "--bootstrap"], "bootstrap", metavar="HOST:PORT", help="Kafka address of the broker."
+            ),
+        ]
     if http:
         options += [
+            _flag(["-b", "--bootstrap"], "bootstrap", metavar="HOST:PORT", help="Kafka address of the broker; its HTTP address is learned."),
             _flag(["--url"], "url", metavar="URL", help="HTTP address of the broker."),
+        ]  # fmt: skip
+    if broker or http:
+        options += [
+            _flag(["--context"], "context", metavar="NAME", shell_complete=complete_contexts, help="The way to the broker: headrace context list."),
             _flag(["--timeout"], "timeout_ms", type=Duration(), help="How long to wait for an answer, as in 5s."),
         ]  # fmt: skip
     return [

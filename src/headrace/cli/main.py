@@ -36,6 +36,7 @@ NOUNS = {
     "top": "Show what flows now, the busiest first.",
     "open": "Open the web console, logged in.",
     "doctor": "Check this machine and the broker, with a hint for whatever is wrong.",
+    "context": "Named ways to a broker: where it is, who you are, whom you trust.",
     "config": "Show the settings and where each comes from.",
     "debug": "Look inside a data directory.",
     "completion": "Print the completion script of a shell.",
@@ -127,7 +128,10 @@ def _unexpected(run: Any, error: Exception) -> Exit:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("-v", "--verbose", "verbosity", count=True, help="Say more, with tracebacks.")
+@click.option("--context", metavar="NAME", help="The way to the broker: headrace context list.")
 @click.version_option(__version__, "-V", "--version", message="headrace %(version)s")
 @click.pass_obj
-def main(run: Any, verbosity: int) -> None:
+def main(run: Any, verbosity: int, context: str | None) -> None:
     run.verbosity = verbosity
+    if context:
+        run.flags["context"] = context

@@ -16,7 +16,8 @@ import click
 import msgspec
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from headrace.cli.broker_link import BrokerLink, split_address
+from headrace.cli.addresses import split_address
+from headrace.cli.broker_link import BrokerLink
 from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import Row, grouped

@@ -25,11 +25,11 @@ def command(run: Invocation, only_print: bool) -> None:
 
     With a user and a password (HEADRACE_USER, HEADRACE_PASSWORD) the address logs in once, within a minute.
     """
-    url = run.profile.url.rstrip("/")
     if run.profile.user:
-        url += run.http.ask("POST", "/api/v1/session/links")["path"]
+        path = run.http.ask("POST", "/api/v1/session/links")["path"]
     else:
         run.http.ask("GET", "/api/v1/session")
-        url += "/console"
+        path = "/console"
+    url = run.http.address + path
     shown = only_print or not webbrowser.open(url)
     run.output.one(OpenRow(url=url), lambda: url if shown else "")

@@ -1,25 +1,44 @@
-"""Command: how the commands reach a broker: flag > HEADRACE_… > [client] in headrace.toml > user config > default."""
+"""Command: how the commands reach a broker, from all the places where that can be said.
+
+flag > context of --context > HEADRACE_… > context of HEADRACE_CONTEXT > [client] in headrace.toml > context in use > user config > default
+
+A context says all of it: addresses, user, trust. Whoever names the Kafka address most strongly without an HTTP address beside it
+means the broker that is there: its HTTP address is asked for (`url` is empty then; cli/http_address.py).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from headrace.cli.contexts import Contexts
 from headrace.cli.failure import Exit, Failure
-from headrace.node.settings import CLIENT_TABLE, Loaded, SettingsError, default_files, load_layers
+from headrace.node.settings import (
+    CLIENT_TABLE,
+    Layer,
+    Loaded,
+    SettingsError,
+    default_files,
+    environment_layers,
+    file_layer,
+    flag_layer,
+    merge_layers,
+)
+
+CONTEXT_VARIABLE = "HEADRACE_CONTEXT"
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the commands that talk to a broker: flags, HEADRACE_ variables, and keys of the [client] table."""
 
     bootstrap: str = "localhost:9092"
-    """Kafka address of the broker, or several with commas."""
+    """Kafka address of the broker, or several with commas: the first that answers is taken."""
     url: str = "http://localhost:9324"
-    """HTTP address of the broker."""
+    """HTTP address of the broker, or several with commas; learned from the broker where only its Kafka address is said."""
     user: str = ""
     """Who the commands are, where a broker asks for it; the password is in password_file or HEADRACE_PASSWORD."""
     password_file: str = ""
@@ -49,15 +68,57 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             ) from None
 
 
+class Chosen(NamedTuple):
+    """Which context counts."""
+
+    name: str
+    """Empty: none."""
+    by: str
+    """`--context`, HEADRACE_CONTEXT, or `use`."""
+
+
+def chosen_context(flags: Mapping[str, Any]) -> Chosen:
+    if flags.get("context"):
+        return Chosen(flags["context"], "--context")
+    if os.environ.get(CONTEXT_VARIABLE):
+        return Chosen(os.environ[CONTEXT_VARIABLE], CONTEXT_VARIABLE)
+    return Chosen(Contexts().in_use, "use")
+
+
 def load_profile(flags: Mapping[str, Any]) -> Profile:
     return profile_layers(flags).settings
 
 
 def profile_layers(flags: Mapping[str, Any]) -> Loaded[Profile]:
+    context = chosen_context(flags)
+    own = []
+    if context.name:
+        own = [Layer(Contexts().need(context.name).values(), f"context {context.name}")]
+    user, project = (file_layer(path, CLIENT_TABLE) for path in default_files())
+    layers = [
+        user,
+        *(own if context.by == "use" else []),
+        project,
+        *(own if context.by == CONTEXT_VARIABLE else []),
+        *environment_layers(Profile, os.environ),
+        *(own if context.by == "--context" else []),
+        flag_layer({name: value for name, value in flags.items() if name != "context"}),
+    ]
     try:
-        return load_layers(Profile, flags, os.environ, default_files(), table=CLIENT_TABLE)
+        loaded = merge_layers(Profile, layers)
     except SettingsError as error:
         raise settings_failure(error) from None
+    if not loaded.settings.url or _strength(layers, "bootstrap") > _strength(layers, "url"):
+        origins = {**loaded.origins, "url": f"learned from {loaded.settings.bootstrap}"}
+        loaded = Loaded(msgspec.structs.replace(loaded.settings, url=""), origins)
+    return loaded
+
+
+def _strength(layers: list[Layer], name: str) -> int:
+    """Of the strongest layer that says it. All variables are one place."""
+    variables = [at for at, layer in enumerate(layers) if layer.origin.startswith("HEADRACE_")]
+    found = max((at for at, layer in enumerate(layers) if name in layer.values), default=-1)
+    return variables[-1] if found in variables else found
 
 
 def settings_failure(error: SettingsError) -> Failure:

@@ -18,6 +18,7 @@ from headrace import __version__
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
+from headrace.cli.local_context import keep_local
 from headrace.cli.output import Row, Shape
 from headrace.cli.processes import age_ms
 from headrace.cli.profile import settings_failure
@@ -232,7 +233,8 @@ def _announce(run: Invocation, settings: Settings, node: Node) -> None:
         mode=node.doors.security.image.mode.mode,
         security_dir=settings.security_dir if settings.secure else None,
     )
-    run.output.one(row, lambda: banner(row))
+    is_local = keep_local(settings, row.kafka, row.http)
+    run.output.one(row, lambda: banner(row, is_local))
     sys.stdout.flush()
     if not settings.is_loopback and row.mode == "open":
         run.warn(f"anyone who can reach {row.kafka} can read and write everything (--insecure)")
@@ -248,12 +250,12 @@ def open_doors(kafka: str, http: str) -> str:
     )
 
 
-def banner(row: ServeRow) -> str:
-    """At most eight lines: what runs, where, where the data is, and what to type next."""
+def banner(row: ServeRow, is_local: bool = False) -> str:
+    """At most eight lines: what runs, where, where the data is, and what to type next; without an address where commands find it."""
     data = "in memory only, gone when it stops (--ephemeral)"
     if row.data_dir is not None:
         data = f"{_short(row.data_dir)}   (durable; --ephemeral to discard)"
-    elsewhere = "" if row.kafka_port == 9092 else f" -b {row.kafka}"
+    elsewhere = "" if is_local or row.kafka_port == 9092 else f" -b {row.kafka}"
     if row.security_dir is not None:
         return _secure_banner(row, data)
     return "\n".join(

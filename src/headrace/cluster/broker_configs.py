@@ -179,6 +179,7 @@ _IDENTITY = (
     _built_in("broker.heartbeat.interval.ms", _INT, "2000", "How often a broker renews its lease."),
     _built_in("broker.session.timeout.ms", _INT, "6000", "How long a silent broker keeps its lease."),
     _built_in("controlled.shutdown.enable", _BOOLEAN, "true", "Move leaderships away before stopping."),
+    _setting("headrace.http.address", _STRING, None, "Where this broker serves SQS, REST and the console; clients that know its Kafka address learn it here."),
     _setting("headrace.coordinator", _STRING, None, "The coordinator this broker uses, without credentials."),
 )  # fmt: skip
 

@@ -225,6 +225,7 @@ class Node:
         return {
             "listeners": f"{protocol}://{settings.host}:{self.kafka_port}",
             "advertised.listeners": f"{protocol}://{advertised}:{self.kafka_port}",
+            "headrace.http.address": f"{'http' if self.tls is None else 'https'}://{advertised}:{self.http_port}",
             "log.dir": self._directory.topics,
             "log.dirs": self._directory.topics,
             "headrace.coordinator": without_credentials(self._coordinator_url()),

@@ -196,22 +196,57 @@ def load_layers(
     table: str | None = None,
 ) -> Loaded[T]:
     """Merge all layers into one `kind`. In files its keys are in `table`, or at the top when that is None."""
+    return merge_layers(
+        kind,
+        [
+            *(file_layer(path, table) for path in files or []),
+            *environment_layers(kind, environ or {}),
+            flag_layer(flags or {}),
+        ],
+    )
+
+
+class Layer(NamedTuple):
+    """One source of settings; what is wrong with it as a whole is told beside what is wrong in the others."""
+
+    values: Mapping[str, Any]
+    origin: str
+    problem: str = ""
+
+
+def file_layer(path: Path, table: str | None = None) -> Layer:
+    if not path.is_file():
+        return Layer({}, str(path))
+    try:
+        content = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
+        return Layer({}, str(path), f"{path}: {problem}")
+    if table is None:
+        content.pop(CLIENT_TABLE, None)
+    return Layer(content if table is None else content.get(table, {}), str(path))
+
+
+def environment_layers(kind: type[msgspec.Struct], environ: Mapping[str, str]) -> list[Layer]:
+    """One for each variable, because each is a place of its own."""
+    variables = {name: environment_name(name) for name in kind.__struct_fields__}
+    return [
+        Layer({name: environ[variable]}, variable)
+        for name, variable in variables.items()
+        if variable in environ
+    ]
+
+
+def flag_layer(flags: Mapping[str, Any]) -> Layer:
+    return Layer({name: value for name, value in flags.items() if value is not None}, "command line")
+
+
+def merge_layers(kind: type[T], layers: list[Layer]) -> Loaded[T]:
+    """Weakest first. All problems are reported at once."""
     merge = _Merge(kind)
-    for path in files or []:
-        if path.is_file():
-            try:
-                content = tomllib.loads(path.read_text())
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
-                merge.problems.append(f"{path}: {problem}")
-                continue
-            if table is None:
-                content.pop(CLIENT_TABLE, None)
-            merge.layer(content if table is None else content.get(table, {}), str(path))
-    for name in kind.__struct_fields__:
-        variable = environment_name(name)
-        if environ and variable in environ:
-            merge.layer({name: environ[variable]}, variable)
-    merge.layer({name: value for name, value in (flags or {}).items() if value is not None}, "command line")
+    for layer in layers:
+        if layer.problem:
+            merge.problems.append(layer.problem)
+        merge.layer(layer.values, layer.origin)
     if merge.problems:
         raise SettingsError(merge.problems)
     return Loaded(msgspec.convert(merge.values, kind), merge.origins)

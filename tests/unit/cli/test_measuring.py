@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
+from headrace.cli.addresses import split_address
 from headrace.cli.bench.produce import ProduceMeasurement
-from headrace.cli.broker_link import split_address
 from headrace.cli.measuring import BrokerCost, RequestCount, measurement_text, percentiles
 
 
