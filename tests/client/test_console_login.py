@@ -132,7 +132,7 @@ def test_w18_a_link_logs_in_once(chromium: Chromium, secured: Secured) -> None:
     status, made = secured.http("POST", "/api/v1/session/links", user=ADMIN, password=PASSWORD)
     assert status == 201
     chromium.go("about:blank")
-    chromium.run(f"location.href = {page(secured, made['path'])!r}; 0")
+    chromium.run(f"setTimeout(() => {{ location.href = {page(secured, made['path'])!r} }}); 0")
     chromium.until("document.body?.innerText.includes('User:admin')")
     assert "login" not in chromium.run("location.href")
     log_out(chromium)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import select
 import subprocess
 import tempfile
@@ -17,6 +18,10 @@ FLAGS = (
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--no-proxy-server",
 )  # fmt: skip
 PATIENCE_S = 120.0
+
+
+class PageLeft(Exception):
+    """The page on which something was asked is gone."""
 
 
 class Chromium:
@@ -51,7 +56,7 @@ class Chromium:
         """As a person who types an address, until the page is there."""
         self._page("Page.navigate", url=url)
         deadline = time.monotonic() + PATIENCE_S
-        while self.run("location.href + ' ' + document.readyState") != f"{url} complete":
+        while self._looked("location.href + ' ' + document.readyState") != f"{url} complete":
             assert time.monotonic() < deadline, f"{url} did not load"
             time.sleep(0.05)
 
@@ -62,10 +67,17 @@ class Chromium:
     def until(self, script: str) -> Any:
         """The value of an expression once it is true."""
         deadline = time.monotonic() + PATIENCE_S
-        while not (found := self.run(script)):
+        while not (found := self._looked(script)):
             assert time.monotonic() < deadline, f"never: {script}\n{self.run('document.body.innerText')}"
             time.sleep(0.05)
         return found
+
+    def _looked(self, script: str) -> Any:
+        """None while one page takes the place of another."""
+        try:
+            return self.run(script)
+        except PageLeft:
+            return None
 
     def until_text(self, *texts: str) -> None:
         """Until the page shows all of them."""
@@ -115,6 +127,10 @@ class Chromium:
         while True:
             answer = self._next(deadline)
             if answer.get("id") == number:
+                if "error" in answer and re.search(
+                    "navigated|context was destroyed|Cannot find context", str(answer)
+                ):
+                    raise PageLeft(str(answer["error"]))
                 assert "error" not in answer, (method, answer["error"])
                 result: dict[str, Any] = answer["result"]
                 return result
