@@ -14,10 +14,13 @@ from pathlib import Path
 import confluent_kafka as ck
 
 from headrace.core.ids import ZERO_UUID
+from headrace.core.ports import Buffer
+from headrace.records.batch import scan
 from headrace.records.build import Record, build_batch
 from headrace.wire.api import ApiKey
 from headrace.wire.codec import encode
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.fetch_response import decode_fetch_response
 from headrace.wire.framing import RequestHeader, encode_request_frame
 from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 
@@ -136,16 +139,16 @@ class Pipeline:
     """One socket with many requests in flight. All frames are the same, and so are the sizes of the answers."""
 
     def __init__(self, port: int, frame: bytes) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._frame = frame
-        self._socket.sendall(frame)
+        self.socket.sendall(frame)
         self.answer = self._read_one()
 
     def _read_one(self) -> bytes:
         data = b""
         while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
-            piece = self._socket.recv(1 << 20)
+            piece = self.socket.recv(1 << 20)
             if not piece:
                 raise ConnectionResetError("the broker closed the connection")
             data += piece
@@ -159,9 +162,9 @@ class Pipeline:
         while received < count * answer_size:
             answered = received // answer_size
             if sent < count and sent - answered <= in_flight // 2:
-                self._socket.sendall(burst)
+                self.socket.sendall(burst)
                 sent += in_flight // 2
-            received += self._socket.recv_into(buffer)
+            received += self.socket.recv_into(buffer)
         return count, count * len(self._frame)
 
     def latencies(self, count: int) -> list[float]:
@@ -170,16 +173,94 @@ class Pipeline:
         answer_size = len(self.answer)
         for _ in range(count):
             started = time.perf_counter()
-            self._socket.sendall(self._frame)
+            self.socket.sendall(self._frame)
             got = 0
             while got < answer_size:
-                select.select([self._socket], [], [])
-                got += len(self._socket.recv(65536))
+                select.select([self.socket], [], [])
+                got += len(self.socket.recv(65536))
             found.append(time.perf_counter() - started)
         return sorted(found)
 
     def close(self) -> None:
+        self.socket.close()
+
+
+class Crowd:
+    """Many sockets with one request in flight on each, as many clients that wait for each answer."""
+
+    def __init__(self, port: int, frame: bytes, count: int) -> None:
+        self._pipelines = [Pipeline(port, frame) for _ in range(count)]
+        self._frame = frame
+        self._poll = select.epoll()
+        self._sockets = {}
+        for pipeline in self._pipelines:
+            self._sockets[pipeline.socket.fileno()] = pipeline.socket
+            self._poll.register(pipeline.socket, select.EPOLLIN)
+
+    def run(self, count: int) -> tuple[int, int]:
+        """Answers are small enough to arrive in one piece."""
+        frame, sockets = self._frame, self._sockets
+        sent = done = 0
+        for each in sockets.values():
+            each.send(frame)
+            sent += 1
+        while done < sent:
+            for number, _ in self._poll.poll():
+                each = sockets[number]
+                each.recv(65536)
+                done += 1
+                if sent < count:
+                    each.send(frame)
+                    sent += 1
+        return done, done * len(frame)
+
+    def close(self) -> None:
+        self._poll.close()
+        for pipeline in self._pipelines:
+            pipeline.close()
+
+
+class Drain:
+    """One socket that fetches a partition from its first offset on, and looks only at where each answer ends."""
+
+    def __init__(self, port: int, topic: str, max_bytes: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._topic = topic
+        self._max_bytes = max_bytes
+        self._buffer = bytearray(max_bytes + (2 << 20))
+
+    def run(self, size: int) -> tuple[int, int]:
+        """At least so many bytes; from the beginning again when there are no more."""
+        got = requests = offset = 0
+        view = memoryview(self._buffer)
+        while got < size:
+            self._socket.sendall(fetch_frame(self._topic, offset, self._max_bytes))
+            self._fill(view[:4])
+            (length,) = struct.unpack_from(">i", view)
+            self._fill(view[:length])
+            response = decode_fetch_response(view[4:length], 0, 11)
+            records = response.topics[0].partitions[0].records or b""
+            requests += 1
+            got += len(records)
+            offset = _next_offset(records) if len(records) else 0
+        return requests, got
+
+    def _fill(self, view: memoryview) -> None:
+        while view:
+            count = self._socket.recv_into(view)
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            view = view[count:]
+
+    def close(self) -> None:
         self._socket.close()
+
+
+def _next_offset(records: Buffer) -> int:
+    following = 0
+    for _, header in scan(records):
+        following = header.next_offset
+    return following
 
 
 def percentile(ordered: list[float], percent: float) -> float:

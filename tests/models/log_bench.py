@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.core.plan import Rejected
-from headrace.core.ports import Buffer, File, FileSystem
+from headrace.core.ports import Buffer, Descriptor, File, FileSystem
 from headrace.log.config import LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
@@ -223,8 +223,8 @@ class _CrashingFile:
     def read(self, position: int, length: int) -> bytes:
         return self._inner.read(position, length)
 
-    def fileno(self) -> int | None:
-        return self._inner.fileno()
+    def descriptor(self) -> Descriptor | None:
+        return self._inner.descriptor()
 
     def close(self) -> None:
         self._inner.close()

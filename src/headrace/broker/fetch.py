@@ -13,7 +13,7 @@ from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.views.scanner import Lens
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
-from headrace.core.ports import Buffer
+from headrace.core.stored import Piece, Stored
 from headrace.records.batch import scan
 
 
@@ -32,7 +32,7 @@ class Got(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    data: Buffer = b""
+    data: Piece = b""
     aborted: list[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
     """(epoch, end offset) for a follower whose log parts from ours (R22)."""
@@ -57,6 +57,8 @@ class Reader(NamedTuple):
     replica_id: int = -1
     read_committed: bool = False
     rack: str = ""
+    takes_files: bool = False
+    """Bytes need not be read: its connection sends them from where they lie."""
 
     @property
     def is_replica(self) -> bool:
@@ -83,15 +85,21 @@ def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
         return Got(ErrorKind.OFFSET_NOT_AVAILABLE, high_watermark, stable, start)
     committed = stable if reader.read_committed else high_watermark
     upto = log.end_offset if reader.is_replica else committed
-    data: Buffer = b""
+    data: Piece = b""
     throttle = target.throttle
     if max_bytes > 0 and offset < upto and not (throttle is not None and throttle.is_spent):
         if throttle is not None:
             max_bytes = min(max_bytes, throttle.most_bytes)
-        found = partition.read(offset, max_bytes, upto)
+        found: Piece | Rejected
+        if reader.takes_files and not partition.config.delay_enabled:
+            found = partition.read_or_lend(offset, max_bytes, upto)
+        else:
+            found = partition.read(offset, max_bytes, upto)
+            if partition.config.delay_enabled and not reader.is_replica and not isinstance(found, Rejected):
+                found = without_waiting(found)
         if isinstance(found, Rejected):
             return Got(found.kind, high_watermark, stable, start)
-        data = without_waiting(found) if partition.config.delay_enabled and not reader.is_replica else found
+        data = found
         if throttle is not None:
             throttle.spend(len(data))
     aborted = None
@@ -100,11 +108,14 @@ def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
     return Got(ErrorKind.NONE, high_watermark, stable, start, data, aborted)
 
 
-def aborted_in(partition: Partition, offset: int, data: Buffer) -> list[tuple[int, int]]:
+def aborted_in(partition: Partition, offset: int, data: Piece) -> list[tuple[int, int]]:
     """R48: the aborted transactions that overlap what is returned, so that the client can leave them out."""
     end = offset
-    for _, header in scan(data):
-        end = header.next_offset
+    if isinstance(data, Stored):
+        end = data.next_offset
+    else:
+        for _, header in scan(data):
+            end = header.next_offset
     return [
         (entry.producer_id, entry.first_offset) for entry in partition.log.aborted_transactions(offset, end)
     ]

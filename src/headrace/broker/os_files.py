@@ -33,14 +33,28 @@ else:
     _sync_data = os.fdatasync
 
 
+class OsDescriptor:
+    """A number of the system's, given back when the last who has this lets go of it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class OsFile:
     """One open file. Single writer: the size is kept here, not asked for."""
 
-    __slots__ = ("_descriptor", "path", "size")
+    __slots__ = ("_descriptor", "_held", "path", "size")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._held: OsDescriptor | None = OsDescriptor(descriptor)
+        """What keeps it open: bytes that are on their way to a client outlive the file they come from (decision 0050)."""
         self.size: int = os.fstat(descriptor).st_size
 
     def append(self, buffers: Sequence[Buffer]) -> None:
@@ -103,13 +117,12 @@ class OsFile:
     def sync(self) -> None:
         _sync_data(self._descriptor)
 
-    def fileno(self) -> int | None:
-        return self._descriptor
+    def descriptor(self) -> OsDescriptor | None:
+        return self._held
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
+        self._descriptor = -1
+        self._held = None
 
 
 class OsFileSystem:
@@ -128,11 +141,12 @@ class OsFileSystem:
         flags |= os.O_RDWR | os.O_APPEND if writable else os.O_RDONLY
         if create:
             flags |= os.O_CREAT
-        file = OsFile(path, self._open_regular(path, flags))
+        descriptor = self._open_regular(path, flags)
+        file = OsFile(path, descriptor)
         if writable and file.size and hasattr(os, "posix_fadvise"):
             # S7: after a failed write-back the page cache can hold what the disk does not; recovery must see the disk.
             with contextlib.suppress(OSError):
-                os.posix_fadvise(file.fileno() or 0, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         return file
 
     def read_file(self, path: str) -> bytes:

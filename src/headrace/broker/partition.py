@@ -26,6 +26,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, is_internal
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, FileSystem
+from headrace.core.stored import Stored
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import ACCEPT, UNTOLD, Appended, Duplicate, LogCorrupt
@@ -481,13 +482,26 @@ class Partition:
         try:
             data = self.log.read(offset, max_bytes, upto)
         except (LogCorrupt, OSError) as problem:
-            # S26: never serve damage; whoever holds a good copy should lead.
-            log.critical("%s can't be read: %s", self.tp, problem)
-            self.mark_failed()
-            return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, str(problem))
+            return self._unreadable(problem)
         if not isinstance(data, Rejected):
             self.bytes_out += len(data)
         return data
+
+    def read_or_lend(self, offset: int, max_bytes: int, upto: int) -> Buffer | Stored | Rejected:
+        """For a client that takes bytes where they lie (decision 0050)."""
+        try:
+            data = self.log.read_or_lend(offset, max_bytes, upto)
+        except (LogCorrupt, OSError) as problem:
+            return self._unreadable(problem)
+        if not isinstance(data, Rejected):
+            self.bytes_out += len(data)
+        return data
+
+    def _unreadable(self, problem: Exception) -> Rejected:
+        """S26: never serve damage; whoever holds a good copy should lead."""
+        log.critical("%s can't be read: %s", self.tp, problem)
+        self.mark_failed()
+        return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, str(problem))
 
     def read_all(self, offset: int, max_bytes: int) -> Buffer:
         """Everything up to the end of the log, for loading coordinator state after `wait_leader_ready`."""

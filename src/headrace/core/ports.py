@@ -8,6 +8,13 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 
+class Descriptor(Protocol):
+    """An open file of the system."""
+
+    @property
+    def number(self) -> int: ...
+
+
 class Clock(Protocol):
     def now_ms(self) -> int:
         """Monotonic milliseconds: durations and deadlines (S24)."""
@@ -54,8 +61,8 @@ class File(Protocol):
         """fdatasync. Blocking: drivers call it through Runtime.run_blocking. Never retried after a failure (S7)."""
         ...
 
-    def fileno(self) -> int | None:
-        """The descriptor for sendfile, or None when there is none."""
+    def descriptor(self) -> Descriptor | None:
+        """For sendfile. Whoever has it keeps the file open, also after `close`; None when there is none."""
         ...
 
     def close(self) -> None: ...

@@ -2,7 +2,8 @@
 
 Frames are handled where they lie, without a copy, because Produce writes its batches to the file before the
 handler returns. A frame that has to wait is copied out first: an earlier request is still being decided, or the
-client does not take the responses it already has (X13). Responses to frames that came together leave together.
+client does not take the responses it already has (X13). Responses to frames that came together leave together. What lies
+in a file goes from there to the socket (Outlet); until it has left, what comes after it waits.
 
 Invariants: a response never overtakes an earlier one (trap 13); what one client can make us hold is bounded, whatever
 it sends and however little it reads (X8, X9).
@@ -19,6 +20,8 @@ from typing import Protocol, cast
 from headrace.core import limits
 from headrace.core.ports import Buffer, Clock
 from headrace.core.principals import Principal
+from headrace.core.stored import Piece
+from headrace.kafka.outlet import Outlet, in_memory, own_descriptor
 from headrace.kafka.session import Session
 from headrace.net.tls import certified_broker
 
@@ -68,27 +71,31 @@ class ConnectionServer(Protocol):
 class Slot:
     """The place of one response in its connection's queue; filled once, sent in order."""
 
-    __slots__ = ("buffers", "connection", "filled", "size")
+    __slots__ = ("connection", "filled", "is_lent", "pieces", "size")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.filled = False
-        self.buffers: Sequence[Buffer] = ()
+        self.is_lent = False
+        """Some of it lies in a file."""
+        self.pieces: Sequence[Piece] = ()
         self.size = 0
 
-    def send(self, buffers: Sequence[Buffer]) -> None:
+    def send(self, pieces: Sequence[Piece], *, is_lent: bool = False) -> None:
         if not self.filled:
             self.filled = True
-            self.buffers = buffers
-            self.size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+            self.is_lent = is_lent
+            self.pieces = pieces
+            self.size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
             self.connection.slot_filled(self.size)
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_buffer", "_busy", "_closing", "_corked", "_draining", "_frame_started_ms", "_held_bytes", "_last_read_ms", "_muted", "_parked",
-        "_paused_writing", "_reading_paused", "_ready", "_received", "_stalled_since_ms", "_starved", "_unsent_bytes", "_view",
-        "_waiting", "client_id", "host", "id", "opened_ms", "server", "session", "slots", "transport",
+        "_buffer", "_busy", "_closing", "_corked", "_descriptor", "_draining", "_frame_started_ms", "_held_bytes",
+        "_last_read_ms", "_muted", "_outlet", "_parked", "_paused_writing", "_reading_paused", "_ready", "_received",
+        "_stalled_since_ms", "_starved", "_unsent_bytes", "_view", "_waiting", "client_id", "host", "id", "opened_ms", "server",
+        "session", "slots", "transport",
     )  # fmt: skip
 
     def __init__(self, server: ConnectionServer, connection_id: int) -> None:
@@ -99,7 +106,10 @@ class Connection(asyncio.BufferedProtocol):
         self.session = Session()
         self.transport: asyncio.Transport | None = None
         self.slots: deque[Slot] = deque()
-        self._ready: list[Buffer] = []
+        self._descriptor = -1
+        """Of the socket, where answers can go to it from a file."""
+        self._outlet: Outlet | None = None
+        self._ready: list[Piece] = []
         """Responses that come before those of all slots."""
         self._buffer = bytearray(_INITIAL_BUFFER)
         self._view = memoryview(self._buffer)
@@ -128,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session.is_tls = transport.get_extra_info("sslcontext") is not None
         if self.session.is_tls:
             self.session.certified_broker = certified_broker(transport)
+        self._descriptor = own_descriptor(transport)
         self.transport.set_write_buffer_limits(high=4 * limits.MIB, low=limits.MIB)
         self.server.hold(len(self._buffer))
         if not self.server.admit(self):
@@ -136,6 +147,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self.transport = None
+        if self._outlet is not None:
+            self._outlet.close()
         self.server.forget(self, self._held_bytes + len(self._buffer))
         self._held_bytes = self._unsent_bytes = 0
         self._buffer = bytearray()
@@ -161,7 +174,9 @@ class Connection(asyncio.BufferedProtocol):
         self._cut_frames()
 
     def eof_received(self) -> bool:
-        return False
+        """The client says no more. It still gets what was on its way to it."""
+        self._closing = self._closing or self.is_sending
+        return self.is_sending
 
     def pause_writing(self) -> None:
         self._paused_writing = True
@@ -363,22 +378,60 @@ class Connection(asyncio.BufferedProtocol):
         transport = self.transport
         if transport is None:
             return
-        while (self._ready or (slots and slots[0].filled)) and not self._paused_writing:
-            buffers, self._ready = self._ready, []
-            size = sum(map(len, buffers))
+        while (self._ready or (slots and slots[0].filled)) and not (
+            self._paused_writing or self.is_sending or self._closing
+        ):
+            pieces, self._ready = self._ready, []
+            size, is_lent = sum(map(len, pieces)), False
             while slots and slots[0].filled and size <= _CORK_BYTES:
                 slot = slots.popleft()
                 size += slot.size
-                buffers += slot.buffers
+                pieces += slot.pieces
+                is_lent = is_lent or slot.is_lent
             self._unsent_bytes -= size
-            if len(buffers) == 1:
-                transport.write(buffers[0])
+            if is_lent:
+                self._send_lent(transport, pieces)
+            elif len(pieces) == 1:
+                transport.write(cast(Buffer, pieces[0]))
             else:
-                transport.writelines(buffers)
+                transport.writelines(cast(list[Buffer], pieces))
         if self._waiting:
             self._drain()
         elif self._reading_paused:
             self._throttle_reading()
+
+    # -- straight from files (decision 0050) --------------------------------------------------------------------
+
+    @property
+    def takes_files(self) -> bool:
+        return self._descriptor >= 0
+
+    @property
+    def is_sending(self) -> bool:
+        return self._outlet is not None and self._outlet.is_busy
+
+    def _send_lent(self, transport: asyncio.Transport, pieces: list[Piece]) -> None:
+        outlet = self._outlet or self._open_outlet()
+        if outlet is not None and not transport.get_write_buffer_size():
+            outlet.send(pieces)
+            return
+        try:
+            transport.writelines(in_memory(pieces))
+        except OSError as problem:
+            self.fail(str(problem))
+
+    def _open_outlet(self) -> Outlet | None:
+        try:
+            self._outlet = Outlet(self._descriptor, self.server.clock, self._all_sent, self.close)
+        except OSError:
+            return None  # there are no more descriptors
+        return self._outlet
+
+    def _all_sent(self) -> None:
+        if self._closing and self.transport is not None:
+            self.transport.close()
+        else:
+            self.send_ready()
 
     def fail(self, reason: str) -> None:
         """X16: a malformed frame closes this connection with one line in the log, and nothing else happens."""
@@ -398,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
     def end(self) -> None:
         """Close once what was said has left."""
         self._closing = True
-        if self.transport is not None:
+        if self.transport is not None and not self.is_sending:
             self.transport.close()
 
     def stale(self, now_ms: int) -> str | None:
@@ -407,9 +460,11 @@ class Connection(asyncio.BufferedProtocol):
             return "it has not said who it is"
         if self._paused_writing and now_ms - self._stalled_since_ms > limits.WRITE_STALL_MS:
             return "it does not read its responses"
+        if self._outlet is not None and self._outlet.is_stalled(now_ms):
+            return "it does not read its responses"
         if self._starved and now_ms - self._frame_started_ms > limits.PARTIAL_FRAME_MS:
             return "there was no memory for its frame"
-        if self._reading_paused or self.slots or self._busy:
+        if self._reading_paused or self.slots or self._busy or self.is_sending:
             return None
         if self._received and now_ms - self._frame_started_ms > limits.PARTIAL_FRAME_MS:
             return "a frame did not arrive whole in time"
@@ -430,6 +485,6 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle_since_ms(self) -> int | None:
         """When it last said something; None while it has something to be answered, or does not take its answers."""
-        if self._reading_paused or self.slots or self._busy:
+        if self._reading_paused or self.slots or self._busy or self.is_sending:
             return None
         return self._last_read_ms

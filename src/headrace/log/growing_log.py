@@ -24,6 +24,7 @@ from typing import Any, Self
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, FileSystem
+from headrace.core.stored import Stored
 from headrace.log import recovery
 from headrace.log.aborted import AbortedIndex, AbortedTransaction
 from headrace.log.checkpoints import LogState
@@ -451,15 +452,29 @@ class GrowingLog:
     def read(self, offset: int, max_bytes: int, upto: int) -> Buffer | Rejected:
         """Whole batches from the one that holds `offset` on, all below `upto`, checked (S1): at most `max_bytes`, but
         the first batch whole (KIP-74). Empty at `upto` and at the end. Raises LogCorrupt; never serves damage (S26)."""
-        end = self.end_offset
-        if not self.start_offset <= offset <= end:
-            return Rejected(
-                ErrorKind.OFFSET_OUT_OF_RANGE, f"offset {offset} is not in [{self.start_offset}, {end}]"
-            )
-        upto = min(upto, end)
+        refused = self._out_of_range(offset)
+        if refused is not None:
+            return refused
+        upto = min(upto, self.end_offset)
         if offset >= upto:
             return b""
         return self._reader.read(offset, max_bytes, upto, self._config.index_interval_bytes)
+
+    def read_or_lend(self, offset: int, max_bytes: int, upto: int) -> Buffer | Stored | Rejected:
+        """As `read`. What is large and was checked before may be lent instead: it stays in the file until it leaves."""
+        refused = self._out_of_range(offset)
+        if refused is not None:
+            return refused
+        upto = min(upto, self.end_offset)
+        if offset >= upto:
+            return b""
+        return self._reader.read_or_lend(offset, max_bytes, upto, self._config.index_interval_bytes)
+
+    def _out_of_range(self, offset: int) -> Rejected | None:
+        start, end = self.start_offset, self.end_offset
+        if start <= offset <= end:
+            return None
+        return Rejected(ErrorKind.OFFSET_OUT_OF_RANGE, f"offset {offset} is not in [{start}, {end}]")
 
     @property
     def generation(self) -> int:

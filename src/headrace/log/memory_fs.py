@@ -60,7 +60,7 @@ class MemoryFile:
     def sync(self) -> None:
         self._check()
 
-    def fileno(self) -> int | None:
+    def descriptor(self) -> None:
         return None
 
     def close(self) -> None:

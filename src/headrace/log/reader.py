@@ -1,21 +1,27 @@
 """Machine: reading a log: by offset for fetches, by timestamp for ListOffsets.
 
 Invariant: what comes out are whole batches that passed their CRC and fit their surroundings (S1, S2), in order, from
-the batch that holds the wanted offset on, none of them reaching `upto`.
+the batch that holds the wanted offset on, none of them reaching `upto`. What is lent instead of read has passed its CRC
+earlier: when it was written, or at the first read after the log was opened (decision 0050).
 """
 
 from __future__ import annotations
 
+from headrace.core.limits import KIB
 from headrace.core.ports import Buffer
+from headrace.core.stored import Stored
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.lookup import find_max_timestamp, find_timestamp
 from headrace.log.results import FoundOffset
 from headrace.log.segment import Place, Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
-from headrace.records.batch import scan
+from headrace.records.batch import HEADER_BYTES, CorruptBatch, read_header, scan
 
 _MAX_CURSORS = 32
+
+LENT_BYTES = 256 * KIB
+"""What is smaller costs as much when it is read, or less: the system sends a file in pieces of 64 KB, each of which may wake the client."""
 
 
 class LogReader:
@@ -36,13 +42,59 @@ class LogReader:
         self.generation += not only_removed
 
     def read(self, offset: int, max_bytes: int, upto: int, interval: int) -> Buffer:
-        segments, cache = self._segments, self._cache
+        segment, place = self._find(offset, interval)
+        return self._read(segment, place, offset, max_bytes, upto, interval)
+
+    def read_or_lend(self, offset: int, max_bytes: int, upto: int, interval: int) -> Buffer | Stored:
+        """As `read`, or where the same bytes lie."""
+        segment, place = self._find(offset, interval)
+        if max_bytes >= LENT_BYTES and segment.size - place.position >= LENT_BYTES:
+            lent = self._lend(segment, place, offset, max_bytes, upto, interval)
+            if lent is not None:
+                return lent
+        return self._read(segment, place, offset, max_bytes, upto, interval)
+
+    def _find(self, offset: int, interval: int) -> tuple[Segment, Place]:
         cursor = self._cursors.get(offset)
         if cursor is not None:
-            segment, place = cursor[0], Place(cursor[1], offset, True)
-        else:
-            segment = segments[segments.position_of(offset)]
-            place = segment.place_of(offset, cache.index(segment, interval))
+            return cursor[0], Place(cursor[1], offset, True)
+        segment = self._segments[self._segments.position_of(offset)]
+        return segment, segment.place_of(offset, self._cache.index(segment, interval))
+
+    def _lend(
+        self, segment: Segment, place: Place, offset: int, max_bytes: int, upto: int, interval: int
+    ) -> Stored | None:
+        """From the batch at `place` to a boundary that the index knows. None when that takes a closer look: where exactly the
+        batch is, whether all was checked (S1), and whatever `read` would complain about."""
+        position = place.position
+        if not place.exact and place.base_offset != offset:
+            return None
+        file = self._cache.file(segment)
+        descriptor = file.descriptor()
+        if descriptor is None:
+            return None
+        try:
+            header = read_header(file.read(position, HEADER_BYTES))
+        except CorruptBatch:
+            return None
+        if not header.base_offset <= offset < header.next_offset <= upto:
+            return None
+        if header.leader_epoch != self._epochs.epoch_at(header.base_offset):
+            return None
+        limit = position + max(max_bytes, header.size)  # KIP-74: the first one in any case
+        found = segment.boundary(limit, upto, self._cache.index(segment, interval))
+        if found is None:
+            return None
+        end, next_offset = found
+        if end < position + max(LENT_BYTES, header.size) or not segment.is_checked(position, end):
+            return None
+        segment.lent_to = max(segment.lent_to, end)
+        return Stored(descriptor, position, end - position, next_offset)
+
+    def _read(
+        self, segment: Segment, place: Place, offset: int, max_bytes: int, upto: int, interval: int
+    ) -> Buffer:
+        segments, cache = self._segments, self._cache
         while True:
             file = cache.file(segment)
             result = segment.read(file, place, offset, max_bytes, upto, interval, self._epochs)

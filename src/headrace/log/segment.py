@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from headrace.core.ports import Buffer, File
 from headrace.log.epochs import LeaderEpochs
+from headrace.log.extents import Extents
 from headrace.log.index import NO_TIMESTAMP, SegmentSummary, SparseIndex
 from headrace.log.results import LogCorrupt
 from headrace.log.scanning import BadBatch, select_batches
@@ -43,6 +44,7 @@ class Segment:
     __slots__ = (
         "appended_ms",
         "base_offset",
+        "checked",
         "created_ms",
         "dense",
         "file",
@@ -51,8 +53,10 @@ class Segment:
         "last_base_offset",
         "last_crc",
         "last_position",
+        "lent_to",
         "max_timestamp",
         "next_offset",
+        "opened_size",
         "path",
         "recent_offsets",
         "recent_positions",
@@ -77,6 +81,12 @@ class Segment:
         self.indexed_position = -1
         self.recent_offsets = array("q")
         self.recent_positions = array("q")
+        self.opened_size = 0
+        """What lies in front of this was there when the log was opened and has not been looked at since, except where `checked` says so.
+        All behind it was written, or scanned, in this life (S1)."""
+        self.checked = Extents()
+        self.lent_to = 0
+        """No byte behind this position of the file was ever lent (decision 0050)."""
 
     # ---- growing
 
@@ -130,6 +140,7 @@ class Segment:
         self.last_crc = summary.last_crc
         self.dense = summary.dense
         self.index = None
+        self.opened_size = summary.size
 
     def forget_recent(self) -> None:
         del self.recent_offsets[:], self.recent_positions[:]
@@ -155,6 +166,20 @@ class Segment:
             if found < len(recent):
                 return self.recent_positions[found]
         return self.size
+
+    def boundary(self, limit: int, upto: int, index: SparseIndex) -> tuple[int, int] | None:
+        """The last known batch boundary at or before position `limit`, and its offset, which is at most `upto`."""
+        if limit >= self.size and upto >= self.next_offset:
+            return self.size, self.next_offset
+        offsets, positions, base = self.recent_offsets, self.recent_positions, 0
+        if not offsets or positions[0] > limit or offsets[0] > upto:
+            offsets, positions, base = index.offsets, index.positions, self.base_offset
+        found = min(bisect_right(positions, limit), bisect_right(offsets, upto - base)) - 1
+        return None if found < 0 else (positions[found], base + offsets[found])
+
+    def is_checked(self, begin: int, end: int) -> bool:
+        """S1: every batch in there has passed its CRC since the log was opened, or was written since."""
+        return begin >= self.opened_size or self.checked.covers(begin, min(end, self.opened_size))
 
     # ---- reading
 
@@ -183,6 +208,8 @@ class Segment:
                 end = found.end
                 whole = found.begin == 0 and end == len(data)
                 selected: Buffer = data if whole else memoryview(data)[found.begin : end]
+                if position + found.begin < self.opened_size and found.begin < end:
+                    self.checked.add(position + found.begin, position + end)
                 return ReadResult(selected, found.next_offset, position + end)
             position, expected = position + found.begin, found.next_offset
             if position + found.missing > stop:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from headrace.core.ports import FileSystem
+from headrace.core.ports import File, FileSystem
 from headrace.log.derived import DerivedState
 from headrace.log.flushing import FlushQueue
 from headrace.log.index import NO_TIMESTAMP
-from headrace.log.names import INDEX, LOG
+from headrace.log.names import INDEX, LOG, TEMPORARY
 from headrace.log.producers import ProducerTable
 from headrace.log.results import LogCorrupt
-from headrace.log.scanning import BadBatch, Scanned, scan_file
+from headrace.log.scanning import SCAN_CHUNK_BYTES, BadBatch, Scanned, scan_file
 from headrace.log.segment import Place, Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
@@ -64,9 +64,31 @@ class Cutter:
         assert segment.file is not None
         if end < segment.next_offset:
             self._rewind(segment, end)
-            segment.file.truncate(segment.size)
+            self._shorten(segment, segment.file)
         segment.file.sync()
         self._fs.sync_dir(self._directory)
+
+    def _shorten(self, segment: Segment, file: File) -> None:
+        """Let the file end where the segment does. What was lent may lie in the sockets of clients as pages of this file, so it is
+        never changed: the log goes on in a copy. What is lent is committed, so that takes an unclean election (R27)."""
+        if segment.size >= segment.lent_to:
+            file.truncate(segment.size)
+            return
+        path = segment.path + TEMPORARY
+        if self._fs.exists(path):
+            self._fs.remove(path)
+        copy = self._fs.open(path, create=True)
+        try:
+            for position in range(0, segment.size, SCAN_CHUNK_BYTES):
+                copy.append((file.read(position, min(SCAN_CHUNK_BYTES, segment.size - position)),))
+            copy.sync()
+            self._fs.rename(path, segment.path)
+        except BaseException:
+            copy.close()
+            raise
+        copy.path = segment.path
+        self._flushes.close_file(file)
+        segment.file, segment.lent_to = copy, 0
 
     def cut_all(self) -> None:
         for gone in self._segments.retire_from(0):
@@ -107,6 +129,7 @@ class Cutter:
             index.truncate(position)
         batches = self._scan(segment, Place(position, next_offset, True))
         segment.size, segment.next_offset, segment.max_timestamp = position, next_offset, max_timestamp
+        segment.opened_size = min(segment.opened_size, position)  # the rest is scanned right now
         segment.indexed_position = index.positions[-1] if len(index) else -1
         segment.last_position, segment.last_base_offset, segment.last_crc = -1, -1, 0
         for batch in batches:

@@ -210,7 +210,7 @@ class SimFile:
         self._node.synced()
         disk.crash_if_armed(DiskFault.CRASH_AFTER_SYNC, self.path)
 
-    def fileno(self) -> int | None:
+    def descriptor(self) -> None:
         return None
 
     def close(self) -> None:

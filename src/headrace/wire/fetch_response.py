@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.core.ids import ZERO_UUID
 from headrace.core.ports import Buffer
+from headrace.core.stored import Piece, Stored
 from headrace.wire.fetch import FIRST, FLEXIBLE, LAST, TOPIC_IDS
 from headrace.wire.leader_hint import (
     LEADER,
@@ -50,8 +51,8 @@ class FetchPartitionResponse(NamedTuple):
     aborted_transactions: Sequence[AbortedTransaction] | None = None
     """None unless the fetch was read_committed; sorted by first offset."""
     preferred_read_replica: int = -1
-    records: Buffer | Sequence[Buffer] | None = b""
-    """One buffer or several that follow each other; decoded as one memoryview."""
+    records: Piece | Sequence[Buffer] | None = b""
+    """One buffer or several that follow each other, or bytes in a file; decoded as one memoryview."""
     diverging_epoch: EpochEndOffset | None = None
     current_leader: LeaderIdAndEpoch = NO_LEADER
     snapshot_id: SnapshotId | None = None
@@ -73,7 +74,7 @@ class FetchResponse(NamedTuple):
 
 _new: Any = tuple.__new__
 
-_ONE_BUFFER = (bytes, memoryview, bytearray)
+_ONE_PIECE = (bytes, memoryview, bytearray, Stored)
 _head = Struct(">ihi").pack
 _part_v12 = Struct(">ihqqqxi").pack
 _part_v5 = Struct(">ihqqq")
@@ -86,11 +87,11 @@ _epoch_end = Struct(">iqx").pack
 _snapshot = Struct(">qix").pack
 
 
-def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]:
+def encode_fetch_response(response: FetchResponse, version: int) -> list[Piece]:
     """Small buffers of ours with the callers' record buffers between them, in order."""
     if version < FLEXIBLE:
         return _encode_classic(response, version)
-    out: list[Buffer] = []
+    out: list[Piece] = []
     small = bytearray(_head(response.throttle_time_ms, response.error_code, response.session_id))
     small += uvarint(len(response.topics) + 1)
     for name, topic_id, partitions in response.topics:
@@ -116,12 +117,12 @@ def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]
             if records is None:
                 small += b"\x00"
             else:
-                buffers = (records,) if isinstance(records, _ONE_BUFFER) else records
-                size = sum(map(len, buffers))
+                pieces: Sequence[Piece] = (records,) if isinstance(records, _ONE_PIECE) else records
+                size = sum(map(len, pieces))
                 small += uvarint(size + 1)
                 if size:
                     out.append(small)
-                    out += buffers
+                    out += pieces
                     small = bytearray()
             if diverging is None and snapshot is None and leader == NO_LEADER:
                 small += b"\x00"
@@ -148,8 +149,8 @@ def _encode_tags(partition: FetchPartitionResponse) -> bytes:
     return uvarint(len(tagged)) + b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in tagged)
 
 
-def _encode_classic(response: FetchResponse, version: int) -> list[Buffer]:
-    out: list[Buffer] = []
+def _encode_classic(response: FetchResponse, version: int) -> list[Piece]:
+    out: list[Piece] = []
     small = bytearray(_int32.pack(response.throttle_time_ms))
     if version >= 7:
         small += _int16(response.error_code) + _int32.pack(response.session_id)
@@ -170,12 +171,12 @@ def _encode_classic(response: FetchResponse, version: int) -> list[Buffer]:
             if records is None:
                 small += _int32.pack(-1)
                 continue
-            buffers = (records,) if isinstance(records, _ONE_BUFFER) else records
-            size = sum(map(len, buffers))
+            pieces: Sequence[Piece] = (records,) if isinstance(records, _ONE_PIECE) else records
+            size = sum(map(len, pieces))
             small += _int32.pack(size)
             if size:
                 out.append(small)
-                out += buffers
+                out += pieces
                 small = bytearray()
     out.append(small)
     return out

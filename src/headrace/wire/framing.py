@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from headrace.core.ports import Buffer
+from headrace.core.stored import Piece
 from headrace.wire.api import API, ApiKey, request_header_version, response_header_version
 from headrace.wire.primitives import MALFORMED, ProtocolError, skip_tags
 
@@ -79,10 +80,8 @@ def encode_response(key: int, version: int, correlation_id: int, body: bytes) ->
     return _RESPONSE.pack(len(body) + 4, correlation_id) + body
 
 
-def encode_response_frame(
-    key: int, version: int, correlation_id: int, body: Sequence[Buffer]
-) -> list[Buffer]:
-    """As `encode_response`, for a body in several buffers that should not be copied."""
+def encode_response_frame(key: int, version: int, correlation_id: int, body: Sequence[Piece]) -> list[Piece]:
+    """As `encode_response`, for a body in several buffers that should not be copied, or that lies in a file."""
     length = sum(map(len, body))
     if response_header_version(key, version):
         return [_RESPONSE_WITH_TAGS.pack(length + 5, correlation_id), *body]

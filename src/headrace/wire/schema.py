@@ -81,9 +81,7 @@ class MessageSpec(NamedTuple):
 STRUCTS: dict[type[Any], tuple[FieldSpec, ...]] = {}
 MESSAGES: dict[type[Any], MessageSpec] = {}
 
-HAND_WRITTEN: dict[
-    type[Any], tuple[Callable[[Buffer, int, int], Any], Callable[[Any, int], list[Buffer]]]
-] = {}
+HAND_WRITTEN: dict[type[Any], tuple[Callable[[Buffer, int, int], Any], Callable[[Any, int], list[Any]]]] = {}
 """Messages with their own `decode(buf, pos, version)` and `encode(value, version)`: the hot ones."""
 
 

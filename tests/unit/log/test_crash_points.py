@@ -109,7 +109,12 @@ def delete_records(log: PartitionLog, witness: Witness) -> None:
     flush(log, witness)
 
 
-def truncate(log: PartitionLog, witness: Witness) -> None:
+def truncate_what_was_lent(log: PartitionLog, witness: Witness) -> None:
+    """Decision 0050: bytes that a client may still be sent stay as they are, so the log goes on in a copy."""
+    truncate(log, witness, is_lent=True)
+
+
+def truncate(log: PartitionLog, witness: Witness, *, is_lent: bool = False) -> None:
     put(log, produced(7, 0))
     put(log, produced(8, 0, transactional=True))
     for i in range(6):
@@ -119,6 +124,9 @@ def truncate(log: PartitionLog, witness: Witness) -> None:
     flush(log, witness)
     log.checkpoint(high_watermark=10)
     witness.may_lose_from = 7
+    if is_lent:
+        for segment in log._segments:
+            segment.lent_to = segment.size
     log.truncate(7)
     witness.may_lose_from = None
     witness.acked = read_all(log)
@@ -202,6 +210,7 @@ def check(disk: SimDisk, config: LogConfig, witness: Witness) -> None:
         delete_by_retention,
         delete_records,
         truncate,
+        truncate_what_was_lent,
         start_over,
         start_over_further_down,
     ],

@@ -18,6 +18,7 @@ from headrace.broker.views.fetching import ViewFetch, fetch_views
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_FETCH_BYTES, MAX_REQUEST_PARTITIONS, WIDE_REQUEST_PARTITIONS
+from headrace.core.stored import Stored
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_fetch
@@ -91,7 +92,9 @@ def handle_frame(
     if isinstance(opened, ErrorKind):
         _send(slot, header, FetchResponse([], opened.kafka_code, 0))
         return False
-    reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id)
+    # A follower also gets what is not committed: what may be cut off again is not lent.
+    takes_files = connection.takes_files and request.replica_id < 0
+    reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id, takes_files)
     if reader.is_replica:
         services.broker.liveness.replica_connected(connection.id, reader.replica_id)
     if len(opened.wanted) > WIDE_REQUEST_PARTITIONS:
@@ -319,10 +322,12 @@ class _Answer:
         self._topics: dict[str | bytes, FetchTopicResponse] = {}
         self._hints: list[LeaderIdAndEpoch] = []
         self._with_data: list[Key] = []
+        self._is_lent = False
 
     def add(self, wanted: Wanted, got: Got) -> None:
         if got.data:
             self._with_data.append(wanted.key)
+            self._is_lent = self._is_lent or isinstance(got.data, Stored)
         if got.error is not ErrorKind.NONE:
             self._failures.fetches += 1
         elif (
@@ -359,9 +364,11 @@ class _Answer:
             FetchSessions.answered(opened.session, self._with_data)
         endpoints = endpoints_for(self._image, self._hints)
         topics = list(self._topics.values())
-        _send(slot, header, FetchResponse(topics, 0, opened.session_id, throttle_ms, endpoints))
+        response = FetchResponse(topics, 0, opened.session_id, throttle_ms, endpoints)
+        _send(slot, header, response, is_lent=self._is_lent)
 
 
-def _send(slot: Slot, header: RequestHeader, response: FetchResponse) -> None:
+def _send(slot: Slot, header: RequestHeader, response: FetchResponse, *, is_lent: bool = False) -> None:
     key, version, correlation_id, _ = header
-    slot.send(encode_response_frame(key, version, correlation_id, encode_fetch_response(response, version)))
+    body = encode_fetch_response(response, version)
+    slot.send(encode_response_frame(key, version, correlation_id, body), is_lent=is_lent)

@@ -1,0 +1,132 @@
+"""Two trees in turns, on brokers that stand side by side: what a unit of work costs the one and the other.
+
+    .venv/bin/python bench/turns.py /work/main . [--rounds 7] [--only consume|crowd|small]
+
+Each round gives both the same work, one after the other; who goes first alternates. CPU time is that of the broker's threads (schedstat).
+Shown are the least and the median of all rounds, and the median of the ratios: what slows the machine down slows both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from guard import cpu_s
+from load import Crowd, Drain, Pipeline, fetch_frame, produce, produce_frame
+
+from headrace.testing.broker_process import BrokerProcess
+
+Work = Callable[[], tuple[int, int]]
+
+
+class Row:
+    """A kind of work, for each side; `per` says what of (count, bytes) is a unit."""
+
+    def __init__(self, name: str, unit: str, per: Callable[[int, int], float], works: list[Work]) -> None:
+        self.name = f"{name}: {unit}"
+        self.per = per
+        self.works = works
+        self.costs: list[list[float]] = [[], []]
+        self.rates: list[list[float]] = [[], []]
+
+    def turn(self, side: int, pid: int) -> None:
+        before, began = cpu_s(pid), time.perf_counter()
+        units = self.per(*self.works[side]())
+        self.costs[side].append((cpu_s(pid) - before) / units)
+        self.rates[side].append(units / (time.perf_counter() - began))
+
+
+def _consume(brokers: list[BrokerProcess]) -> Iterator[Row]:
+    for size, megabytes in ((1000, 200), (100, 60)):
+        topic = f"bulk-{size}"
+        for broker in brokers:
+            produce(broker.bootstrap, topic, megabytes * 1_000_000 // size, size)
+        for most in (1 << 20, 10 << 20):
+            drains = [Drain(broker.kafka_port, topic, most) for broker in brokers]
+            works = [lambda drain=drain: drain.run(400_000_000) for drain in drains]
+            name = f"consume {size} B, answers of {most >> 20} MB"
+            yield Row(name, "CPU-s/GB", lambda _, size: size / 1e9, works)
+
+
+def _crowd(brokers: list[BrokerProcess]) -> Iterator[Row]:
+    import confluent_kafka.admin as admin
+
+    for broker in brokers:
+        client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+        topics = [
+            admin.NewTopic("synced", 1, 1),
+            admin.NewTopic("interval", 1, 1, config={"headrace.flush": "interval"}),
+        ]
+        for made in client.create_topics(topics).values():
+            made.result(60)
+    for topic, connections, count in (("synced", 64, 8_000), ("interval", 64, 8_000), ("synced", 1, 800)):
+        frame = produce_frame(topic, -1)
+        crowds = [Crowd(broker.kafka_port, frame, connections) for broker in brokers]
+        works = [lambda crowd=crowd, count=count: crowd.run(count) for crowd in crowds]
+        yield Row(f"{topic}, {connections} connections", "µs CPU", lambda count, _: count / 1e6, works)
+
+
+def _small(brokers: list[BrokerProcess]) -> Iterator[Row]:
+    for broker in brokers:
+        produce(broker.bootstrap, "small", 1, 100)
+    for name, frame in {
+        "produce, acks=1": produce_frame("small", 1),
+        "produce, acks=all": produce_frame("small", -1),
+        "fetch of one": fetch_frame("small", 0, 1),
+    }.items():
+        pipelines = [Pipeline(broker.kafka_port, frame) for broker in brokers]
+        works = [lambda pipeline=pipeline: pipeline.run(10_000, 64) for pipeline in pipelines]
+        yield Row(f"{name}, 64 in flight", "µs CPU", lambda count, _: count / 1e6, works)
+
+
+ROOMS = {"consume": _consume, "crowd": _crowd, "small": _small}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=[*ROOMS])
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        brokers = [
+            stack.enter_context(
+                BrokerProcess(
+                    environment={
+                        "PYTHONPATH": str(tree.resolve() / "src"),
+                        "PYTHONPYCACHEPREFIX": str(tree.resolve() / ".pycache"),
+                        "PYTHONDONTWRITEBYTECODE": "",
+                    }
+                )
+            )
+            for tree in (options.before, options.after)
+        ]
+        rows = [row for name, room in ROOMS.items() if options.only in (None, name) for row in room(brokers)]
+        for number in range(options.rounds):
+            for row in rows:
+                for side in (0, 1) if number % 2 else (1, 0):
+                    row.turn(side, brokers[side].pid)
+    print(
+        f"load {os.getloadavg()[0]:.1f}; least / median, before -> after, median of the ratios; units a second (best)"
+    )
+    for row in rows:
+        before, after = row.costs
+        ratio = statistics.median(two / one for one, two in zip(before, after, strict=True))
+        print(
+            f"{row.name:45} {min(before):8.3f} / {statistics.median(before):8.3f} -> {min(after):8.3f} / {statistics.median(after):8.3f}"
+            f"   x{ratio:.2f}   {max(row.rates[0]):8.4g} -> {max(row.rates[1]):8.4g}"
+        )
+
+
+if __name__ == "__main__":
+    main()
