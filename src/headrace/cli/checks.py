@@ -6,7 +6,6 @@ A check never changes anything and never takes longer than its timeout.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import http.client
 import json
 import os
@@ -29,6 +28,7 @@ from headrace.cli.output import Row
 from headrace.cli.processes import command_line, listener
 from headrace.cli.profile import Profile
 from headrace.core.units import format_size
+from headrace.node.data_directory import holder
 from headrace.node.settings import Settings
 
 ENOUGH_FILES = 4096
@@ -186,20 +186,13 @@ def judge_space(free: int, where: str) -> CheckRow:
 
 
 def check_lock(directory: Path) -> CheckRow:
-    """Whether a broker uses the directory now, asked the way a broker asks, but letting go at once."""
-    path = directory / "lock"
-    if not path.exists():
-        return ok("lock", "nobody uses the data directory")
     try:
-        with path.open("rb") as file:
-            holder = file.read(32).decode(errors="replace").strip()
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return ok("lock", f"held by the broker with process id {holder}")
+        found = holder(directory)
     except OSError as problem:
-        return fail("lock", f"{path}: {problem.strerror}", "check who owns the data directory")
-    return ok("lock", "nobody uses the data directory")
+        return fail("lock", f"{directory / 'lock'}: {problem.strerror}", "check who owns the data directory")
+    if found is None:
+        return ok("lock", "nobody uses the data directory")
+    return ok("lock", f"held by the broker with process id {found}")
 
 
 def check_clock(directory: Path) -> CheckRow:

@@ -25,6 +25,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.local_context import keep_local
 from headrace.cli.output import Row
 from headrace.cli.processes import age_ms
+from headrace.cli.setting_options import flag_words
 from headrace.node.settings import Settings
 
 START_S = 60.0
@@ -118,14 +119,7 @@ class DevCluster:
             "http_port": settings.http_port and settings.http_port + number - 1,
             "data_dir": str(settings.directory() / f"broker-{number}"),
         }
-        command = [sys.executable, "-m", "headrace", "serve", "--json"]
-        for name, value in own.items():
-            flag = "--" + name.replace("_", "-")
-            if isinstance(value, bool):
-                command.append(flag if value else f"--no-{flag[2:]}")
-            else:
-                command += [flag, str(value)]
-        return command
+        return [sys.executable, "-m", "headrace", "serve", "--json", *flag_words(own)]
 
     def _environment(self, number: int) -> dict[str, str]:
         settings = self._settings

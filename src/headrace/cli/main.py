@@ -15,6 +15,9 @@ from headrace.cli.lazy import LazyGroup
 
 NOUNS = {
     "serve": "Start a broker.",
+    "start": "Start a broker in the background.",
+    "stop": "Stop the broker that runs in the background.",
+    "status": "Say whether the broker in the background runs, and is ready.",
     "topic": "Create, change, write and read topics.",
     "view": "Filtered, read-only topics that any Kafka client can consume.",
     "group": "Look at consumer groups and move them.",
@@ -40,6 +43,7 @@ NOUNS = {
     "config": "Show the settings and where each comes from.",
     "debug": "Look inside a data directory.",
     "completion": "Print the completion script of a shell.",
+    "cheat": "Show the commands that people need most, on one page.",
 }
 """A new noun is one line here and a module (or a package with VERBS) of that name."""
 

@@ -61,6 +61,32 @@ def command_line(pid: int) -> str | None:
     return " ".join(raw.decode(errors="replace").split("\0")).strip() or None
 
 
+def born(pid: int) -> str | None:
+    """When a process began, in whatever words this system has for it, so that another one of the same number is told from it.
+    None: there is none, or it has ended and nobody has noticed yet."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else f"{_boot_id()}/{fields[19]}"
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return None if Path("/proc/self/stat").exists() else _born_as_ps_says(pid)
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _born_as_ps_says(pid: int) -> str | None:
+    import subprocess
+
+    told = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split(None, 1)
+    return None if len(told) < 2 or told[0].startswith("Z") else told[1].strip()
+
+
 def usage(pid: int) -> Usage | None:
     try:
         # The name, in parentheses, may hold spaces; the numbers come after it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -56,6 +56,18 @@ def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 settings["metavar"] = metavar(field.name, kind)
         function = click.option(*names, field.name, **settings)(function)
     return function
+
+
+def flag_words(flags: Mapping[str, Any]) -> list[str]:
+    """Given flags as they are typed, for a broker that is started for somebody."""
+    words: list[str] = []
+    for name, value in flags.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        elif value is not None:
+            words += [flag, str(value)]
+    return words
 
 
 def metavar(name: str, kind: Any) -> str:
