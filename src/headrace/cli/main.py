@@ -42,6 +42,7 @@ NOUNS = {
     "context": "Named ways to a broker: where it is, who you are, whom you trust.",
     "config": "Show the settings and where each comes from.",
     "debug": "Look inside a data directory.",
+    "generate": "Write files for systemd and Prometheus, and first programs for clients, to stdout.",
     "completion": "Print the completion script of a shell.",
     "cheat": "Show the commands that people need most, on one page.",
 }
