@@ -56,6 +56,13 @@ class Service:
         assert ran.exit_code == 0, ran.output
         return json.loads(ran.stdout)
 
+    def running(self, is_so: Callable[[Any], bool]) -> Any:
+        def look() -> Any:
+            row = self.command("status", "orders")
+            return row if row["state"] == "running" and is_so(row) else None
+
+        return until(look)
+
     def supervise(self) -> subprocess.Popen[bytes]:
         with (self._directory / f"supervisor-{len(self.supervisors)}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -115,15 +122,15 @@ def test_f65_submitted_supervised_killed_and_taken_over_every_row_once(
         service.publish(range(500))
         service.command("submit", str(file))
         first = service.supervise()
-        row = until(lambda: (one := service.command("status", "orders"))["records"] == 500 and one)
-        assert row["state"] == "running" and len(service.rows()) == 500
+        row = service.running(lambda one: one["records"] == 500)
+        assert len(service.rows()) == 500
         assert row["ui"].startswith("http://") and row["table"] == "topics.orders" and row["host"]
         # kill -9 of the run, with work under way.
         service.publish(range(500, 1000))
         os.kill(row["pid"], signal.SIGKILL)
         until(lambda: not group_lives(row["pid"]))
         until(lambda: len(service.rows()) == 1000)
-        again = until(lambda: (one := service.command("status", "orders"))["run_number"] == 2 and one)
+        again = service.running(lambda one: one["run_number"] >= 2)
         # SIGTERM of the supervisor: the second takes over.
         service.supervise()
         service.publish(range(1000, 1500))
@@ -131,9 +138,9 @@ def test_f65_submitted_supervised_killed_and_taken_over_every_row_once(
         assert first.wait(240) == 0 and not group_lives(again["pid"])
         until(lambda: len(service.rows()) == 1500)
         assert service.rows() == Counter(range(1500))
-        third, second, killed = service.command("history", "orders")["items"]
-        assert (killed["outcome"], killed["reason"]) == ("failed", "ended by signal 9")
-        assert (second["outcome"], third["run"]) == ("stopped", 3)
+        runs = [(run["outcome"], run["reason"]) for run in service.command("history", "orders")["items"]]
+        # A machine that stalls for longer than a lease has more of them.
+        assert ("failed", "ended by signal 9") in runs and ("stopped", "its supervisor was stopped") in runs
         position = service.command("checkpoint", "orders")["items"]
         assert sum(one["position"] for one in position) == 1500 and {one["lag"] for one in position} == {0}
         assert service.command("stop", "orders", "--wait")["state"] == "stopped"
