@@ -96,9 +96,9 @@ class _WatchedNode(Node):
         super().__init__(settings, runtime, coordinator)
         self._invariants = invariants
 
-    def _make_doors(self) -> None:
+    def _open_doors(self) -> None:
         self._invariants.listen(self.broker)
-        super()._make_doors()
+        super()._open_doors()
 
 
 class SimCluster:
@@ -242,6 +242,8 @@ class SimCluster:
             for operation in self.history.operations
             if operation.outcome.value == "ok" and operation.action in ("send", "txn")
         )
+        if acked and not self.invariants.books:
+            raise RuntimeError("nobody watched: the simulation has lost its hold on the brokers")
         return Result(
             self.simulation.seed,
             self.simulation.loop.time() - self._begun_s,

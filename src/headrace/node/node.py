@@ -113,7 +113,7 @@ class Node:
             on_disk_failed=self._disk_failed,
         )
         self.services = build_services(self.broker, self._service_options(), self.health.troubles)
-        self.doors.open(self.services, self.metadata, self._cluster_key)
+        self._open_doors()
         admin = self.doors.security.admin
         if settings.secure:
             await found_security(settings, self.runtime, admin, self._gatekeeper.keys)
@@ -133,6 +133,10 @@ class Node:
         await self._become_ready()
         self.doors.opened()
         self.health.phase = None
+
+    def _open_doors(self) -> None:
+        """The broker is built, and no log is open yet."""
+        self.doors.open(self.services, self.metadata, self._cluster_key)
 
     @property
     def ready(self) -> bool:
