@@ -365,3 +365,10 @@ def test_ephemeral_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     _, errors = process.communicate(timeout=120)
     assert process.returncode == Exit.OK, errors
     assert list(home.iterdir()) == [] and not (tmp_path / "unused").exists()
+
+
+def test_messages_are_found_by_words(run: Run, topic: str) -> None:
+    run("topic", "produce", topic, "a needle", "hay", "hay again")
+    found = json.loads(run("topic", "search", topic, "needle", "--json").stdout)
+    assert [(row["value"], row["offset"]) for row in found["items"]] == [("a needle", 0)]
+    assert found["schema"] == "headrace.topic.search/v2" and found["items"][0]["timestamp"].endswith("Z")

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.client, pytest.mark.timeout(600)]
 
 QUICK = {
     "HEADRACE_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "300",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.spark import register
 from headrace.testing.broker_process import BrokerProcess
 
 
@@ -85,14 +86,31 @@ def test_a_pattern_and_several_topics(spark: Any, broker: BrokerProcess, client:
     assert _numbers(reader.option("assign", '{"many.b":[0]}').load()) == [3, 4]
 
 
-def test_filters_are_pushed_down_and_right(read: Any, filled: str) -> None:
+def test_filters_are_pushed_down_and_right(spark: Any, broker: BrokerProcess, filled: str) -> None:
+    other = spark.newSession()
+    register(other, push_down=True)
+
+    def frame(where: str) -> Any:
+        reader = (
+            other.read.format("headrace").option("bootstrap", broker.bootstrap).option("subscribe", filled)
+        )
+        return reader.load().where(where)
+
+    narrow = "partition = 2 and offset >= 100 and offset < 110"
+    assert [row.offset for row in frame(narrow).orderBy("offset").collect()] == list(range(100, 110))
+    assert frame(narrow).rdd.getNumPartitions() == 1
+    assert frame("key = cast('77' as binary)").count() == 1
+    assert frame("timestamp > timestamp'2100-01-01'").count() == 0
+    assert frame("timestamp > timestamp'2020-01-01' and partition in (1, 3)").count() == 5000
+
+
+def test_a_frame_that_was_asked_with_a_filter_answers_without_one(read: Any, filled: str) -> None:
+    """Spark keeps the plan of a filter that it gave to the source for the next query of the same frame: counts were too small in silence."""
     frame = read(filled)
-    narrow = frame.where("partition = 2 and offset >= 100 and offset < 110")
-    assert [row.offset for row in narrow.orderBy("offset").collect()] == list(range(100, 110))
-    assert narrow.rdd.getNumPartitions() == 1
-    assert frame.where("key = cast('77' as binary)").count() == 1
-    assert frame.where("timestamp > timestamp'2100-01-01'").count() == 0
-    assert frame.where("timestamp > timestamp'2020-01-01' and partition in (1, 3)").count() == 5000
+    assert frame.where("partition = 2 and offset >= 100").count() == 2400
+    assert frame.count() == 10_000
+    assert frame.where("partition = 1").count() == 2500
+    assert frame.join(frame.where("offset < 10"), "offset").count() == 10 * 4 * 4
 
 
 def test_headers_are_opt_in_and_can_be_filtered(read: Any, filled: str, publish: Any, topic: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from headrace.cli.output import Row
 
 KEYS = "/api/v1/security/keys"
@@ -21,4 +23,4 @@ class KeyRow(Row):
 
 
 def key_row(found: dict[str, Any]) -> KeyRow:
-    return KeyRow(**found)
+    return msgspec.convert(found, KeyRow)

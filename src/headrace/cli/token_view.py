@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from headrace.cli.output import Row
 
 TOKENS = "/api/v1/security/tokens"
@@ -22,4 +24,4 @@ class TokenRow(Row):
 
 
 def token_row(found: dict[str, Any]) -> TokenRow:
-    return TokenRow(**found)
+    return msgspec.convert(found, TokenRow)

@@ -21,7 +21,7 @@ from headrace.records.batch import HEADER_BYTES, CorruptBatch, read_header, scan
 _MAX_CURSORS = 32
 
 LENT_BYTES = 256 * KIB
-"""What is smaller costs as much when it is read, or less: the system sends a file in pieces of 64 KB, each of which may wake the client."""
+"""What is smaller is read: the system sends a file in pieces of 64 KB, each of which may wake the client (docs/performance.md; chosen, not measured)."""
 
 
 class LogReader:

@@ -12,9 +12,14 @@ __all__ = ["register"]
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark: SparkSession) -> None:
-    """Make `format("headrace")` known to this session, with filter push-down switched on."""
-    from headrace.spark.source import PushdownDataSource
+def register(spark: SparkSession, *, push_down: bool = False) -> None:
+    """Make `format("headrace")` known to this session.
 
-    spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(PushdownDataSource)
+    `push_down` gives filters to the source. Spark (4.1 to 4.3) keeps what a filtered query read for the *next* query of the same DataFrame, whatever that
+    asks for: switch it on only where each DataFrame is asked once.
+    """
+    from headrace.spark.source import HeadraceDataSource, PushdownDataSource
+
+    if push_down:
+        spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(PushdownDataSource if push_down else HeadraceDataSource)

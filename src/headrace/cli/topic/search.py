@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import click
+import msgspec
 
 from headrace.cli.completing import complete_topics
 from headrace.cli.http_link import part
@@ -64,7 +65,7 @@ def command(
     while len(rows) < limit:
         step = {**query, "limit": str(min(500, limit - len(rows))), **({"cursor": cursor} if cursor else {})}
         found = run.http.ask("GET", f"/topics/{part(name)}/search", query=step, wait_ms=STEP_MS)
-        rows += [FoundRow(**item) for item in found["items"]]
+        rows += msgspec.convert(found["items"], list[FoundRow])
         looked += found["looked_at"]
         cursor = found["next_cursor"] or ""
         if not cursor:
