@@ -153,6 +153,10 @@ def kafka_python_group(broker: BrokerProcess, topic: str, admin: kafka.KafkaAdmi
     assert "9" in repr(offsets)
 
 
+# kafka-python 3.0 hangs now and then, with nothing to wait for: a coroutine that only sends is handed to its own thread, which sleeps in
+# select and does not hear of it (seen once in some fifteen runs, on a busy machine; the stacks were its own). That, and nothing else, is tried again.
+@pytest.mark.timeout(150)
+@pytest.mark.flaky(reruns=2, only_rerun="Timeout")
 def test_offsets_are_deleted_unless_somebody_reads(broker: BrokerProcess, topic: str) -> None:
     """OffsetDelete with kafka-python: gone where nobody is subscribed, refused where somebody is, an error for no group."""
     read, left = kafka.TopicPartition(topic, 0), kafka.TopicPartition(f"{topic}-left", 0)
