@@ -66,6 +66,6 @@ class HeadraceDataSource(DataSource):
 
 
 class PushdownDataSource(HeadraceDataSource):
-    """What `register` installs after it has switched filter push-down on in the session."""
+    """What `register(spark, push_down=True)` installs after it has switched filter push-down on in the session."""
 
     push_filters = True

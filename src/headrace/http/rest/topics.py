@@ -140,9 +140,9 @@ class TopicDoor:
     ) -> dict[str, Any]:
         """The leader knows which keys it has seen, so it is asked to publish the record itself."""
         shown = shown_record(topic, number_, record)
-        body = msgspec.json.encode(
-            {name: shown[name] for name in ("key", "value", "headers", "timestamp_ms")}
-        )
+        # The number under the plain name: brokers of every version read it so.
+        asked = {name: shown[name] for name in ("key", "value", "headers")} | {"timestamp": record.timestamp}
+        body = msgspec.json.encode(asked)
         headers = {b"content-type": b"application/json", b"idempotency-key": key.encode("latin-1", "replace")}
         path = f"/topics/{quote(topic, safe='')}/records"
         request = Request("POST", path, query_string=f"partition={number_}", headers=headers, body=body)

@@ -422,4 +422,4 @@ def _merge(shown: dict[str, Any], other: dict[str, Any]) -> None:
     if circuit in _CIRCUITS and _CIRCUITS.index(circuit) > _CIRCUITS.index(shown["circuit"]):
         shown["circuit"] = circuit
     if other.get("last_ms", 0) > shown["last_ms"]:
-        shown |= {name: other[name] for name in ("last", "last_ms", "last_status", "last_detail")}
+        shown |= {name: other.get(name) for name in ("last", "last_ms", "last_status", "last_detail")}
