@@ -7,20 +7,19 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 SEEDS ?= 200
 FRAMES ?= 1000000
-EXAMPLES ?= 20000
 KILLS ?= 200
 SCHEDULES ?= 20000
 UPDATES ?= 1000000
 RECORDS ?= 1000000
 MINUTES ?= 10
-EXAMPLES ?= 200
 SAMPLE ?= 200
 SEED ?= 1
 KEEP ?=
 RECORD ?=
 ORIGIN ?= http://localhost:9324
+VERSIONS ?=
 
-.PHONY: views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop security bench bench-guard limits lock audit docs clean help
+.PHONY: coverage packages site views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop spark-versions security bench bench-guard limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,16 +38,21 @@ demo-delivery:  ## kill workers under each delivery guarantee and count what is 
 
 test: env lint  ## everything that decides whether a change lands
 	@scripts/system-packages kcat=kcat etcd-server=etcd nodejs=node npm=npm openjdk-17-jre-headless=java chromium=chromium
-	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not spark"  # they wait more than they work
-	@# One Spark session for each of the two. Spark gives a Python process 10 s to start, which cannot be set and is too little on
-	@# a busy machine: that one message, and no other, is tried again.
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --reruns 3 --only-rerun "Python worker failed to connect back" tests/spark
+	@scripts/test
 
 lint: env  ## style, types, layering
 	@$(BIN)/ruff check src tests examples bench scripts
 	@$(BIN)/ruff format --check -q src tests examples bench scripts
 	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/mypy --no-error-summary --config-file tests/mypy.ini
+	@$(BIN)/python scripts/house --limits
 	@$(BIN)/lint-imports --no-cache >/dev/null || $(BIN)/lint-imports --no-cache
+
+PURE = core wire records log cluster replication groups transactions queues
+
+coverage: env  ## branches of the pure packages that their own tests take, against the number in tests/coverage.ini
+	@$(BIN)/python -m coverage run --rcfile tests/coverage.ini -m pytest -q -p no:cacheprovider $(PURE:%=tests/unit/%) tests/property tests/scenario
+	@$(BIN)/python -m coverage report --rcfile tests/coverage.ini
 
 unit: env  ## only the quick tests
 	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit tests/property tests/scenario tests/contract
@@ -75,10 +79,11 @@ console-test: env  ## the web console: types, a build that must give the committ
 	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent types
 	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit/http/test_console.py tests/client/test_console.py
 
-console-pictures:  ## every page of a running broker's console, at three widths, dark and light, to look at: make console-pictures ORIGIN=http://localhost:9324
-	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent && node test/pictures.mjs $(ORIGIN) ../.pictures 1440,1024,375 dark,light \
-	  home=/ topics=/console/topics queues=/console/queues dead=/console/dead groups=/console/groups schedules=/console/schedules webhooks=/console/webhooks cluster=/console/cluster
+console-pictures: env  ## every page of the console, empty, small, big and broken, dark and light, at three widths, to look at (in .pictures)
+	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent
+	@$(BIN)/python scripts/console-pictures
 
+rest-fuzz: EXAMPLES ?= 200
 rest-fuzz: env  ## schemathesis over the OpenAPI document: make rest-fuzz EXAMPLES=200
 	@$(BIN)/python tests/rest/rest_fuzz.py --examples $(EXAMPLES)
 
@@ -105,22 +110,50 @@ interop: env  ## peers from Maven Central, npm and the Go proxy: Java clients of
 	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac golang-go=go npm
 	@HEADRACE_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
 
+spark-versions: env  ## every minor version of Spark from 4.0 on that PyPI has: make spark-versions [VERSIONS="4.0.5 4.1.4"]
+	@scripts/system-packages openjdk-17-jre-headless=java
+	@$(BIN)/python scripts/spark-versions $(VERSIONS)
+
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py
 
 SECURITY_TESTS = tests/unit/security tests/unit/house/test_rights.py tests/unit/core/test_peer_proof.py tests/contract/test_coordinator_etcd.py \
   tests/client/test_logins.py tests/client/test_tls.py tests/client/test_access_keys.py tests/client/test_security_rules.py tests/client/test_oauth.py \
   tests/client/test_audit.py tests/client/test_open_doors.py tests/client/test_browsers.py tests/client/test_chromium.py tests/client/test_bounds.py \
-  tests/client/test_connection_limits.py tests/spark/test_secured.py
+  tests/client/test_connection_limits.py tests/client/test_securing.py tests/client/test_security_doors.py tests/client/test_narrower_tokens.py \
+  tests/client/test_standing_orders.py tests/client/test_delegation_tokens.py tests/client/test_tenants.py tests/client/test_user_quotas.py tests/client/test_certified_users.py tests/spark/test_secured.py
 
+security: EXAMPLES ?= 20000
 security: env  ## everything about security, with many more examples than make test has, and sslyze against a secured broker: make security EXAMPLES=20000
 	@HEADRACE_SECURITY_EXAMPLES=$(EXAMPLES) HEADRACE_SECURITY=1 $(BIN)/python -m pytest -q --import-mode=importlib --timeout 7200 $(SECURITY_TESTS)
+	@$(BIN)/python scripts/security-switch-offs
 
 bench-guard: env  ## CPU per unit against the baseline of this kind of machine: make bench-guard [RECORD=--record]
 	@$(BIN)/python bench/guard.py $(RECORD)
 
+# They put something of their own in the place of what is compiled, or change it (decision 0073).
+UNCOMPILED = tests/unit/broker/test_parking.py tests/unit/broker/test_damaged_reads.py tests/unit/broker/views/test_view_fetch.py \
+  tests/unit/kafka/test_fetch_by_id.py
+COMPILED_TESTS ?= tests/unit/core tests/unit/wire tests/unit/records tests/unit/log tests/unit/replication tests/unit/queues tests/unit/broker tests/unit/kafka tests/sim
+
+.PHONY: compiled
+compiled: env  ## compile the hot modules (needs a C compiler) in .compiled, and run unit tests and simulations on that
+	@$(BIN)/python -c "import setuptools" 2>/dev/null || $(BIN)/uv pip install -q setuptools
+	@rm -rf .compiled && mkdir .compiled && cp -r src .compiled/src
+	@$(BIN)/python scripts/compile $(CURDIR)/.compiled > .compiled/output 2>&1 || { tail -20 .compiled/output; exit 1; }
+	@PYTHONPATH=$(CURDIR)/.compiled/src PYTHONPYCACHEPREFIX=$(CURDIR)/.compiled/pycache $(BIN)/headrace --version | grep compiled
+	@PYTHONPATH=$(CURDIR)/.compiled/src PYTHONPYCACHEPREFIX=$(CURDIR)/.compiled/pycache $(BIN)/python -m pytest -q -n 2 $(COMPILED_TESTS) \
+	  $(addprefix --ignore=,$(UNCOMPILED))
+
 limits: env  ## the largest legal request of each API: how long it keeps the loop (50 ms is the rule)
 	@$(BIN)/python bench/largest_requests.py
+
+packages: env  ## wheel and sdist, and what is deployed held against the schemas of compose, Kubernetes, GitHub and (with Go) Helm
+	@rm -rf dist && $(BIN)/uv build -q --out-dir dist . && ls dist
+	@$(BIN)/uv tool run -q check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml deploy/compose-cluster.yaml
+	@$(BIN)/uv tool run -q check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/uv tool run -q --from kubernetes-validate kubernetes-validate --strict --quiet deploy/kubernetes.yaml deploy/kubernetes-secure.yaml
+	@scripts/helm-check
 
 lock: env  ## write requirements.lock anew from pyproject.toml, with the newest versions and their hashes
 	@$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --python-version 3.11 --no-header --custom-compile-command "make lock" \
@@ -129,8 +162,12 @@ lock: env  ## write requirements.lock anew from pyproject.toml, with the newest 
 audit: env  ## ask PyPI's advisories about everything in requirements.lock
 	@$(BIN)/uv tool run -q pip-audit --strict --require-hashes --disable-pip -r requirements.lock
 
-docs: env  ## write docs/cli.md, docs/config.md and docs/openapi.json anew, from the code
+site: env  ## the manual as a site in .site, to be read offline; a link that leads nowhere is an error
+	@$(BIN)/python scripts/generate-docs
+	@$(BIN)/uv tool run -q zensical==0.0.73 build --strict -f mkdocs.yml && echo "open .site/index.html"
+
+docs: env  ## write docs/cli.md, config.md, errors.md, metrics.md and openapi.json anew, from the code
 	@$(BIN)/python scripts/generate-docs
 
 clean:
-	rm -rf .venv .pycache .mutants .mypy_cache .ruff_cache .pytest_cache .demo .interop
+	rm -rf .venv .pycache .compiled .mutants .mypy_cache .ruff_cache .pytest_cache .demo .interop

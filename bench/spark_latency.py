@@ -28,7 +28,7 @@ WARM_UP = 150
 
 def child(settings: str, triggers: int) -> None:
     """One session; prints a JSON document for each delivery."""
-    from headrace.spark.connection import Access
+    from headrace.spark.connection import ClusterAccess
     from headrace.spark.pipelines import run, streams
     from headrace.spark.pipelines.definition import Transform, parse
     from headrace.spark.sync_client import SyncClient
@@ -39,7 +39,7 @@ def child(settings: str, triggers: int) -> None:
     work = Path(tempfile.mkdtemp(prefix="headrace-latency-"))
     spark: Any = None
     try:
-        with BrokerProcess() as broker, SyncClient(Access(broker.bootstrap)) as client:
+        with BrokerProcess() as broker, SyncClient(ClusterAccess(broker.bootstrap)) as client:
             for delivery in ("at-least-once", "exactly-once"):
                 client.create_topic(f"in-{delivery}", 2)
                 client.create_topic(f"out-{delivery}", 2)

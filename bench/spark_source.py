@@ -30,7 +30,7 @@ from headrace.core.ids import TopicPartition
 from headrace.spark import register
 from headrace.spark.columns.encode import BytesColumn, ProducerStamp, encode_batches
 from headrace.spark.columns.ragged import Ragged
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.pipelines.definition import parse
 from headrace.spark.pipelines.run import run
 from headrace.spark.producer import idempotent_producer
@@ -285,7 +285,10 @@ def main() -> None:
     spark = local_session("headrace bench", master="local[2]", settings={"spark.driver.memory": "3g"})
     register(spark)
     try:
-        with BrokerProcess(bench.work / "broker") as broker, SyncClient(Access(broker.bootstrap)) as client:
+        with (
+            BrokerProcess(bench.work / "broker") as broker,
+            SyncClient(ClusterAccess(broker.bootstrap)) as client,
+        ):
             bench.nothing(spark, client, broker.bootstrap)
             for size in map(int, arguments.sizes.split(",")):
                 bench.size(spark, broker, client, size)

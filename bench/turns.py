@@ -1,6 +1,6 @@
 """Two trees in turns, on brokers that stand side by side: what a unit of work costs the one and the other.
 
-    .venv/bin/python bench/turns.py /work/main . [--rounds 7] [--only consume|crowd|small]
+    .venv/bin/python bench/turns.py /work/main . [--rounds 7] [--only consume|crowd|small|sqs]
 
 Each round gives both the same work, one after the other; who goes first alternates. CPU time is that of the broker's threads (schedstat).
 Shown are the least and the median of all rounds, and the median of the ratios: what slows the machine down slows both.
@@ -9,6 +9,7 @@ Shown are the least and the median of all rounds, and the median of the ratios: 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -18,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import sqs_load
 from guard import cpu_s
 from load import Crowd, Drain, Pipeline, fetch_frame, produce, produce_frame
 
@@ -44,14 +46,14 @@ class Row:
 
 
 def _consume(brokers: list[BrokerProcess]) -> Iterator[Row]:
-    for size, megabytes in ((1000, 200), (100, 60)):
-        topic = f"bulk-{size}"
+    for size, megabytes, batch in ((1000, 100, 1_000_000), (1000, 100, 100_000), (100, 30, 1_000_000)):
+        topic = f"bulk-{size}-{batch}"
         for broker in brokers:
-            produce(broker.bootstrap, topic, megabytes * 1_000_000 // size, size)
-        for most in (1 << 20, 10 << 20):
+            produce(broker.bootstrap, topic, megabytes * 1_000_000 // size, size, **{"batch.size": batch})
+        for most in (512 << 10, 1 << 20, 2 << 20, 10 << 20):
             drains = [Drain(broker.kafka_port, topic, most) for broker in brokers]
-            works = [lambda drain=drain: drain.run(400_000_000) for drain in drains]
-            name = f"consume {size} B, answers of {most >> 20} MB"
+            works = [lambda drain=drain: drain.run(200_000_000) for drain in drains]
+            name = f"consume {size} B in batches to {batch // 1000} KB, answers to {most >> 10} KB"
             yield Row(name, "CPU-s/GB", lambda _, size: size / 1e9, works)
 
 
@@ -86,7 +88,31 @@ def _small(brokers: list[BrokerProcess]) -> Iterator[Row]:
         yield Row(f"{name}, 64 in flight", "µs CPU", lambda count, _: count / 1e6, works)
 
 
-ROOMS = {"consume": _consume, "crowd": _crowd, "small": _small}
+def _sqs(brokers: list[BrokerProcess]) -> Iterator[Row]:
+    """A message is sent, received and deleted by the same client, one request at a time."""
+    urls = [
+        sqs_load.ask(broker.http_port, "CreateQueue", QueueName="turns")["QueueUrl"] for broker in brokers
+    ]
+
+    def client(url: str, count: int) -> sqs_load.Client:
+        for _ in range(count):
+            yield sqs_load.request("SendMessage", QueueUrl=url, MessageBody="x" * 100)
+            found = yield sqs_load.request("ReceiveMessage", QueueUrl=url, WaitTimeSeconds=5)
+            (message,) = json.loads(found)["Messages"]
+            yield sqs_load.request("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return count
+
+    def work(port: int, url: str) -> tuple[int, int]:
+        return sqs_load.run(port, [client(url, 50) for _ in range(16)]), 0
+
+    works = [
+        lambda broker=broker, url=url: work(broker.http_port, url)
+        for broker, url in zip(brokers, urls, strict=True)
+    ]
+    yield Row("SQS, one by one: sent, received, deleted", "µs CPU", lambda count, _: count / 1e6, works)
+
+
+ROOMS = {"consume": _consume, "crowd": _crowd, "small": _small, "sqs": _sqs}
 
 
 def main() -> None:
@@ -123,7 +149,7 @@ def main() -> None:
         before, after = row.costs
         ratio = statistics.median(two / one for one, two in zip(before, after, strict=True))
         print(
-            f"{row.name:45} {min(before):8.3f} / {statistics.median(before):8.3f} -> {min(after):8.3f} / {statistics.median(after):8.3f}"
+            f"{row.name:70} {min(before):8.3f} / {statistics.median(before):8.3f} -> {min(after):8.3f} / {statistics.median(after):8.3f}"
             f"   x{ratio:.2f}   {max(row.rates[0]):8.4g} -> {max(row.rates[1]):8.4g}"
         )
 

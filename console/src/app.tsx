@@ -5,8 +5,9 @@ import { remove } from './api/client.ts';
 import { Login } from './parts/login.tsx';
 import { Keys } from './parts/keys.tsx';
 import { A, Empty, Toasts, Waiting } from './parts/ui.tsx';
-import { ago, span, visible, zone } from './parts/words.ts';
+import { ago, count, span, visible, zone } from './parts/words.ts';
 import { Home } from './pages/home.tsx';
+import { useLive, type HomeNow } from './state/live.ts';
 import { path } from './state/place.ts';
 import { away, cluster, health, isOld, lookAgain, now, session, theme, utc, version } from './state/session.ts';
 
@@ -21,7 +22,10 @@ const PLACES: Place[] = [
   { at: /^\/dead$/, load: () => import('./pages/dead.tsx') },
   { at: /^\/schedules$/, load: () => import('./pages/schedules.tsx') },
   { at: /^\/webhooks$/, load: () => import('./pages/webhooks.tsx') },
+  { at: /^\/pipelines$/, load: () => import('./pages/pipelines.tsx') },
+  { at: /^\/pipelines\/([^/]+)$/, load: () => import('./pages/pipeline.tsx') },
   { at: /^\/cluster$/, load: () => import('./pages/cluster.tsx') },
+  { at: /^\/api$/, load: () => import('./pages/api.tsx') },
   { at: /^\/groups$/, load: () => import('./pages/groups.tsx') },
   { at: /^\/groups\/([^/]+)$/, load: () => import('./pages/group.tsx') },
 ];
@@ -33,7 +37,9 @@ export const RAIL: { words: string; href: string; key: string; at: string }[] = 
   { words: 'Groups', href: '/console/groups', key: 'g', at: '/groups' },
   { words: 'Schedules', href: '/console/schedules', key: 's', at: '/schedules' },
   { words: 'Webhooks', href: '/console/webhooks', key: 'w', at: '/webhooks' },
+  { words: 'Pipelines', href: '/console/pipelines', key: 'p', at: '/pipelines' },
   { words: 'Cluster', href: '/console/cluster', key: 'c', at: '/cluster' },
+  { words: 'API', href: '/console/api', key: 'a', at: '/api' },
 ];
 
 function Mark() {
@@ -48,13 +54,16 @@ function Mark() {
 function Rail({ open, close }: { open: boolean; close: () => void }) {
   const here = path.value;
   const known = cluster.value;
+  const live = useLive<HomeNow>('home');
+  const dead = live?.dead.reduce((sum, one) => sum + one.messages, 0) ?? 0;
+  const counts: Record<string, [number, string]> = { '/dead': [dead, 'letters'], '/groups': [live?.lags.length ?? 0, 'behind'] };
   return (
     <nav class={open ? 'rail open' : 'rail'} aria-label="Pages" onClick={(event) => { if ((event.target as Element).closest('a')) close(); }}>
       <A class="brand" href="/"><Mark />Headrace</A>
       <ul>
         {RAIL.map((item) => (
           <li key={item.href}>
-            <A href={item.href} aria-current={(item.at === '/' ? here === '/' : here === item.at || here.startsWith(`${item.at}/`)) ? 'page' : undefined}>{item.words}</A>
+            <A href={item.href} aria-current={(item.at === '/' ? here === '/' : here === item.at || here.startsWith(`${item.at}/`)) ? 'page' : undefined}>{item.words}{!!counts[item.at]?.[0] && <span class="tally num">{count(counts[item.at]![0])} <span class="hidden">{counts[item.at]![1]}</span></span>}</A>
           </li>
         ))}
       </ul>

@@ -13,7 +13,9 @@ _HOMES = {
     "Delivery": "headrace.client.message",
     "HeadraceError": "headrace.core.errors",
     "Message": "headrace.client.message",
+    "QueueMessage": "headrace.client.worker",
     "Receipt": "headrace.client.message",
+    "Reject": "headrace.client.worker",
     "Subscription": "headrace.client.subscription",
 }
 

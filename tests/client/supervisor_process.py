@@ -6,14 +6,14 @@ import signal
 import sys
 from pathlib import Path
 
-from headrace.spark.connection import Access
-from headrace.spark.service.supervisor import Supervisor
+from headrace.spark.connection import ClusterAccess
+from headrace.spark.service.supervisor import PipelineSupervisor
 
 
 def main() -> None:
     runs = [sys.executable, str(Path(__file__).parent / "leashed_run.py")]
-    access = Access(sys.argv[1], request_seconds=5.0)
-    supervisor = Supervisor(
+    access = ClusterAccess(sys.argv[1], request_seconds=5.0)
+    supervisor = PipelineSupervisor(
         access, Path(sys.argv[2]), tell=lambda text: print(text, flush=True), command=runs
     )
     signal.signal(signal.SIGTERM, lambda *_: supervisor.stop())

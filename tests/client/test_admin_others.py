@@ -173,7 +173,10 @@ def test_offsets_are_deleted_unless_somebody_reads(broker: BrokerProcess, topic:
         consumer.commit({read: at_three, left: at_three})
         outcome = admin.delete_group_offsets(group, [read, left])
         assert outcome == {read: GroupSubscribedToTopicError, left: NoError}
-        assert (consumer.committed(read), consumer.committed(left)) == (3, None)
+        # Not consumer.committed(): a question that poll() gave up waiting for stays in kafka-python's memory, and the next one for the same
+        # partitions is given its answer, from before the commit.
+        kept = admin.list_group_offsets(group)[group]
+        assert kept[read].offset == 3 and left not in kept
         consumer.close()
         assert admin.delete_group_offsets(group, [read]) == {read: NoError}
         assert read not in admin.list_group_offsets(group)[group]

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,26 +208,6 @@ def test_the_life_of_a_group(run: Run, topic: str) -> None:
     (deleted,) = items(run("group", "delete", group, "--yes", "--json"), "group", "delete")
     assert deleted.status == "deleted"
     assert run("group", "describe", group).exit_code == Exit.NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    ("to", "after"), [("-2", 8), ("+3", 7), ("+99", 10), ("-99", 0), ("5", 5), ("end", 10)]
-)
-def test_f14_seek_has_one_meaning_at_every_door(
-    run: Run, broker: BrokerProcess, topic: str, to: str, after: int
-) -> None:
-    group = f"g-{topic}"
-    run("topic", "produce", topic, input="m\n" * 10)
-    assert run("topic", "consume", topic, "-g", group, "-n", "4").exit_code == Exit.OK
-    (plan,) = items(run("group", "seek", group, "--to", to, "--dry-run", "--json"), "group", "seek")
-    request = urllib.request.Request(
-        f"{broker.url}/api/v1/groups/{group}/seek",
-        json.dumps({"topic": topic, "to": to, "dry_run": True}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as answered:
-        (row,) = json.load(answered)["partitions"]
-    assert (plan.before, plan.after) == (row["from_offset"], row["to_offset"]) == (4, after)
 
 
 def test_a_group_with_running_consumers_is_not_moved(run: Run, topic: str, broker: BrokerProcess) -> None:

@@ -510,3 +510,35 @@ def test_w11_axe_finds_nothing_serious(chromium: Chromium, filled: BrokerProcess
                 f".map((one) => ['{theme} {path}', one.id, one.nodes[0].target.join(' ')]))"
             )
     assert found == []
+
+
+# -- what else there is: pipelines, the API, what became of a message ---------------------------------------------------------
+
+
+def test_a_message_says_what_became_of_it_and_a_topic_who_writes(
+    chromium: Chromium, filled: BrokerProcess
+) -> None:
+    ask(filled, "POST", "/api/v1/groups/billing/seek", {"topic": "orders.v1", "to": "start"})
+    (first,) = ask(filled, "GET", "/topics/orders.v1/records?limit=1")["items"]
+    chromium.go(f"{site(filled)}/console/topics/orders.v1?at={first['partition']}:{first['offset']}")
+    chromium.until_text("What became of it", "billing", "not yet", "1 to go")
+    ask(filled, "POST", "/topics/orders.v1/records", {"value": "one more"})
+    chromium.go(f"{site(filled)}/console/topics/orders.v1?tab=writers")
+    chromium.until_text("REST", "In/s")
+    assert_clean(chromium, filled)
+
+
+def test_the_api_page_asks_what_curl_asks(chromium: Chromium, filled: BrokerProcess) -> None:
+    chromium.go(f"{site(filled)}/console/api?q=version&op=GET+%2Fapi%2Fv1%2Fversion")
+    chromium.until_text("/api/v1/version", "Ask")
+    chromium.run(click("Ask"))
+    chromium.until_text("200 in", '"broker_id"')
+    assert_clean(chromium, filled)
+
+
+def test_pipelines_teach_when_there_is_none(chromium: Chromium, filled: BrokerProcess) -> None:
+    chromium.go(f"{site(filled)}/console/pipelines")
+    chromium.until_text("No pipelines yet", "headrace pipeline submit")
+    chromium.go(f"{site(filled)}/console/pipelines/nothing")
+    chromium.until_text('no pipeline "nothing" is known')
+    assert_clean(chromium, filled)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +12,29 @@ import pytest
 from manual_reader import Reader, follow
 from shell_blocks import blocks
 
+from headrace.records.filters.language import compile_filter
 from headrace.testing.etcd_server import EtcdServer, etcd_binary
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-WITH_A_BROKER = ["queues", "rest", "transactions", "views", "webhooks"]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING")),
+    *sorted(DOCS.glob("*.md")),
+]
+WITH_A_BROKER = [
+    "migration",
+    "operations",
+    "queues",
+    "rest",
+    "schemas",
+    "sdk",
+    "security",
+    "transactions",
+    "views",
+    "webhooks",
+]
 """Their commands are typed beside a broker that runs."""
 FROM_NOTHING = ["quickstart", "../README"]
 """They start one themselves."""
@@ -48,6 +66,7 @@ def test_f46_the_commands_of_the_cluster_page_work(tmp_path: Path) -> None:
         (try_one, run_one) = blocks(DOCS / "cluster.md")
         for step in try_one.steps:
             reader.type(step)
+        _kill_one_and_start_it_again(reader)
         reader.leave()
         # Another host, so another home.
         reader = Reader(tmp_path / "other", elsewhere)
@@ -59,17 +78,48 @@ def test_f46_the_commands_of_the_cluster_page_work(tmp_path: Path) -> None:
         etcd.stop()
 
 
+def _kill_one_and_start_it_again(reader: Reader) -> None:
+    """As the page says below its first commands: the banner has the pids, the same terminal then has the command."""
+    pid = reader.read(r"Broker 2 .* pid (\d+)")
+    os.kill(int(pid), signal.SIGKILL)
+    command = reader.read(r"(headrace serve --node-id 2 .*)", warning=True)
+    reader.until_it_fails("headrace cluster status")
+    reader.beside(command)
+    reader.until_it_works("headrace cluster status")
+
+
 def test_f46_every_page_with_commands_has_a_reader() -> None:
     """A new page with commands must be followed by somebody, too."""
     pages = {page.stem for page in DOCS.glob("*.md") if any(block.steps for block in blocks(page))}
     assert pages <= {*WITH_A_BROKER, "quickstart", *ELSEWHERE}
 
 
+OTHER_BLOCKS = {
+    "text": "shows how something looks",
+    "json": "an answer, or a file that the text names",
+    "toml": "a definition of a pipeline: tests/spark/test_manual.py reads each",
+    "filter": "an expression: compiled below",
+}
+"""Blocks that are not typed, and why; `console`, `sh` and `python` are."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_f46_every_block_is_run_or_says_what_it_is(page: Path) -> None:
+    """A block without a language was run by nobody: so were the first commands of the security page."""
+    for language, body in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.S | re.M):
+        assert language in ("console", "sh", "python", *OTHER_BLOCKS), (language, body)
+        assert language != "toml" or page.name == "pipelines.md"
+        if language in ("text", "json"):
+            assert not re.search(r"^\$? *(headrace|aws|pip|kcat|curl|make) [a-z-]", body, re.M), body
+        if language == "filter":
+            compile_filter(body.strip())
+
+
 def test_f46_commands_are_in_blocks_that_are_run() -> None:
     """Not in indented text, which nobody runs."""
     indented = [
         f"{page.name}: {line.strip()}"
-        for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+        for page in PAGES
         for line in page.read_text().splitlines()
         if re.match(r"(    |\t)\$?\s*(headrace|aws|pip|kcat|curl) ", line)
     ]

@@ -54,6 +54,13 @@ def test_f80_a_queue_that_keeps_no_priorities_says_so(broker: BrokerProcess, top
         assert cli(broker, "queue", "send", topic, "x", *flags).returncode == 0
 
 
+def test_f80_a_rate_that_can_not_be_kept_is_refused(broker: BrokerProcess, topic: str) -> None:
+    """`--rate 30/m` was rounded to none at all, and everything moved at once."""
+    assert cli(broker, "queue", "create", topic).returncode == 0
+    refused = cli(broker, "dlq", "redrive", topic, "--rate", "30/m")
+    assert refused.returncode == 2 and "not at 0.5" in refused.stderr, refused.stderr
+
+
 def test_f80_a_queue_made_by_its_first_message_keeps_what_that_asks_for(
     broker: BrokerProcess, topic: str
 ) -> None:

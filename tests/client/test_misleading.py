@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -51,6 +52,11 @@ def test_f52_what_was_typed_wrongly_is_a_usage_error(run: Run, topic: str) -> No
     refused = run("serve", "--kafka-port", "abc")
     assert refused.exit_code == Exit.USAGE
     assert '"abc" is not a whole number' in refused.stderr
+
+
+def test_f52_a_subject_that_is_too_long_is_a_usage_error(run: Run, tmp_path: Path) -> None:
+    refused = run("cert", "ca", "--out", str(tmp_path / "ca.pem"), "--subject", "x" * 65)
+    assert refused.exit_code == Exit.USAGE and "1 to 64 bytes" in refused.stderr, refused.stderr
 
 
 def test_f52_verbose_is_taken_wherever_it_is_said(run: Run) -> None:

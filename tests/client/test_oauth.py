@@ -18,6 +18,7 @@ from raw_login import authenticate, log_in, shake
 from secured import Secured
 
 from headrace.testing.broker_process import BrokerProcess
+from headrace.testing.local_broker import LocalBroker
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -198,3 +199,28 @@ def test_x6_a_new_key_of_the_issuer_is_fetched_when_a_token_names_it(
         assert issuer.asked > asked and seen <= {401, 503}
     finally:
         issuer.close()
+
+
+def test_a12_where_the_keys_are_is_found_out_from_the_issuer_itself(issuer: TokenIssuer) -> None:
+    settings = {"oidc_issuer": issuer.own_name, "oidc_audience": "headrace"}
+    token = issuer.token("probe", iss=issuer.own_name)
+    with LocalBroker(**settings) as running:
+        secured = Secured(running)  # type: ignore[arg-type]
+        while (status := secured.http("GET", "/api/v1/topics", token=token)[0]) == 503:
+            time.sleep(0.05)
+        assert status == 200
+        assert secured.http("GET", "/api/v1/topics", token=issuer.token("probe"))[0] == 401, (
+            "of another issuer"
+        )
+    issuer.says_it_is = "https://somebody.else"
+    try:
+        with LocalBroker(**settings) as running:
+            asked = issuer.asked
+            secured = Secured(running)  # type: ignore[arg-type]
+            while issuer.asked == asked:
+                time.sleep(0.05)
+            assert secured.http("GET", "/api/v1/topics", token=token)[0] == 503, (
+                "there are no keys, so nobody is wrong"
+            )
+    finally:
+        issuer.says_it_is = issuer.own_name

@@ -4,6 +4,7 @@ On a machine that stalls for longer than a lease there are more runs than a test
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -19,10 +20,11 @@ from click.testing import CliRunner
 
 from headrace.cli.main import main
 from headrace.core.errors import HeadraceError
-from headrace.spark.connection import Access
+from headrace.core.pipelines import Hold, Run, encode, lease_key
+from headrace.spark.connection import ClusterAccess
+from headrace.spark.pipelines.board import PipelineBoard
 from headrace.spark.pipelines.definition import DefinitionError, parse
 from headrace.spark.service import orders
-from headrace.spark.service.records import Hold, Run, encode, lease_key
 from headrace.spark.service.store import Conflict, Store, is_fenced
 from headrace.spark.service.supervisor import lease_id
 from headrace.spark.sync_client import SyncClient, pause
@@ -51,7 +53,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def store(broker: BrokerProcess) -> Iterator[Store]:
-    with SyncClient(Access(broker.bootstrap)) as client:
+    with SyncClient(ClusterAccess(broker.bootstrap)) as client:
         yield Store(client)
 
 
@@ -179,7 +181,7 @@ def test_f66_f70_submit_refuses_what_is_wrong_or_secret(
 
 def test_f65_whoever_is_given_up_can_not_write(broker: BrokerProcess, store: Store, name: str) -> None:
     """The fence is the broker's: the epoch of a transactional id."""
-    with SyncClient(Access(broker.bootstrap)) as other_client:
+    with SyncClient(ClusterAccess(broker.bootstrap)) as other_client:
         other = Store(other_client)
         mine = store.change(lease_id(name), lambda: [(lease_key(name), encode(Hold(holder="a", beat=1)))])
         store.again(lease_id(name), mine, [(lease_key(name), encode(Hold(holder="a", beat=2)))])
@@ -336,10 +338,109 @@ def test_f65_a_broker_that_is_away_ends_no_supervision(
 
 
 def test_f65_history_is_bounded(store: Store, name: str) -> None:
-    from headrace.spark.service.records import KEPT_RUNS, run_key
+    from headrace.core.pipelines import KEPT_RUNS, run_key
 
     store.change(
         lease_id(name), lambda: [(run_key(name, n), encode(Run(number=n))) for n in range(KEPT_RUNS + 50)]
     )
     store.follow()
     assert [run.number for run in store.runs(name)] == list(range(KEPT_RUNS + 49, 49, -1))
+
+
+# -- over HTTP -------------------------------------------------------------------------------------------------------------
+
+
+def ask(broker: BrokerProcess, method: str, path: str, status: int = 200) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=60)
+    connection.request(method, path, headers={"x-headrace-client": "test"})
+    response = connection.getresponse()
+    raw = response.read()
+    connection.close()
+    assert response.status == status, raw
+    return json.loads(raw)
+
+
+def test_a_broker_shows_stops_and_restarts_what_supervisors_run(
+    broker: BrokerProcess, command: Command, definition: Path, name: str, supervise: Callable[..., Any]
+) -> None:
+    """The same numbers at both doors, and the same orders: one that was given over HTTP is one for the supervisor."""
+    assert ask(broker, "GET", f"/api/v1/pipelines/{name}", 404)["code"] == "NOT_FOUND"
+    command("submit", str(definition))
+    # A commit is answered before its marker stands in the log.
+    (row,) = until(
+        lambda: [one for one in ask(broker, "GET", "/api/v1/pipelines")["items"] if one["name"] == name]
+    )
+    assert (row["state"], row["submitted"], row["version"], row["topics"]) == (
+        "submitted",
+        True,
+        1,
+        ["orders"],
+    )
+    supervise()
+    running(command, name)
+    until(lambda: ask(broker, "GET", f"/api/v1/pipelines/{name}")["state"] == "running")
+    one = ask(broker, "GET", f"/api/v1/pipelines/{name}")
+    assert one["toml"] == definition.read_text() and [row["version"] for row in one["versions"]] == [1]
+    assert one["host"] and one["log"] and one["run"] >= 1
+    assert ask(broker, "POST", f"/api/v1/pipelines/{name}/stop", 202) == {"name": name, "state": "asked"}
+    until(lambda: command("status", name)["state"] == "stopped")
+    runs = ask(broker, "GET", f"/api/v1/pipelines/{name}/runs")["items"]
+    assert runs[0]["outcome"] == "stopped" and runs[0]["ended_ms"] >= runs[0]["started_ms"]
+    before = one["run"]
+    ask(broker, "POST", f"/api/v1/pipelines/{name}/restart", 202)
+    until(lambda: ask(broker, "GET", f"/api/v1/pipelines/{name}")["run"] > before)
+
+
+def test_what_a_run_by_hand_tells_is_shown_and_it_hears_that_it_should_stop(
+    broker: BrokerProcess, name: str
+) -> None:
+    """What is on the board was written by a client, so the strangest entry is still only an entry."""
+    wall_ms = int(time.time() * 1000)
+    batch = {"id": 4, "at_ms": wall_ms, "rows": 10, "total_ms": 120, "parts_ms": {"addBatch": 90, "x": "no"}}
+    with SyncClient(ClusterAccess(broker.bootstrap)) as client:
+        board = PipelineBoard(client)
+        board.post(
+            name,
+            {
+                "kind": "transform",
+                "state": "running",
+                "run": "r1",
+                "updated_ms": wall_ms,
+                "batches": [batch, 7],
+            },
+        )
+        board.post(
+            f"{name}-odd", {"state": ["x"], "updated_ms": "soon", "topics": {}, "lag": "many", "batches": 1}
+        )
+        row = ask(broker, "GET", f"/api/v1/pipelines/{name}")
+        assert row["state"] == "running" and not row["submitted"]
+        assert [(one["rows"], one["parts_ms"]) for one in row["batches"]] == [(10, {"addBatch": 90})]
+        odd = ask(broker, "GET", f"/api/v1/pipelines/{name}-odd")
+        assert (odd["state"], odd["lag"], odd["topics"]) == ("", None, [])
+        assert ask(broker, "POST", f"/api/v1/pipelines/{name}/restart", 409)["code"] == "CONFLICT"
+        assert not board.is_asked_to_stop(name, "r1")
+        ask(broker, "POST", f"/api/v1/pipelines/{name}/stop", 202)
+        assert board.is_asked_to_stop(name, "r1")
+
+
+def test_f65_a_broker_starts_the_supervisor_beside_it_again(tmp_path: Path) -> None:
+    """`serve --pipelines`: a supervisor that dies is not the end of pipelines, and it ends with the broker."""
+
+    def supervisor(broker: BrokerProcess) -> int:
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                try:
+                    parent = int(Path(entry.path, "stat").read_text().rpartition(")")[2].split()[1])
+                    words = Path(entry.path, "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if parent == broker.pid and b"supervise" in words:
+                    return int(entry.name)
+        return 0
+
+    with BrokerProcess(arguments=("--pipelines",)) as broker:
+        first = until(lambda: supervisor(broker))
+        os.kill(first, signal.SIGKILL)
+        second = until(lambda: (found := supervisor(broker)) != first and found)
+        assert is_alive(second)
+    until(lambda: not is_alive(second))

@@ -88,6 +88,11 @@ def test_browsing_by_offset_time_cursor_and_filter(broker: BrokerProcess, topic:
     assert [r["offset"] for r in read("partition=1&offset=2&limit=3")["items"]] == [2, 3, 4]
     assert read("partition=1&offset=2&limit=3")["next_offset"] == 5
     assert [r["offset"] for r in read("partition=1&offset=-2")["items"]] == [5, 6]
+    everything = read("partition=1&offset=start")["items"]
+    for place in ("earliest", "beginning", "@3650d", "@2001-01-01"):
+        assert read(f"partition=1&offset={place}")["items"] == everything, place
+    for place in ("latest", "@15m", "@2199-01-01"):
+        assert read(f"partition=1&offset={place}")["items"] == [], place
     assert [r["offset"] for r in read("partition=1&from=1790000000004")["items"]] == [4, 5, 6]
     assert read("partition=1&from=2030-01-01T00:00:00Z")["items"] == []
     seen, cursor = [], ""

@@ -187,12 +187,12 @@ def test_acknowledged_messages_survive_kill_9_in_mid_load_k8(
     fresh_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
     broker = fresh_broker()
-    with Client(broker.bootstrap, config=QUIET) as client:
+    with Client(broker.bootstrap, timeout=300, config=QUIET) as client:
         deliveries = client.publish_many(topic, [str(number) for number in range(2000)])
         broker.kill()
         acknowledged = [delivery for delivery in deliveries if delivery.done()]
         broker.start()
-        client.flush(120)
+        client.flush()
         found = [message.text for message in client.subscribe(topic, follow=False)]
     assert len(acknowledged) <= 2000
     assert found == [str(number) for number in range(2000)], "each once, in order, although the broker died"

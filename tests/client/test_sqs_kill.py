@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.testing.broker_process import BrokerProcess
-from headrace.testing.history import Outcome
-from headrace.testing.queue_checker import Delivery, QueueHistory, QueueOperation, check_queue
+from headrace.testing.history import OperationOutcome
+from headrace.testing.queue_checker import DequeuedMessage, QueueHistory, QueueOperation, check_queue
 
 VISIBILITY_S = 2
 KILLS = 4
@@ -65,7 +65,10 @@ class Load:
             step(client, turn)
 
     def _end(
-        self, operation: QueueOperation, outcome: Outcome, deliveries: tuple[Delivery, ...] = ()
+        self,
+        operation: QueueOperation,
+        outcome: OperationOutcome,
+        deliveries: tuple[DequeuedMessage, ...] = (),
     ) -> None:
         with self._lock:
             self.history.end(operation, outcome, now_ms(), deliveries)
@@ -75,7 +78,7 @@ class Load:
             return call()
         except ClientError as refusal:
             status = refusal.response["ResponseMetadata"]["HTTPStatusCode"]
-            self._end(operation, Outcome.FAIL if status < 500 else Outcome.INFO)
+            self._end(operation, OperationOutcome.FAIL if status < 500 else OperationOutcome.INFO)
         except BotoCoreError:
             pass  # the outcome is unknown
         threading.Event().wait(0.05)  # the broker is away, or not ready yet
@@ -93,7 +96,7 @@ class Load:
         )
         if sent is not None:
             self.acked += 1
-            self._end(operation, Outcome.OK)
+            self._end(operation, OperationOutcome.OK)
 
     def _work(self, client: Any, turn: int, *, delete_all: bool = False) -> int:
         with self._lock:
@@ -109,21 +112,21 @@ class Load:
         )
         if answer is None:
             return 0
-        found = tuple(Delivery(m["Body"], m["ReceiptHandle"]) for m in answer.get("Messages", ()))
-        self._end(operation, Outcome.OK, found)
+        found = tuple(DequeuedMessage(m["Body"], m["ReceiptHandle"]) for m in answer.get("Messages", ()))
+        self._end(operation, OperationOutcome.OK, found)
         for place, delivery in enumerate(found):
             if delete_all or (turn + place) % 3:
                 self._delete(client, delivery)
         return len(found)
 
-    def _delete(self, client: Any, delivery: Delivery) -> None:
+    def _delete(self, client: Any, delivery: DequeuedMessage) -> None:
         with self._lock:
             operation = self.history.delete(self.name, delivery, now_ms())
         deleted = self._try(
             operation, lambda: client.delete_message(QueueUrl=self.name, ReceiptHandle=delivery.receipt)
         )
         if deleted is not None:
-            self._end(operation, Outcome.OK)
+            self._end(operation, OperationOutcome.OK)
 
     def drain(self) -> None:
         client = self.client()

@@ -7,10 +7,12 @@ what differs from AWS on purpose is in docs/sqs.md, and the tables below point t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import botocore.session
@@ -103,6 +105,146 @@ def test_wrong_types(server: BrokerProcess, action: str) -> None:
             continue  # there is one account
         got = ask(server, action, **{**required(action), name: WRONG[shape.type_name]})
         assert is_refused(got), (name, got)
+
+
+Place = tuple[str | int, ...]
+SAMPLE: dict[str, Any] = {
+    "String": "x", "QueueAttributeName": "VisibilityTimeout", "MessageSystemAttributeName": "SenderId", "MessageAttributeName": "a",
+    "TagKey": "a", "TagValue": "b", "Binary": "AA==", "MessageSystemAttributeNameForSends": "AWSTraceHeader", "Token": "x",
+}  # fmt: skip
+KEYS = {"QueueAttributeMap": "VisibilityTimeout", "MessageBodySystemAttributeMap": "AWSTraceHeader"}
+
+
+def filled(shape: Any, name: str = "") -> Any:
+    """A value of the shape with every member that it may have."""
+    if name in ("VisibilityTimeout", "QueueUrl", "SourceArn") or (name in GOOD and shape.type_name != "list"):
+        return GOOD[name]
+    if shape.type_name == "structure":
+        return {inner: filled(member, inner) for inner, member in shape.members.items()}
+    if shape.type_name == "list":
+        return [filled(shape.member)]
+    if shape.type_name == "map":
+        return {KEYS.get(shape.name, "a"): filled(shape.value)}
+    return 1 if shape.type_name in ("integer", "long") else SAMPLE[shape.name]
+
+
+def places(shape: Any, at: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Every part of a request that has parts."""
+    if shape.type_name == "structure":
+        for name, member in shape.members.items():
+            yield (*at, name), member
+            yield from places(member, (*at, name))
+    elif shape.type_name == "list":
+        yield (*at, 0), shape.member
+        yield from places(shape.member, (*at, 0))
+    elif shape.type_name == "map":
+        key = KEYS.get(shape.name, "a")
+        yield (*at, key), shape.value
+        yield from places(shape.value, (*at, key))
+
+
+def changed(request: Any, place: Place, value: Any) -> Any:
+    """The request with another value at the place; without it when that is Ellipsis."""
+    request = json.loads(json.dumps(request))
+    inner = request
+    for step in place[:-1]:
+        inner = inner[step]
+    if value is ...:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    return request
+
+
+NOT_LOOKED_AT = {"QueueOwnerAWSAccountId"}
+"""docs/sqs.md: there is one account."""
+
+
+@pytest.mark.parametrize("action", MODEL.operation_names)
+def test_every_part_of_every_request_has_its_type(server: BrokerProcess, action: str) -> None:
+    """However deep it lies: entries of batches, attributes of messages, elements of lists, values of maps. Nothing is a 500, and
+    nothing that is wrong is taken."""
+    shape = MODEL.operation_model(action).input_shape
+    request = {**filled(shape), **required(action)}
+    if "Entries" in request:
+        request["Entries"] = filled(shape.members["Entries"])
+        request["Entries"][0]["Id"] = "a"
+    for place, member in places(shape):
+        if place[0] in NOT_LOOKED_AT:
+            continue
+        got = ask(server, action, **changed(request, place, WRONG[member.type_name]))
+        failed = got[1].get("Failed")
+        if got[0] == 200 and place[0] == "Entries" and failed:
+            assert failed[0]["SenderFault"] is True and failed[0]["Code"], (place, got)
+        else:
+            assert is_refused(got), (place, got)
+
+
+@pytest.mark.parametrize("action", ["SendMessage", "SendMessageBatch"])
+@pytest.mark.parametrize("kind", ["MessageAttributes", "MessageSystemAttributes"])
+def test_required_members_of_attributes(server: BrokerProcess, action: str, kind: str) -> None:
+    """`DataType`, the one required member that lies deeper than an entry."""
+    for lacking in ({"StringValue": "x"}, {"DataType": "String"}, {}):
+        attributes = {KEYS["MessageBodySystemAttributeMap"]: lacking}
+        entry = {"MessageBody": "x", kind: attributes}
+        entry = {"Entries": [{"Id": "a", **entry}]} if action.endswith("Batch") else entry
+        got = ask(server, action, QueueUrl="model", **entry)
+        assert is_refused(got) or got[1]["Failed"][0]["SenderFault"] is True, (lacking, got)
+
+
+def ask_query(broker: BrokerProcess, action: str, fields: dict[str, str]) -> tuple[int, str]:
+    """(status, code of the error) by the Query protocol."""
+    form = urlencode({"Action": action, "Version": "2012-11-05", **fields}).encode()
+    request = Request(broker.url, form, {"Content-Type": "application/x-www-form-urlencoded"})
+    try:
+        with urlopen(request) as response:
+            return response.status, ""
+    except HTTPError as refused:
+        found = re.search("<Code>(.*?)</Code>", refused.read().decode())
+        return refused.code, found[1] if found else ""
+
+
+QUERY = {
+    "AWSAccountIds": "AWSAccountId", "Actions": "ActionName", "TagKeys": "TagKey", "Attributes": "Attribute", "Tags": "Tag",
+}  # fmt: skip
+"""What the Query protocol calls them; newer models have forgotten it."""
+
+
+def flat(action: str, request: dict[str, Any]) -> dict[str, str]:
+    """As SDKs before 2023 write it."""
+    found: dict[str, str] = {}
+    for name, value in request.items():
+        base = f"{action}RequestEntry" if name == "Entries" else QUERY.get(name, name)
+        if isinstance(value, list):
+            for number, item in enumerate(value, 1):
+                parts = item if isinstance(item, dict) else {"": item}
+                found |= {f"{base}.{number}.{part}".rstrip("."): str(text) for part, text in parts.items()}
+        elif isinstance(value, dict):
+            key = "Key" if name == "Tags" else "Name"
+            for number, (inner, text) in enumerate(value.items(), 1):
+                found |= {f"{base}.{number}.{key}": inner, f"{base}.{number}.Value": text}
+        else:
+            found[name] = str(value)
+    return found
+
+
+@pytest.mark.parametrize("action", MODEL.operation_names)
+def test_the_query_protocol_has_the_same_constraints(server: BrokerProcess, action: str) -> None:
+    """Required members and numbers: everything else is text there."""
+    shape = MODEL.operation_model(action).input_shape
+    request = required(action)
+    if "Entries" in request:
+        request["Entries"] = [
+            {name: GOOD["Entries"][0][name] for name in shape.members["Entries"].member.required_members}
+        ]
+    for name in shape.required_members:
+        status, code = ask_query(server, action, flat(action, changed(request, (name,), ...)))
+        wanted = "EmptyBatchRequest" if name == "Entries" else "MissingParameter"
+        assert status == 400 and wanted in code, (name, status, code)
+    for name, member in shape.members.items():
+        if member.type_name in ("integer", "long"):
+            fields = flat(action, {**request, name: "x"})
+            assert ask_query(server, action, fields) == (400, "InvalidParameterValue"), name
 
 
 @pytest.mark.parametrize("action", [name for name in MODEL.operation_names if name.endswith("Batch")])

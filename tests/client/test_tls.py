@@ -41,6 +41,7 @@ from headrace.cli.secure_start import client_lines, client_settings
 from headrace.core.cluster_key import PEER_CONNECTIONS, derive
 from headrace.core.errors import HeadraceError
 from headrace.core.peer_proof import MECHANISM, Hello, answer_challenge
+from headrace.node.cluster_key import NAME, SEALED
 from headrace.node.securing import need_safe_coordinator
 from headrace.node.settings import Settings
 from headrace.security.access_keys import read_access_keys
@@ -48,6 +49,7 @@ from headrace.security.certificates import Pair, issue, make_authority, show
 from headrace.security.founding import ADMIN, SecureFiles, initialise
 from headrace.security.image import SecurityImage
 from headrace.security.records import Mode, ModeRecord, encode
+from headrace.security.sealing import read_sealer
 from headrace.testing.broker_process import BrokerProcess
 from headrace.testing.etcd_server import EtcdServer, ServerTls, etcd_binary
 from headrace.wire.api import ApiKey
@@ -224,6 +226,44 @@ def test_a22_over_tls_a_name_and_a_password_are_enough(secure: Secure) -> None:
     assert secure.ask("GET", "/api/v1/security", password="wrong")[0] == 401
 
 
+def test_a29_login_keeps_a_token_that_works_at_both_ports_until_logout(
+    secure: Secure, tmp_path: Path
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "XDG_"))}
+
+    def headrace(*words: str, code: int = 0, **more: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", *words, "--json"],
+            env={**kept, "HOME": str(tmp_path), **more}, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        return json.loads(done.stdout or done.stderr)
+
+    way = {
+        "HEADRACE_BOOTSTRAP": secure.bootstrap,
+        "HEADRACE_URL": secure.urls[0],
+        "HEADRACE_TLS_CA": secure.ca,
+    }
+    headrace("login", "--user", ADMIN, code=5, HEADRACE_PASSWORD="wrong", **way)
+    made = headrace("login", "--user", ADMIN, HEADRACE_PASSWORD=secure.password, **way)
+    assert (made["user"], made["kept"]) == (ADMIN, "token")
+    held = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert held and not [path for path in held if path.stat().st_mode & 0o077]
+    assert not [path for path in held if secure.password in path.read_text()]
+    (token,) = [path.read_text().strip() for path in held if path.suffix == ".token"]
+    assert headrace("security", "status")["mode"] == "enforced"  # over HTTP, from the context
+    assert "items" in headrace("topic", "list")  # over Kafka
+    assert "items" in headrace("quota", "list")  # frames of our own
+    assert headrace("logout")["ended"]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and token in path.read_text()]
+    headrace("security", "status", code=5)
+    headrace("logout", code=3)
+    by_hand = tmp_path / "token"
+    by_hand.write_text(token)
+    by_hand.chmod(0o600)
+    headrace("security", "status", code=5, HEADRACE_TOKEN_FILE=str(by_hand))
+
+
 def pair(directory: Path, name: str) -> Pair:
     return Pair(directory / f"{name}.pem", directory / f"{name}.key")
 
@@ -368,9 +408,11 @@ def test_a49_the_clusters_key_without_a_brokers_certificate_proves_nothing(clust
         kept = {
             key: (value, at) for key, value, at in store.execute("SELECT key, value, mod_revision FROM kv")
         }
-    (secret,) = [
-        bytes.fromhex(value.decode()) for key, (value, _) in kept.items() if key.endswith("secrets/cluster")
-    ]
+    (held,) = [value for key, (value, _) in kept.items() if key.endswith("secrets/cluster")]
+    # Who has the coordinator alone has not even that (decision 0084).
+    sealer = read_sealer(str(cluster.files.secrets_key))
+    secret = sealer.open(bytes.fromhex(held.removeprefix(SEALED).decode()), NAME)
+    assert held.startswith(SEALED) and secret is not None
     epochs = {number: kept[f"brokers/{number}"][1] for number in (1, 2, 3)}
     port = int(cluster.bootstrap.split(",")[0].rpartition(":")[2])
     hello = Hello(2, epochs[2], 1, epochs[1], bytes(32))

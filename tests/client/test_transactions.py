@@ -257,7 +257,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(broker: BrokerProcess,
     assert read_all(broker.bootstrap, topic) == [b"3"]
 
 
-def retried_lso(raw: RawClient, topic: str, wanted: int) -> object:
+def retried_lso(raw: RawClient, topic: str, wanted: int) -> Any:
     """EndTxn is answered before the markers are written."""
     deadline = time.monotonic() + 240
     while (row := fetch_committed(raw, topic)).last_stable_offset != wanted:

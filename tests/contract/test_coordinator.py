@@ -20,6 +20,7 @@ from headrace.coordinator.port import (
     MAX_TXN_OPERATIONS,
     RESERVED_LEAF,
     Compare,
+    CompareTarget,
     Coordinator,
     CoordinatorUnavailable,
     Delete,
@@ -29,7 +30,6 @@ from headrace.coordinator.port import (
     Operation,
     Put,
     Resync,
-    Target,
     WatchBatch,
     WatchUpdate,
 )
@@ -592,7 +592,7 @@ def _random_txn(
 
 
 def _shift(compare: Compare, offset: int) -> Compare:
-    revisions = (Target.MOD_REVISION, Target.CREATE_REVISION)
+    revisions = (CompareTarget.MOD_REVISION, CompareTarget.CREATE_REVISION)
     if compare.target in revisions and isinstance(compare.expected, int) and compare.expected:
         return compare._replace(expected=compare.expected + offset)
     return compare

@@ -12,7 +12,7 @@ from raw_client import encode_request
 from subscriptions import encode_subscription
 
 from headrace.core.ids import ZERO_UUID
-from headrace.groups.subscription import Subscription
+from headrace.groups.subscription import MemberSubscription
 from headrace.kafka.dispatch import TABLE
 from headrace.records.build import Record, build_batch
 from headrace.records.compression import Codec
@@ -21,14 +21,20 @@ from headrace.wire.codec import encode
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.framing import RequestHeader
 from headrace.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
-from headrace.wire.schema import STRUCTS, FieldSpec, Kind
+from headrace.wire.schema import STRUCTS, FieldKind, FieldSpec
 
 TOPICS = ("fuzz-plain", "fuzz-compact", "fuzz-zstd")
 """The world has these; the last two open what they are sent."""
 
 INTERESTING = (0, 1, -1, 2, 127, 128, 255, 256, 32767, -32768, 65535, 2**31 - 1, -(2**31), 10_000, 1_000_000)
 LONGS = (0, 1, -1, -2, -3, 2**63 - 1, -(2**63), 2**31, 1_750_000_000_000)
-SIZES = {Kind.INT8: "b", Kind.INT16: "h", Kind.UINT16: "H", Kind.INT32: "i", Kind.INT64: "q"}
+SIZES = {
+    FieldKind.INT8: "b",
+    FieldKind.INT16: "h",
+    FieldKind.UINT16: "H",
+    FieldKind.INT32: "i",
+    FieldKind.INT64: "q",
+}
 
 
 class Frames:
@@ -121,10 +127,10 @@ class Frames:
     def _value(self, spec: FieldSpec, version: int) -> Any:
         if version >= spec.nullable and self._dice.random() < 0.15:
             return None
-        if spec.kind is Kind.STRUCT:
+        if spec.kind is FieldKind.STRUCT:
             assert spec.struct is not None
             return self._struct(spec.struct, version)
-        if spec.kind is Kind.ARRAY:
+        if spec.kind is FieldKind.ARRAY:
             assert spec.element is not None
             kind, inner = spec.element
             count = self._dice.choice((0, 1, 1, 1, 2))
@@ -134,18 +140,18 @@ class Frames:
             ]
         return self._primitive(spec.name, spec.kind)
 
-    def _primitive(self, name: str, kind: Kind) -> Any:
+    def _primitive(self, name: str, kind: FieldKind) -> Any:
         dice = self._dice
-        if kind is Kind.STRING:
+        if kind is FieldKind.STRING:
             return self._text(name)
-        if kind is Kind.UUID:
+        if kind is FieldKind.UUID:
             return dice.choice(self.topic_ids)
-        if kind in (Kind.BYTES, Kind.RECORDS):
-            subscription = encode_subscription(Subscription(1, ("fuzz-plain",)))
+        if kind in (FieldKind.BYTES, FieldKind.RECORDS):
+            subscription = encode_subscription(MemberSubscription(1, ("fuzz-plain",)))
             return dice.choice((b"", subscription, b"\x00" * 30))
-        if kind is Kind.BOOL:
+        if kind is FieldKind.BOOL:
             return dice.random() < 0.5
-        if kind is Kind.FLOAT64:
+        if kind is FieldKind.FLOAT64:
             return dice.random()
         return self._number(name, kind)
 
@@ -165,7 +171,7 @@ class Frames:
             return "consumer"
         return dice.choice(("", "range", "1", "fuzz", "consumer", "compact", "ü\u0000\n", "x" * 300))
 
-    def _number(self, name: str, kind: Kind) -> int:
+    def _number(self, name: str, kind: FieldKind) -> int:
         dice = self._dice
         if name.endswith("timeout_ms"):
             return dice.choice((1000, 6000, 30_000))
@@ -173,9 +179,9 @@ class Frames:
             return dice.choice((1, 2, 3, -1))
         if name == "replication_factor":
             return dice.choice((1, 1, -1, 3))
-        if kind is Kind.INT64:
+        if kind is FieldKind.INT64:
             return dice.choice(LONGS)
-        bits = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32}.get(kind)
+        bits = {FieldKind.INT8: 8, FieldKind.INT16: 16, FieldKind.INT32: 32}.get(kind)
         if bits is None:
             return dice.randrange(1 << 16)
         number = dice.choice((0, 0, 0, 1, -1, *INTERESTING))

@@ -18,7 +18,7 @@ from headrace.core.plan import Rejected
 from headrace.log.config import LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
-from headrace.log.results import Accept, Appended
+from headrace.log.results import Accept, AppendResult
 from headrace.records.batch import HEADER_BYTES, CorruptBatch, scan
 from headrace.records.batch import seal as seal_batch
 from headrace.records.opened import OpenBatch
@@ -112,7 +112,7 @@ def test_batches() -> None:
                         max(name, default="") >= "\udc80" for record in found for name, _ in record.headers
                     )
             result = log.append(memoryview(batch), header, 0, wall_ms)
-            assert isinstance(result, Appended)
+            assert isinstance(result, AppendResult)
             appended += 1
             assert bytes(log.read(result.base_offset, 1, log.end_offset)) == bytes(batch)
         assert time.thread_time() - started < 3.0, batch.hex()

@@ -9,9 +9,11 @@ from tiny_coordinator import TinyCoordinator
 from headrace.cluster import keys, membership
 from headrace.cluster.changes import Change
 from headrace.cluster.controller import DataLoss, reconcile
-from headrace.cluster.image import ClusterImage, Delta, Topic
+from headrace.cluster.deltas import Delta
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife
-from headrace.cluster.state import PartitionState, Registration
+from headrace.cluster.rows import Topic
+from headrace.cluster.state import BrokerRegistration, PartitionState
 from headrace.cluster.topics import CreatedTopic, CreateTopic, create_topic
 from headrace.core.plan import Rejected
 
@@ -73,7 +75,7 @@ class ClusterWorld:
         durable: bool = True,
     ) -> None:
         name = incarnation or f"{broker}@{self.store.revision}"
-        registration = Registration(
+        registration = BrokerRegistration(
             "127.0.0.1", 9090 + broker, "127.0.0.1", 9320, name, self.racks.get(broker)
         )
         change = membership.register(

@@ -25,7 +25,9 @@ class TokenIssuer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked += 1
-                body = issuer.jwks()
+                found = {"issuer": issuer.says_it_is, "jwks_uri": issuer.url}
+                discovers = self.path == "/.well-known/openid-configuration"
+                body = json.dumps(found).encode() if discovers else issuer.jwks()
                 self.send_response(200)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -36,7 +38,10 @@ class TokenIssuer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
+        self.own_name = f"http://127.0.0.1:{self._server.server_port}"
+        self.says_it_is = self.own_name
+        """What its discovery document says."""
+        self.url = f"{self.own_name}/keys"
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from headrace.core.ports import Buffer, Descriptor, File, FileSystem
 from headrace.log.config import LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
-from headrace.log.results import Appended, LoadReport
+from headrace.log.results import AppendResult, LoadReport
 from headrace.records.batch import BatchHeader, read_header, scan
 from headrace.records.build import Record, build_batch, build_control_batch
 from headrace.records.read import read_records
@@ -67,9 +67,11 @@ def fresh_log(config: LogConfig = SMALL, fs: FileSystem | None = None) -> Partit
     return log
 
 
-def put(log: PartitionLog, batch: bytearray, *, epoch: int | None = None, wall_ms: int = WALL_MS) -> Appended:
+def put(
+    log: PartitionLog, batch: bytearray, *, epoch: int | None = None, wall_ms: int = WALL_MS
+) -> AppendResult:
     result = log.append(batch, read_header(batch), log.epochs.latest if epoch is None else epoch, wall_ms)
-    assert isinstance(result, Appended), result
+    assert isinstance(result, AppendResult), result
     return result
 
 

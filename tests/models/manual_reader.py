@@ -20,12 +20,13 @@ from shell_blocks import blocks
 NOT_HERE = {
     r"git clone|python3 -m venv|pip install": "the package under test is installed already",
     r"make (demo|test)": "a test of its own (examples/demo.py), or the one that runs this",
-    r"headrace serve --webhook-allow-http": "the broker of the page is running",
+    r"headrace serve --webhook-allow-http": "the broker of the page is running; tests/client/test_webhooks.py starts one so",
+    r"headrace serve (--brokers 3 )?--secure": "the broker of the page is running; tests/client/test_tls.py starts them so",
 }
 ENDLESS = r"topic tail|--follow|kcat -C|curl -N|client\.subscribe"
 """They go on until somebody ends them; here when they have shown something, or have had the time to."""
 
-PLACEHOLDERS = r"RECEIPT|MESSAGE_ID|\"R1\"|standardwebhooks"
+PLACEHOLDERS = r"RECEIPT|MESSAGE_ID|\"R1\""
 """What nobody can type as it stands. These are tried for their shape: a refusal, not an error of ours."""
 
 
@@ -44,7 +45,7 @@ class Reader:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "XDG_"))
         }
-        self._environment = {
+        self.environment = {
             **kept,
             "HOME": str(home),
             "PATH": f"{path or home}:{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -80,13 +81,40 @@ class Reader:
     def type(self, command: str) -> None:
         if command.startswith("export "):
             words = shlex.split(self.here(command), comments=True)[1:]
-            self._environment.update(word.split("=", 1) for word in words)
+            self.environment.update(word.split("=", 1) for word in words)
         elif re.match(r"headrace serve\b", command):
             self.serve(command)
         elif command.partition("#")[0].rstrip().endswith("&"):
             self._start(["bash", "-c", self.here(command.partition("#")[0].rstrip().removesuffix("&"))])
         else:
             self._run(["bash", "-c", self.here(command)], command)
+
+    def read(self, pattern: str, *, warning: bool = False) -> str:
+        """What the terminal of the first command shows, as soon as it does."""
+        first = self._running[0]
+        shown = first.stderr if warning else first.stdout
+        assert shown is not None
+        while line := shown.readline():
+            if found := re.search(pattern, line):
+                return found[1]
+        raise AssertionError(f"it ended without {pattern}")
+
+    def beside(self, command: str) -> None:
+        """In a terminal of its own."""
+        self._start(["bash", "-c", f"exec {command}"])
+
+    def until_it_works(self, command: str, works: bool = True) -> None:
+        """As one who types it again and again."""
+        deadline = time.monotonic() + 240
+        while True:
+            ran = self._start(["bash", "-c", self.here(command)])
+            shown = "".join(ran.communicate(timeout=240))
+            if (ran.returncode == 0) is works:
+                return
+            assert time.monotonic() < deadline, f"$ {command}\n{shown}"
+
+    def until_it_fails(self, command: str) -> None:
+        self.until_it_works(command, works=False)
 
     def execute(self, program: str) -> None:
         self._run([sys.executable, "-uc", self.here(program)], program)
@@ -121,7 +149,7 @@ class Reader:
         process = subprocess.Popen(
             command,
             cwd=self.home,
-            env=self._environment,
+            env=self.environment,
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 from queue_desk import EPOCH_MS, SOURCE, Desk
 
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.broker.supervision import Supervisor
 from headrace.core.plan import Rejected
-from headrace.push.courier import Budget, Courier
+from headrace.push.courier import Courier, CourierBudget
 from headrace.push.endpoint import Answer
 from headrace.push.signature import SigningSecret
 from headrace.push.spec import WebhookSpec
-from headrace.queues.commands import Ack, Extend, Handle, Message, Release, Source, WakeReceivers
+from headrace.queues.commands import Ack, Extend, Handle, LoggedMessage, Release, Source, WakeReceivers
 from headrace.queues.config import QueueConfig
 from headrace.records.build import Record
 from headrace.testing.dice import Dice
@@ -54,7 +54,7 @@ class World:
         runtime: Any = SimpleNamespace(
             clock=clock, spawn=self._spawn, supervise=supervise, random_bytes=self._random_bytes
         )
-        self.budget = Budget()
+        self.budget = CourierBudget()
         registry: Any = SimpleNamespace(
             find=lambda name: self.spec, signing=lambda name: self.secrets, disable=self._disable
         )
@@ -113,12 +113,12 @@ class World:
 
     async def receive(
         self, queue: QueueSpec, count: int, *, visibility_ms: int, owner: str
-    ) -> list[Delivery]:
+    ) -> list[DeliveredMessage]:
         self.received += 1
         self._catch_up()
         handles = self.engine.receive(count, visibility_ms=visibility_ms, owner=owner)
         await self._commit()
-        found = [Delivery(SOURCE, self.records[h.offset], h, 0, f"id-{h.offset}") for h in handles]
+        found = [DeliveredMessage(SOURCE, self.records[h.offset], h, 0, f"id-{h.offset}") for h in handles]
         self.held += sum(len(one.record.value or b"") for one in found)
         self.most_held = max(self.most_held, self.held)
         return found
@@ -154,7 +154,7 @@ class World:
         for value in values:
             padded = value.encode() + b"." * max(0, size - len(value))
             self.records.append(Record(group or None, padded, (), EPOCH_MS, len(self.records)))
-            messages.append(Message(0, group=group))
+            messages.append(LoggedMessage(0, group=group))
         self.engine.send(*messages)
         self._catch_up()
 

@@ -12,12 +12,12 @@ from headrace.queues.commands import (
     DataAvailable,
     Handle,
     Inspect,
-    Message,
+    LoggedMessage,
     MessageStatus,
     Open,
     ReadAhead,
     Receive,
-    Received,
+    ReceivedRuns,
     Source,
 )
 from headrace.queues.config import QueueConfig
@@ -36,7 +36,7 @@ class Desk:
         self.shard = QueueShard(lease_epoch=1, wall_offset_ms=EPOCH_MS)
         self.journal: list[JournalRecord] = []
         self.effects: list[Any] = []
-        self.log: dict[Source, list[Message]] = {}
+        self.log: dict[Source, list[LoggedMessage]] = {}
         self.skipped: dict[Source, set[int]] = {}
         self.log_start: dict[Source, int] = {}
         if config is not None:
@@ -96,7 +96,7 @@ class Desk:
 
     # --- what a test says ------------------------------------------------------------------------------------------
 
-    def send(self, *messages: Message, source: Source = SOURCE) -> None:
+    def send(self, *messages: LoggedMessage, source: Source = SOURCE) -> None:
         """Offsets are filled in."""
         log = self.log.setdefault(source, [])
         for message in messages:
@@ -104,14 +104,14 @@ class Desk:
         self.announce(source)
 
     def send_plain(self, count: int, source: Source = SOURCE) -> None:
-        self.send(*[Message(0)] * count, source=source)
+        self.send(*[LoggedMessage(0)] * count, source=source)
 
     def announce(self, source: Source = SOURCE) -> None:
         self.ask(DataAvailable(source, len(self.log.get(source, [])), self.log_start.get(source, 0)))
 
     def receive(self, limit: int = 10, source: Source = SOURCE, **options: Any) -> list[Handle]:
         answer = self.ask(Receive(source, limit, **options))
-        assert isinstance(answer, Received), answer
+        assert isinstance(answer, ReceivedRuns), answer
         return answer.handles()
 
     def offsets(self, limit: int = 10, **options: Any) -> list[int]:

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 from queue_desk import EPOCH_MS
 
-from headrace.queues.commands import Handle, Message, MessageState
+from headrace.queues.commands import Handle, LoggedMessage, MessageState
 from headrace.queues.config import QueueConfig
 
 READY, LEASED, SCHEDULED = MessageState.AVAILABLE, MessageState.ACQUIRED, MessageState.SCHEDULED
@@ -14,7 +14,7 @@ RESTING, DYING, DONE = MessageState.RESTING, MessageState.DYING, MessageState.DO
 
 
 class Row:
-    def __init__(self, message: Message, *, skipped: bool) -> None:
+    def __init__(self, message: LoggedMessage, *, skipped: bool) -> None:
         self.message = message
         self.offset = message.offset
         self.skipped = skipped
@@ -69,7 +69,7 @@ class QueueModel:
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, *, skipped: bool) -> None:
+    def send(self, message: LoggedMessage, *, skipped: bool) -> None:
         row = Row(message._replace(offset=len(self.rows)), skipped=skipped)
         self.rows.append(row)
         self.deduplicate(row)

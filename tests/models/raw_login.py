@@ -33,9 +33,9 @@ def bare(client: RawClient, token: bytes) -> bytes:
     return client.read_frame()
 
 
-def scram(say: Callable[[bytes], bytes], user: str, password: str) -> bytes:
+def scram(say: Callable[[bytes], bytes], user: str, password: str, extension: str = "") -> bytes:
     """Both rounds; what the server said last."""
-    first = f"n={user},r=0123456789abcdef"
+    first = f"n={user},r=0123456789abcdef{extension}"
     answer = say(f"n,,{first}".encode()).decode()
     nonce, salt, count = (part[2:] for part in answer.split(","))
     without = f"c=biws,r={nonce}"

@@ -39,6 +39,8 @@ class Module:
         """What belongs to a definition; a class without its methods."""
         self.lines: dict[str, int] = {}
         self.top: list[ast.AST] = []
+        self.declared: set[str] = set()
+        """Methods that their class mounts because of how they are decorated (http/declared.py)."""
         for node in ast.walk(tree):
             self._note_import(node)
         for statement in _statements(tree.body):
@@ -65,6 +67,8 @@ class Module:
             self._define(node.name, node, [*node.bases, *node.keywords, *node.decorator_list, *rest])
             for method in methods:
                 self._define(f"{node.name}.{method.name}", method, [method])
+                if any(_is_route(decorator) for decorator in method.decorator_list):
+                    self.declared.add(f"{node.name}.{method.name}")
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [name for target in targets for name in _bound(target)]
@@ -80,6 +84,14 @@ class Module:
     def _define(self, name: str, node: Definable, body: list[ast.AST]) -> None:
         self.bodies.setdefault(name, []).extend(body)
         self.lines.setdefault(name, node.lineno)
+
+
+def _is_route(decorator: ast.expr) -> bool:
+    return (
+        isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Name)
+        and decorator.func.id == "route"
+    )
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -182,6 +194,7 @@ class Reach:
                 if (
                     said in self._attributes
                     or said.startswith("__")
+                    or method in home.declared
                     or self._is_expected(module, owner, said)
                 ):
                     self._reach(module, method)

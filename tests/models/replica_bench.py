@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, fetch
-from headrace.broker.fetch_sessions import Wanted
+from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch, ParkedFetch, fetch
+from headrace.broker.fetch_sessions import SessionPartition
 from headrace.broker.flusher import Flusher
 from headrace.broker.partition import Partition
 from headrace.cluster.configs import TopicConfig
@@ -69,10 +69,10 @@ class Bench:
     def poll(
         self, answers: list[list[Got]], *, offset: int = 0, wait_ms: int = 60_000, replica: int = -1
     ) -> ParkedFetch | None:
-        wanted = Wanted("t", ZERO_UUID, 0)
+        wanted = SessionPartition("t", ZERO_UUID, 0)
         wanted.fetch_offset, wanted.max_bytes = offset, 1 << 20
         target = FetchTarget(wanted, self.partition)
-        return fetch(FetchRequest([target], 1, 1 << 20, wait_ms, Reader(replica)), answers.append)
+        return fetch(LocalFetch([target], 1, 1 << 20, wait_ms, FetchReader(replica)), answers.append)
 
 
 def sent(offset: int, *, size: int = 10, epoch: int = EPOCH) -> memoryview:

@@ -24,7 +24,7 @@ from headrace.cluster.election import alter_isr, isr_change
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife
 from headrace.cluster.reassignment import start, stop
-from headrace.cluster.state import NO_LEADER, PartitionState, Registration, decode, encode
+from headrace.cluster.state import NO_LEADER, BrokerRegistration, PartitionState, decode, encode
 from headrace.cluster.topics import CreateTopic, alter_topic_configs, create_topic
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
@@ -373,7 +373,7 @@ class ModelCluster:
         image = ClusterImage(node.id)
         image.resync(self.store.snapshot(), self.store.revision)
         incarnation = f"{node.id}-{node.life}"
-        registration = Registration("127.0.0.1", 9092, "127.0.0.1", 9324, incarnation, f"rack{node.id}")
+        registration = BrokerRegistration("127.0.0.1", 9092, "127.0.0.1", 9324, incarnation, f"rack{node.id}")
         change = membership.register(
             image, node.id, registration, lease=0, previous=node.previous, durable=True
         )

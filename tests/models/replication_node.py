@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tiny_coordinator import KeyEvent
 
 from headrace.cluster import keys, membership
-from headrace.cluster.image import (
-    BrokerDown,
-    BrokerRegistered,
-    BrokerUp,
-    ClusterImage,
-    Delta,
-    TopicConfigChanged,
-)
+from headrace.cluster.deltas import BrokerDown, BrokerRegistered, BrokerUp, Delta, TopicConfigChanged
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife
-from headrace.cluster.state import PartitionState, Registration
+from headrace.cluster.state import BrokerRegistration, PartitionState
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.log.epochs import LeaderEpochs
@@ -113,7 +107,7 @@ class Node:
         store = self.cluster.store
         image = ClusterImage(self.id)
         image.resync(store.snapshot(), store.revision)
-        registration = Registration(
+        registration = BrokerRegistration(
             "127.0.0.1", 9092, "127.0.0.1", 9324, f"{self.id}-{self.life + 1}", f"rack{self.id}"
         )
         change = membership.register(

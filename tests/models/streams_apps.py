@@ -49,12 +49,12 @@ def topic_infos(**counts: int) -> dict[str, TopicInfo]:
 
 
 def use_topics(world: Any, **counts: int) -> None:
-    world.ask(lambda w: TopicsChanged(w, topic_infos(**counts)))
+    world.ask(lambda w: TopicsChanged(topic_infos(**counts), waiter=w))
 
 
 def set_streams(world: Any, settings: StreamsSettings) -> None:
     config = replace(world.shard.table.config, streams=settings)
-    world.ask(lambda w: ConfigsChanged(w, config, {}))
+    world.ask(lambda w: ConfigsChanged(config, {}, waiter=w))
 
 
 def beat(
@@ -66,7 +66,7 @@ def beat(
     **fields: Any,
 ) -> Any:
     set_streams(world, settings)
-    return world.ask(lambda w: StreamsGroupHeartbeat(w, group_id, member_id, epoch, **fields))
+    return world.ask(lambda w: StreamsGroupHeartbeat(group_id, member_id, epoch, **fields, waiter=w))
 
 
 def join(world: Any, member_id: str, topology: Topology = COUNT, **fields: Any) -> Any:

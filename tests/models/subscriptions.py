@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from struct import Struct
 
-from headrace.groups.subscription import Subscription, encode_assignment
+from headrace.groups.subscription import MemberSubscription, encode_assignment
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
 
-def encode_subscription(subscription: Subscription) -> bytes:
+def encode_subscription(subscription: MemberSubscription) -> bytes:
     parts = [_INT16.pack(subscription.version), _INT32.pack(len(subscription.topics))]
     parts.extend(_string(topic) for topic in subscription.topics)
     parts.append(_INT32.pack(-1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.cluster.changes import Change, Compare, Put
+from headrace.cluster.changes import Change, Expect, PutKey
 
 
 class KeyEvent(NamedTuple):
@@ -25,7 +25,7 @@ class TinyCoordinator:
         self.held: dict[str, Held] = {}
         self.history: list[KeyEvent] = []
 
-    def holds(self, compare: Compare) -> bool:
+    def holds(self, compare: Expect) -> bool:
         held = self.held.get(compare.key)
         if compare.target == "value":
             return held is not None and held.value == compare.expected
@@ -38,7 +38,7 @@ class TinyCoordinator:
             return False
         self.revision += 1
         for op in change.ops:
-            if isinstance(op, Put):
+            if isinstance(op, PutKey):
                 old = self.held.get(op.key)
                 created = old.create_revision if old is not None else self.revision
                 self.held[op.key] = Held(op.value, created, self.revision)
@@ -58,7 +58,7 @@ class TinyCoordinator:
             self.history.append(KeyEvent(key, None, self.revision))
 
     def put(self, key: str, value: bytes) -> None:
-        self.txn(Change((), (Put(key, value),)))
+        self.txn(Change((), (PutKey(key, value),)))
 
     def snapshot(self) -> list[KeyEvent]:
         return [KeyEvent(key, held.value, held.mod_revision) for key, held in sorted(self.held.items())]

@@ -247,9 +247,9 @@ class Cluster:
         def arrive() -> None:
             who = ("x", request.producer_id, request.epoch)
             if self.rules.version_2:
-                error = self.ask(lambda w: AddPartitions(w, *who, frozenset({tp})))
+                error = self.ask(lambda w: AddPartitions(*who, frozenset({tp}), waiter=w))
             else:
-                error = self.ask(lambda w: VerifyPartitions(w, *who, frozenset({tp})))[tp]
+                error = self.ask(lambda w: VerifyPartitions(*who, frozenset({tp}), waiter=w))[tp]
             self.inside.append(lambda: then(error))
 
         self.inside.append(arrive)
@@ -424,7 +424,7 @@ class Client:
     def _run(self) -> Generator[Request, Any, None]:
         cluster, rules = self.cluster, self.cluster.rules
         who = yield from self._ask(
-            lambda w, c: InitProducerId(w, "x", TIMEOUT_MS, cluster.world.draw(), -1, -1, c)
+            lambda w, c: InitProducerId("x", TIMEOUT_MS, cluster.world.draw(), -1, -1, c, waiter=w)
         )
         if who.error is not ErrorKind.NONE:
             return
@@ -452,7 +452,7 @@ class Client:
         for tp in chosen:
             if not cluster.rules.version_2:
                 added = yield from self._ask(
-                    lambda w, c, tp=tp: AddPartitions(w, "x", *who[1:], frozenset({tp}), c)
+                    lambda w, c, tp=tp: AddPartitions("x", *who[1:], frozenset({tp}), c, waiter=w)
                 )
                 if added is not ErrorKind.NONE:
                     return False
@@ -492,6 +492,12 @@ class Client:
         bump = rules.version_2 and rules.epoch_bump
         return self._ask(
             lambda w, c: EndTxn(
-                w, "x", *who[1:], commit, bump, self.cluster.world.draw(), None if rules.version_2 else c
+                "x",
+                *who[1:],
+                commit,
+                bump,
+                self.cluster.world.draw(),
+                None if rules.version_2 else c,
+                waiter=w,
             )
         )

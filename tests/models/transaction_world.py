@@ -80,7 +80,9 @@ class World:
         connection: int | None = None,
     ) -> ProducerIdentity:
         answer: ProducerIdentity = self.ask(
-            lambda w: InitProducerId(w, transactional_id, timeout_ms, self.draw(), *expected, connection)
+            lambda w: InitProducerId(
+                transactional_id, timeout_ms, self.draw(), *expected, connection, waiter=w
+            )
         )
         return answer
 
@@ -92,7 +94,9 @@ class World:
         transactional_id: str = "x",
     ) -> ErrorKind:
         answer: ErrorKind = self.ask(
-            lambda w: AddPartitions(w, transactional_id, *producer[1:], frozenset(partitions), connection)
+            lambda w: AddPartitions(
+                transactional_id, *producer[1:], frozenset(partitions), connection, waiter=w
+            )
         )
         return answer
 
@@ -100,7 +104,7 @@ class World:
         self, producer: ProducerIdentity, *partitions: TopicPartition
     ) -> dict[TopicPartition, ErrorKind]:
         answer: dict[TopicPartition, ErrorKind] = self.ask(
-            lambda w: VerifyPartitions(w, "x", *producer[1:], frozenset(partitions))
+            lambda w: VerifyPartitions("x", *producer[1:], frozenset(partitions), waiter=w)
         )
         return answer
 
@@ -112,7 +116,7 @@ class World:
         connection: int | None = None,
     ) -> ProducerIdentity:
         answer: ProducerIdentity = self.ask(
-            lambda w: EndTxn(w, "x", *producer[1:], commit, bump, self.draw(), connection)
+            lambda w: EndTxn("x", *producer[1:], commit, bump, self.draw(), connection, waiter=w)
         )
         return answer
 

@@ -33,7 +33,7 @@ SETTLE_S = 0.02
 ROUNDS = 7
 BACKGROUND = (
     "Controller.", "Couriers.", "CronSchedules.", "Housekeeping.", "HttpServer._sweep", "KafkaServer._sweep",
-    "Membership.keep_alive", "Metadata.", "QueueUpkeep.", "Signal.", "SqliteCoordinator.", "SqliteStore.",
+    "Membership.keep_alive", "Metadata.", "QueueUpkeep.", "Sampler.", "Signal.", "SqliteCoordinator.", "SqliteStore.",
 )  # fmt: skip
 """What a broker does by itself now and then; whoever asks has no part in it."""
 PRODUCE, FETCH = 0, 1
@@ -84,9 +84,8 @@ async def trace(request: Awaitable[Any]) -> tuple[list[Step], Any]:
         await asyncio.sleep(SETTLE_S)
     finally:
         sys.setprofile(None)
-    return [
-        step for turn in _turns(tracer.steps) if not any(map(_is_background, turn)) for step in turn
-    ], answer
+    turns = [turn for turn in _turns(tracer.steps) if not any(map(_is_background, turn))]
+    return [step for turn in _without_foreign_work(turns) for step in turn], answer
 
 
 def _turns(steps: list[Step]) -> list[list[Step]]:
@@ -97,6 +96,19 @@ def _turns(steps: list[Step]) -> list[list[Step]]:
             turns.append([])
         turns[-1].append(step)
     return turns
+
+
+def _without_foreign_work(turns: list[list[Step]]) -> list[list[Step]]:
+    """A thread that comes back looks the same whoever has sent it: as many count as were sent here."""
+    sent = sum(step.function == "Threads.run" for turn in turns for step in turn)
+    kept = []
+    for turn in turns:
+        if turn[0].function == "Threads._settle":
+            sent -= 1
+            if sent < 0:
+                continue
+        kept.append(turn)
+    return kept
 
 
 def _is_background(step: Step) -> bool:
@@ -174,7 +186,7 @@ def _fetch_body() -> bytes:
 
 
 @asynccontextmanager
-async def _broker() -> AsyncIterator[tuple[Http, Kafka]]:
+async def a_broker() -> AsyncIterator[tuple[Http, Kafka]]:
     with tempfile.TemporaryDirectory(prefix="headrace-walk-") as directory:
         settings = Settings(kafka_port=0, http_port=0, data_dir=directory)
         node = Node(settings, SystemRuntime(OsFileSystem(directory)))
@@ -208,7 +220,7 @@ class _Quietest:
 async def take_walks(rounds: int = ROUNDS) -> list[Walk]:
     """Each kind of request in its quietest round. The first rounds warm up what is done once per queue and connection."""
     quietest = _Quietest()
-    async with _broker() as (http, kafka):
+    async with a_broker() as (http, kafka):
         await _sqs_walks(http, quietest, rounds)
         await _rest_walks(http, quietest, rounds)
         await http.rest("POST", "/api/v1/topics", {"name": "log"})

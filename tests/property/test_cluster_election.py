@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.election import Standing, alter_isr, effective_min_isr, settle
+from headrace.cluster.election import BrokersStanding, alter_isr, effective_min_isr, settle
 from headrace.cluster.reassignment import cancel, complete, reassign
 from headrace.cluster.state import NO_LEADER, PartitionState, decode, encode
 
@@ -40,7 +40,7 @@ def check_step(old: PartitionState, new: PartitionState, min_isr: int) -> None:
 @given(partitions(), subsets, subsets, st.integers(1, 5))
 def test_settling(old: PartitionState, live: set[int], lost: set[int], min_isr: int) -> None:
     lost -= live
-    standing = Standing(live, lost)
+    standing = BrokersStanding(live, lost)
     new = settle(old, standing, min_isr).state
     check_step(old, new, min_isr)
     assert set(new.isr) <= live, "fenced brokers are in no ISR"
@@ -58,8 +58,8 @@ def test_settling(old: PartitionState, live: set[int], lost: set[int], min_isr: 
 
 @given(partitions(), subsets, st.integers(1, 5))
 def test_unclean_elections_are_marked(old: PartitionState, live: set[int], min_isr: int) -> None:
-    elected = settle(old, Standing(live), min_isr, allow_unclean=True)
-    clean = settle(old, Standing(live), min_isr)
+    elected = settle(old, BrokersStanding(live), min_isr, allow_unclean=True)
+    clean = settle(old, BrokersStanding(live), min_isr)
     if clean.state.leader != NO_LEADER:
         assert elected == clean
     else:

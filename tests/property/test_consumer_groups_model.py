@@ -30,7 +30,7 @@ from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.shard import GroupShard
 from headrace.groups.state import ClassicGroup
 from headrace.groups.subscription import (
-    Subscription,
+    MemberSubscription,
     encode_assignment,
     parse_assignment,
 )
@@ -40,7 +40,7 @@ NEW = ("n1", "n2", "s1")
 STATIC = {"s1": "instance-s"}
 OLD = ("o1", "o2")
 TIMEOUT_MS = 60_000
-EAGER = (Protocol("range", encode_subscription(Subscription(1, ("t", "u")))),)
+EAGER = (Protocol("range", encode_subscription(MemberSubscription(1, ("t", "u")))),)
 
 Parts = frozenset[tuple[str, int]]
 
@@ -119,7 +119,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.topics = counts
         topics = {name: TopicInfo(topic_id(name), count) for name, count in counts.items()}
         topics["__consumer_offsets"] = TopicInfo(b"_" * 16, 50)
-        self.submit(lambda w: TopicsChanged(w, topics))
+        self.submit(lambda w: TopicsChanged(topics, waiter=w))
 
     @property
     def group(self) -> Any:
@@ -127,7 +127,10 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     # --- clients of the new protocol -------------------------------------------------------------------------
 
-    def new_beat(self, client: NewClient, lost: bool = False, silent: bool = False) -> None:
+    def new_beat(
+        self, client: NewClient, lost: bool = False, silent: bool = False, notices: bool = True
+    ) -> None:
+        """`notices`: it knows that an answer was lost. librdkafka does not when the answer was only late."""
         joining = client.epoch is None
         if joining and not client.member_id:
             client.lives += 1
@@ -146,12 +149,17 @@ class ConsumerGroups(RuleBasedStateMachine):
             fields["owned"] = None
         waiter = self.submit(
             lambda w: ConsumerGroupHeartbeat(
-                w, "g", client.member_id, client.epoch or 0, instance_id=STATIC.get(client.name), **fields
+                "g",
+                client.member_id,
+                client.epoch or 0,
+                instance_id=STATIC.get(client.name),
+                **fields,
+                waiter=w,
             )
         )
         answer = self.replies.pop(waiter)
-        client.missed_answer = lost and not joining
         if lost:
+            client.missed_answer = notices and not joining
             return
         if answer.error is not ErrorKind.NONE:
             fatal = answer.error not in (
@@ -160,7 +168,8 @@ class ConsumerGroups(RuleBasedStateMachine):
             )
             if fatal:
                 client.reset()
-            return
+            return  # what it missed before it still misses: only an assignment tells it
+        client.missed_answer = False
         client.epoch = answer.member_epoch
         if answer.assignment is not None:
             names = {topic_id(name): name for name in "tu"}
@@ -169,6 +178,12 @@ class ConsumerGroups(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NEW), lost=st.booleans(), silent=st.booleans())
     def beat(self, name: str, lost: bool, silent: bool) -> None:
         self.new_beat(self.new[name], lost, silent)
+
+    @rule(name=st.sampled_from(NEW))
+    def late_answer(self, name: str) -> None:
+        """The client has given up the answer when it comes, and only beats on."""
+        if self.new[name].epoch is not None:
+            self.new_beat(self.new[name], lost=True, silent=True, notices=False)
 
     @rule(name=st.sampled_from(NEW))
     def take(self, name: str) -> None:
@@ -193,7 +208,9 @@ class ConsumerGroups(RuleBasedStateMachine):
             return
         epoch = -2 if name in STATIC else -1
         waiter = self.submit(
-            lambda w: ConsumerGroupHeartbeat(w, "g", client.member_id, epoch, instance_id=STATIC.get(name))
+            lambda w: ConsumerGroupHeartbeat(
+                "g", client.member_id, epoch, instance_id=STATIC.get(name), waiter=w
+            )
         )
         self.replies.pop(waiter)
         client.reset()
@@ -216,7 +233,6 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.waiters += 1
         client.joining = self.waiters
         command = JoinGroup(
-            self.waiters,
             "g",
             client.member_id,
             f"{name}-{self.waiters}",
@@ -225,6 +241,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             10_000,
             TIMEOUT_MS,
             member_id_required=False,
+            waiter=self.waiters,
         )
         self.run(self.shard.decide(command, self.now_ms))
 
@@ -233,7 +250,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         client = self.old[name]
         if client.generation < 0 or client.joining or client.syncing or client.must_join:
             return
-        waiter = self.submit(lambda w: Heartbeat(w, "g", client.member_id, client.generation))
+        waiter = self.submit(lambda w: Heartbeat("g", client.member_id, client.generation, waiter=w))
         self.old_error(client, self.replies.pop(waiter).error)
 
     @rule(name=st.sampled_from(OLD))
@@ -241,7 +258,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         client = self.old[name]
         if client.generation < 0 or client.joining or client.syncing:
             return
-        waiter = self.submit(lambda w: LeaveGroup(w, "g", (MemberIdentity(client.member_id),)))
+        waiter = self.submit(lambda w: LeaveGroup("g", (MemberIdentity(client.member_id),), waiter=w))
         self.replies.pop(waiter)
         client.reset()
 
@@ -267,7 +284,10 @@ class ConsumerGroups(RuleBasedStateMachine):
                 if answer.error is ErrorKind.NONE:
                     parts = parse_assignment(answer.assignment)
                     assert parts is not None
-                    client.owned = frozenset((t, p) for t, indexes in parts for p in indexes)
+                    # What its leader dealt out may be gone since: there is nothing to read of it.
+                    client.owned = frozenset(
+                        (t, p) for t, indexes in parts if t in self.topics for p in indexes
+                    )
 
     def old_sync(self, client: OldClient, joined: Any) -> None:
         """A leader deals all partitions out in turn; in a consumer group nobody leads."""
@@ -279,7 +299,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         ]
         self.waiters += 1
         client.syncing = self.waiters
-        command = SyncGroup(self.waiters, "g", client.member_id, client.generation, tuple(deal))
+        command = SyncGroup("g", client.member_id, client.generation, tuple(deal), waiter=self.waiters)
         self.run(self.shard.decide(command, self.now_ms))
 
     # --- the world -------------------------------------------------------------------------------------------
@@ -326,10 +346,13 @@ class ConsumerGroups(RuleBasedStateMachine):
     def books_are_sound(self) -> None:
         self.shard.invariants()
 
+    def clients(self) -> list[NewClient | OldClient]:
+        return [*self.new.values(), *self.old.values()]
+
     @invariant()
     def r55_no_partition_is_in_two_hands(self) -> None:
         members = self.group.members if self.group is not None else {}
-        clients = [c for c in (*self.new.values(), *self.old.values()) if c.member_id in members]
+        clients = [c for c in self.clients() if c.member_id in members]
         seen: dict[tuple[str, int], str] = {}
         for client in clients:
             for part in client.owned:
@@ -393,7 +416,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         group = self.group
         if not isinstance(group, ConsumerGroup):
             return  # the last of the new clients had crashed
-        live = [c for c in (*self.new.values(), *self.old.values()) if c.member_id in group.members]
+        live = [c for c in self.clients() if c.member_id in group.members]
         assert len(live) == len(group.members), "a member that nobody is"
         assert group.state_name == ("Stable" if live else "Empty")
         everything = {(t, p) for t, count in self.topics.items() for p in range(count)}

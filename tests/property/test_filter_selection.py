@@ -17,11 +17,11 @@ from headrace.records.filters import Filter, FilterInput, FilterProblem, compile
 from headrace.records.filters.prefilter import prefilter_of
 from headrace.records.filters.syntax import parse
 from headrace.records.read import iter_spans, plain_body, read_records
-from headrace.records.selection import Place, every_span, select_records, sift, skip_batch
+from headrace.records.selection import RecordPlaces, every_span, select_records, sift, skip_batch
 from headrace.records.tag_mask import mask_of, tag_mask
 
 TAGS = ["eu", "us", "e", "", "tag", "ü", "x" * 31, "x" * 32, "x" * 33, "x" * 80, '"', "\\", "a\nb"]
-PLACE = Place("orders", 3)
+PLACE = RecordPlaces("orders", 3)
 
 _text = st.sampled_from([*TAGS, "Ann", "an", "k1"])
 _json = st.recursive(

@@ -91,7 +91,8 @@ class ClassicGroups(RuleBasedStateMachine):
         for fact in plan.facts:
             self.shard.apply(fact, self.now_ms)
             if fact.durable:
-                producer = fact.producer[0] if fact.producer else None
+                owner = getattr(fact, "producer", None)
+                producer = owner[0] if owner else None
                 self.log += ((record, producer) for record in self.shard.encode(fact))
         for waiter, value in plan.replies:
             client, command = self.unanswered.pop(waiter)
@@ -124,7 +125,6 @@ class ClassicGroups(RuleBasedStateMachine):
         self.submit(
             client,
             lambda waiter: JoinGroup(
-                waiter,
                 GROUP,
                 member_id,
                 f"{client}-{waiter}",
@@ -135,6 +135,7 @@ class ClassicGroups(RuleBasedStateMachine):
                 instance_id=STATIC.get(client),
                 member_id_required=v >= 4,
                 supports_skip_assignment=v >= 9,
+                waiter=waiter,
             ),
         )
 
@@ -147,18 +148,18 @@ class ClassicGroups(RuleBasedStateMachine):
         member_id = self.member_ids.get(client, "")
         self.submit(
             client,
-            lambda w: SyncGroup(w, GROUP, member_id, generation, assignments, STATIC.get(client)),
+            lambda w: SyncGroup(GROUP, member_id, generation, assignments, STATIC.get(client), waiter=w),
         )
 
     @rule(client=st.sampled_from(CLIENTS))
     def beat(self, client: str) -> None:
         args = (GROUP, self.member_ids.get(client, ""), self.generations.get(client, -1), STATIC.get(client))
-        self.submit(client, lambda w: Heartbeat(w, *args))
+        self.submit(client, lambda w: Heartbeat(*args, waiter=w))
 
     @rule(client=st.sampled_from(CLIENTS))
     def leave(self, client: str) -> None:
         identity = MemberIdentity(self.member_ids.get(client, "nobody"), STATIC.get(client))
-        self.submit(client, lambda w: LeaveGroup(w, GROUP, (identity,)))
+        self.submit(client, lambda w: LeaveGroup(GROUP, (identity,), waiter=w))
 
     @rule(client=st.sampled_from((*CLIENTS, "")), topic=st.sampled_from(TOPICS), offset=st.integers(0, 99))
     def commit(self, client: str, topic: str, offset: int) -> None:
@@ -167,7 +168,12 @@ class ClassicGroups(RuleBasedStateMachine):
         result = self.submit(
             client,
             lambda w: CommitOffsets(
-                w, GROUP, (OffsetToCommit(topic, 0, offset),), member_id, generation, STATIC.get(client)
+                GROUP,
+                (OffsetToCommit(topic, 0, offset),),
+                member_id,
+                generation,
+                STATIC.get(client),
+                waiter=w,
             ),
         )
         if result.error is ErrorKind.NONE:
@@ -181,7 +187,9 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @rule(pid=st.sampled_from(PRODUCERS), topic=st.sampled_from(TOPICS), offset=st.integers(100, 199))
     def txn_commit(self, pid: int, topic: str, offset: int) -> None:
-        self.submit("", lambda w: TxnCommitOffsets(w, GROUP, pid, 0, (OffsetToCommit(topic, 0, offset),)))
+        self.submit(
+            "", lambda w: TxnCommitOffsets(GROUP, pid, 0, (OffsetToCommit(topic, 0, offset),), waiter=w)
+        )
         self.pending.setdefault(pid, {})[topic, 0] = offset
 
     @rule(pid=st.sampled_from(PRODUCERS), commit=st.booleans())
@@ -197,18 +205,18 @@ class ClassicGroups(RuleBasedStateMachine):
             if current is None or current.order < held.order:
                 self.offsets[key] = offset
         self.log.append((pid, commit))
-        self.submit("", lambda w: TxnMarker(w, pid, 0, commit))
+        self.submit("", lambda w: TxnMarker(pid, 0, commit, waiter=w))
 
     @rule(topic=st.sampled_from(TOPICS))
     def topic_deleted(self, topic: str) -> None:
-        self.submit("", lambda w: TopicDeleted(w, topic))
+        self.submit("", lambda w: TopicDeleted(topic, waiter=w))
         self.offsets.pop((topic, 0), None)
         for entries in self.pending.values():
             entries.pop((topic, 0), None)
 
     @rule()
     def delete_group(self) -> None:
-        (outcome,) = self.submit("", lambda w: DeleteGroups(w, (GROUP,)))
+        (outcome,) = self.submit("", lambda w: DeleteGroups((GROUP,), waiter=w))
         if outcome.error is ErrorKind.NONE:
             self.offsets.clear()
             self.pending.clear()
@@ -272,14 +280,13 @@ class ClassicGroups(RuleBasedStateMachine):
     @invariant()
     def offsets_are_what_was_committed(self) -> None:
         topics = tuple((topic, (0,)) for topic in TOPICS)
-        seen = self.shard.decide(FetchOffsets(0, GROUP, topics), self.now_ms).replies[0].value
+        seen: Any = self.shard.decide(FetchOffsets(GROUP, topics, waiter=0), self.now_ms).replies[0].value
         assert {f.topic: f.offset for f in seen.partitions} == {
             t: self.offsets.get((t, 0), -1) for t in TOPICS
         }
-        stable = self.shard.decide(FetchOffsets(0, GROUP, topics, require_stable=True), self.now_ms)
-        unstable = {
-            f.topic for f in stable.replies[0].value.partitions if f.error is ErrorKind.UNSTABLE_OFFSET_COMMIT
-        }
+        plan = self.shard.decide(FetchOffsets(GROUP, topics, require_stable=True, waiter=0), self.now_ms)
+        stable: Any = plan.replies[0].value
+        unstable = {f.topic for f in stable.partitions if f.error is ErrorKind.UNSTABLE_OFFSET_COMMIT}
         expected = {
             key[0] for groups in self.shard.table.offsets.pending.values() for key in groups.get(GROUP, {})
         }

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from log_bench import SMALL, WALL_MS, data_batch, derived, headers, marker, open_log, produced, put
 
 from headrace.core.plan import Rejected
-from headrace.log.aborted import AbortedTransaction
+from headrace.log.aborted import AbortedTxn
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.producers import ProducedBatch
 from headrace.log.results import Duplicate, Flush, RollReason, StartReason
@@ -24,7 +24,7 @@ PIDS = (11, 12, 13)
 def dumb_derived(batches: list[bytes]) -> tuple[object, ...]:
     """Producers, open and aborted transactions, epochs: straight from the batches, by the book."""
     producers: dict[int, tuple[int, list[ProducedBatch], int, int]] = {}
-    aborted: list[AbortedTransaction] = []
+    aborted: list[AbortedTxn] = []
     for batch in batches:
         header = read_header(batch)
         pid = header.producer_id
@@ -41,7 +41,7 @@ def dumb_derived(batches: list[bytes]) -> tuple[object, ...]:
             if not found.commit and start >= 0:
                 still_open = [p[3] for p in producers.values() if p[3] >= 0]
                 stable = min(still_open, default=header.next_offset)
-                aborted.append(AbortedTransaction(pid, start, header.base_offset, stable))
+                aborted.append(AbortedTxn(pid, start, header.base_offset, stable))
             continue
         entry = ProducedBatch(
             header.base_sequence,
@@ -230,7 +230,7 @@ class LogMachine(RuleBasedStateMachine):
         self._aborted_is_right(aborted, expected_aborted)  # type: ignore[arg-type]
         assert self.log.first_unstable_offset == min(expected_open.values(), default=None)  # type: ignore[attr-defined]
 
-    def _aborted_is_right(self, found: list[AbortedTransaction], expected: list[AbortedTransaction]) -> None:
+    def _aborted_is_right(self, found: list[AbortedTxn], expected: list[AbortedTxn]) -> None:
         """What readers must know of: each ABORT marker that they can meet and whose transaction has data in the log.
 
         Of a transaction whose data went with the segments in front there may be an entry still (F77): the index of the
@@ -305,7 +305,7 @@ def test_f77_an_entry_whose_data_is_gone_hides_nothing() -> None:
     machine.restart(clean=True, lose=".snapshot")
     machine.derived_state_is_a_function_of_the_log()
     log = machine.log
-    assert log.aborted_transactions(0, 99) == [AbortedTransaction(13, 0, 2, 3)]
+    assert log.aborted_transactions(0, 99) == [AbortedTxn(13, 0, 2, 3)]
     machine.produce(pid=13, count=2, transactional=True, bump=False)
     machine.end_transaction(pid=13, commit=True, coordinator=0)
     machine.derived_state_is_a_function_of_the_log()
@@ -328,7 +328,7 @@ def test_f77_snapshots_that_were_lost_at_an_earlier_restart() -> None:
     machine.derived_state_is_a_function_of_the_log()
 
 
-def committed(data: bytes, aborted: list[AbortedTransaction]) -> list[int]:
+def committed(data: bytes, aborted: list[AbortedTxn]) -> list[int]:
     """The offsets that a read_committed consumer hands out."""
     found: list[int] = []
     waiting = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)

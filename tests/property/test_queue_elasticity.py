@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.queues.elastic import Elastic, Elasticity, Load
+from headrace.queues.elastic import Elastic, Elasticity, QueuePressure
 
 SECOND = 1_000
 
@@ -17,7 +17,7 @@ def run(elastic: Elastic, active: int, loads: list[tuple[int, int]]) -> list[int
     elasticity, sent, history = Elasticity(), 0, []
     for second, (arrived, ready) in enumerate(loads):
         sent += arrived
-        active = elasticity.step(elastic, active, Load(sent, ready), second * SECOND)
+        active = elasticity.step(elastic, active, QueuePressure(sent, ready), second * SECOND)
         history.append(active)
     return history
 

@@ -32,21 +32,21 @@ from headrace.queues.commands import (
     Acknowledge,
     AckType,
     CancelSchedule,
+    DeadLettersWritten,
     Extend,
     Handle,
     ListSchedules,
-    Message,
-    Moved,
+    LoggedMessage,
     MoveFailed,
     MoveSchedule,
     MoveToDeadLetter,
     Purge,
     Receive,
-    Received,
+    ReceivedRuns,
     Reject,
     Release,
     ReleaseOwner,
-    Seek,
+    SeekSource,
 )
 from headrace.queues.config import QueueConfig
 from headrace.queues.journal import DEDUP, DELTA
@@ -116,11 +116,11 @@ class QueueAgainstModel(RuleBasedStateMachine):
             offset = len(self.model.rows)
             due_ms = wall_ms + delay if delay and self.config.delays else 0
             expires_ms = wall_ms + ttl if ttl and self.config.ttl else 0
-            message = Message(offset, due_ms, group, dedup_id, priority, expires_ms, wall_ms)
+            message = LoggedMessage(offset, due_ms, group, dedup_id, priority, expires_ms, wall_ms)
             skipped = skipped and self.config.filtered
             if skipped:
                 self.desk.skipped.setdefault(SOURCE, set()).add(offset)
-                message = Message(offset)
+                message = LoggedMessage(offset)
             messages.append(message)
             self.model.send(message, skipped=skipped)
         self.desk.send(*messages)
@@ -148,7 +148,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
             r for r in candidates if self.config.max_deliveries and r.deliveries >= self.config.max_deliveries
         ]
         received = self.ask(Receive(SOURCE, limit, visibility_ms, owner))
-        assert isinstance(received, Received)
+        assert isinstance(received, ReceivedRuns)
         assert received.limited == (room <= 0)
         handles = received.handles()
         offsets = [handle.offset for handle in handles]
@@ -275,7 +275,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     def moved(self, number: int) -> None:
         dying = self.model.in_state(DYING)
         row = dying[number % len(dying)]
-        self.ask(Moved(SOURCE, (row.offset, row.offset + 1000)))
+        self.ask(DeadLettersWritten(SOURCE, (row.offset, row.offset + 1000)))
         self.model.finish(row)
 
     @precondition(lambda self: self.model.in_state(DYING))
@@ -330,7 +330,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(back=st.integers(0, 8))
     def seek(self, back: int) -> None:
         offset = len(self.model.rows) - back
-        self.ask(Seek(SOURCE, offset))
+        self.ask(SeekSource(SOURCE, offset))
         done = {row.offset for row in self.model.rows[offset:] if self.desk.status(row.offset).state is DONE}
         self.model.restart_at(offset, done)
         self.desk.tick(self.desk.now_ms)

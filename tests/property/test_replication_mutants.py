@@ -17,13 +17,13 @@ from replication_model import Broken, ModelCluster, Options
 
 from headrace.cluster import controller, election, keys, membership, reassignment
 from headrace.cluster.changes import Change
-from headrace.cluster.election import Elected, Standing
+from headrace.cluster.election import BrokersStanding, Elected
 from headrace.cluster.state import PartitionState
 from headrace.core.plan import Rejected
 from headrace.replication import leader
 from headrace.replication.follower import FetchPlan, Follower
 from headrace.replication.leader import Leader
-from headrace.replication.progress import Progress
+from headrace.replication.progress import ReplicaProgress
 
 Patch = tuple[Any, str, Callable[..., Any]]
 Trouble = dict[str, float] | Callable[[ModelCluster], None]
@@ -82,18 +82,18 @@ def register_unfenced(*args: Any, **named: Any) -> Change | Rejected:
     return change if isinstance(change, Rejected) else change._replace(ops=change.ops[1:])
 
 
-def settle_unclean(partition: PartitionState, standing: Standing, min_isr: int, **_: Any) -> Elected:
+def settle_unclean(partition: PartitionState, standing: BrokersStanding, min_isr: int, **_: Any) -> Elected:
     return _settle(partition, standing, min_isr, allow_unclean=True)
 
 
 def without_elr(
-    partition: PartitionState, standing: Standing, min_isr: int
+    partition: PartitionState, standing: BrokersStanding, min_isr: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(member for member in partition.isr if member in standing.live), ()
 
 
 def elr_for_ever(
-    partition: PartitionState, standing: Standing, min_isr: int
+    partition: PartitionState, standing: BrokersStanding, min_isr: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     gone = tuple(member for member in partition.isr if member not in standing.live)
     return tuple(member for member in partition.isr if member in standing.live), partition.elr + gone
@@ -108,7 +108,7 @@ def elr_kept_by_next(
 _next = election._next
 
 
-def joins_without_epoch_start(self: Leader, replica_id: int, progress: Progress) -> bool:
+def joins_without_epoch_start(self: Leader, replica_id: int, progress: ReplicaProgress) -> bool:
     return (
         progress.has_fetched
         and progress.end_offset >= self.high_watermark
@@ -116,11 +116,11 @@ def joins_without_epoch_start(self: Leader, replica_id: int, progress: Progress)
     )
 
 
-def joins_from_any_life(self: Leader, replica_id: int, progress: Progress) -> bool:
+def joins_from_any_life(self: Leader, replica_id: int, progress: ReplicaProgress) -> bool:
     return progress.has_fetched and progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
 
 
-def remember_earlier_life(self: Progress, broker_epoch: int) -> None:
+def remember_earlier_life(self: ReplicaProgress, broker_epoch: int) -> None:
     self.broker_epoch = broker_epoch
 
 
@@ -282,7 +282,7 @@ MUTANTS = [
     Mutant("R9", "the follower takes answers of any epoch", ((Follower, "_counts", counts_any_epoch),), CALM, "NoTruncationBelowHighWatermark EnoughCopies CandidateCompleteness LogMatching"),
     Mutant("R12", "too small an ISR commits", ((Leader, "_isr_is_large_enough", always(True)), (Leader, "_elr_is_covered", always(True))), CALM, "QuorumSuperset EnoughCopies CandidateCompleteness"),
     Mutant("R12", "the leader commits alone", ((Leader, "_reached_by_all", lambda self: self._durable),), CALM, "EnoughCopies CandidateCompleteness"),
-    Mutant("R12", "an earlier life of a follower counts", ((Progress, "forget", remember_earlier_life),), restarted_follower_that_has_not_fetched, "CandidateCompleteness", "os", 1),
+    Mutant("R12", "an earlier life of a follower counts", ((ReplicaProgress, "forget", remember_earlier_life),), restarted_follower_that_has_not_fetched, "CandidateCompleteness", "os", 1),
     Mutant("R13", "a member proposed to join is not waited for", ((Leader, "_maximal_isr", lambda self: set(self._isr)),), CALM, "QuorumSuperset CandidateCompleteness"),
     Mutant("R13", "a member proposed to leave is not waited for", ((Leader, "_maximal_isr", lambda self: set(self._proposal.isr if self._proposal else self._isr)),), CALM, "QuorumSuperset EnoughCopies CandidateCompleteness"),
     Mutant("R14", "anyone joins", ((Leader, "_may_join", always(True)),), CALM, "CandidateCompleteness"),

@@ -75,7 +75,7 @@ class StreamsGroups(RuleBasedStateMachine):
     def change_topics(self, counts: dict[str, int]) -> None:
         self.topics = counts
         infos = topic_infos(**counts)
-        self.submit(lambda w: TopicsChanged(w, infos))
+        self.submit(lambda w: TopicsChanged(infos, waiter=w))
 
     @property
     def group(self) -> Any:
@@ -100,15 +100,9 @@ class StreamsGroups(RuleBasedStateMachine):
         wanted = StreamsSettings(
             standby_replicas=self.standbys, initial_rebalance_delay_ms=0, assignment_interval_ms=0
         )
-        self.submit(lambda w: ConfigsChanged(w, GroupConfig(streams=wanted), {}))
+        self.submit(lambda w: ConfigsChanged(GroupConfig(streams=wanted), {}, waiter=w))
         answer = self.submit(
-            lambda w: StreamsGroupHeartbeat(
-                w,
-                "app",
-                thread.member_id,
-                thread.epoch or 0,
-                **fields,
-            )
+            lambda w: StreamsGroupHeartbeat("app", thread.member_id, thread.epoch or 0, **fields, waiter=w)
         )
         if lost:
             thread.must_report = True
@@ -139,7 +133,7 @@ class StreamsGroups(RuleBasedStateMachine):
         thread = self.threads[name]
         if thread.epoch is not None:
             thread.owned = frozenset()
-            self.submit(lambda w: StreamsGroupHeartbeat(w, "app", thread.member_id, -1))
+            self.submit(lambda w: StreamsGroupHeartbeat("app", thread.member_id, -1, waiter=w))
             thread.reset()
 
     @rule(name=st.sampled_from(sorted(THREADS)))

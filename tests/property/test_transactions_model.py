@@ -110,7 +110,9 @@ class Transactions(RuleBasedStateMachine):
         model = self.models[name]
         expected = self.pick(data, name) if recover else None
         drawn = self.world.draw()
-        answer = self.ask(lambda w: InitProducerId(w, name, TIMEOUT_MS, drawn, *(expected or (-1, -1))))
+        answer = self.ask(
+            lambda w: InitProducerId(name, TIMEOUT_MS, drawn, *(expected or (-1, -1)), waiter=w)
+        )
         if expected is not None and not self.may_recover(model, expected):
             assert answer.error is FENCED
         elif model.state.startswith("Prepare"):
@@ -146,7 +148,7 @@ class Transactions(RuleBasedStateMachine):
     @rule(name=IDS, partitions=SOME, data=st.data())
     def add(self, name: str, partitions: frozenset[TopicPartition], data: st.DataObject) -> None:
         model, who = self.models[name], self.pick(data, name)
-        answer = self.ask(lambda w: AddPartitions(w, name, *who, partitions))
+        answer = self.ask(lambda w: AddPartitions(name, *who, partitions, waiter=w))
         if self.is_early(model, who):
             assert answer is CONCURRENT
         elif who[0] != model.identity[0]:
@@ -164,7 +166,7 @@ class Transactions(RuleBasedStateMachine):
     @rule(name=IDS, partitions=SOME, data=st.data())
     def verify(self, name: str, partitions: frozenset[TopicPartition], data: st.DataObject) -> None:
         model, who = self.models[name], self.pick(data, name)
-        answer = self.ask(lambda w: VerifyPartitions(w, name, *who, partitions))
+        answer = self.ask(lambda w: VerifyPartitions(name, *who, partitions, waiter=w))
         if who == model.identity and who[1] <= LAST_EPOCH and not model.state.startswith("Prepare"):
             missing = ErrorKind.TRANSACTION_ABORTABLE
             assert answer == {p: ErrorKind.NONE if p in model.partitions else missing for p in partitions}
@@ -174,7 +176,7 @@ class Transactions(RuleBasedStateMachine):
     @rule(name=IDS, commit=st.booleans(), data=st.data())
     def end_old(self, name: str, commit: bool, data: st.DataObject) -> None:
         model, who = self.models[name], self.pick(data, name)
-        answer = self.ask(lambda w: EndTxn(w, name, *who, commit))
+        answer = self.ask(lambda w: EndTxn(name, *who, commit, waiter=w))
         word = "Commit" if commit else "Abort"
         if self.is_early(model, who) and who[0] != model.identity[0]:
             assert answer.error is CONCURRENT
@@ -195,7 +197,7 @@ class Transactions(RuleBasedStateMachine):
     def end_new(self, name: str, commit: bool, data: st.DataObject) -> None:
         model, who = self.models[name], self.pick(data, name)
         drawn = self.world.draw()
-        answer = self.ask(lambda w: EndTxn(w, name, *who, commit, True, drawn))
+        answer = self.ask(lambda w: EndTxn(name, *who, commit, True, drawn, waiter=w))
         word = "Commit" if commit else "Abort"
         if who == model.end_retry and model.state not in ("Ongoing", "Empty"):
             if model.state == "Complete" + word:

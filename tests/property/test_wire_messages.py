@@ -19,7 +19,7 @@ from headrace.wire.api import API
 from headrace.wire.codec import decode, encode, encode_buffers, versions
 from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from headrace.wire.primitives import ProtocolError
-from headrace.wire.schema import STRUCTS, FieldSpec, Kind
+from headrace.wire.schema import STRUCTS, FieldKind, FieldSpec
 
 GENERAL = [
     *(m for spec in API.values() for m in (spec.request, spec.response) if m in STRUCTS),
@@ -43,26 +43,26 @@ INT16, INT32, INT64 = signed(16), signed(32), signed(64)
 TEXT = st.text(max_size=5) | st.just("x" * 130)
 BYTES = st.binary(max_size=5) | st.just(bytes(200))
 UUID = st.binary(min_size=16, max_size=16)
-PRIMITIVE: dict[Kind, st.SearchStrategy[Any]] = {
-    Kind.BOOL: st.booleans(),
-    Kind.INT8: signed(8),
-    Kind.INT16: INT16,
-    Kind.UINT16: st.integers(0, 65535),
-    Kind.INT32: INT32,
-    Kind.INT64: INT64,
-    Kind.FLOAT64: st.floats(allow_nan=False),
-    Kind.UUID: UUID,
-    Kind.STRING: TEXT,
-    Kind.BYTES: BYTES,
-    Kind.RECORDS: BYTES,
+PRIMITIVE: dict[FieldKind, st.SearchStrategy[Any]] = {
+    FieldKind.BOOL: st.booleans(),
+    FieldKind.INT8: signed(8),
+    FieldKind.INT16: INT16,
+    FieldKind.UINT16: st.integers(0, 65535),
+    FieldKind.INT32: INT32,
+    FieldKind.INT64: INT64,
+    FieldKind.FLOAT64: st.floats(allow_nan=False),
+    FieldKind.UUID: UUID,
+    FieldKind.STRING: TEXT,
+    FieldKind.BYTES: BYTES,
+    FieldKind.RECORDS: BYTES,
 }
 
 
 def field_values(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
-    if spec.kind is Kind.STRUCT:
+    if spec.kind is FieldKind.STRUCT:
         assert spec.struct is not None
         values: st.SearchStrategy[Any] = struct_values(spec.struct, version)
-    elif spec.kind is Kind.ARRAY:
+    elif spec.kind is FieldKind.ARRAY:
         assert spec.element is not None
         kind, inner = spec.element
         element = PRIMITIVE[kind] if inner is None else struct_values(inner, version)
@@ -211,13 +211,13 @@ def test_mutated_messages_give_a_value_or_protocol_error(message: type[Any], dat
 
 def filled(cls: type[Any], version: int) -> Any:
     """A value with something in every field this version carries."""
-    sample: dict[Kind, Any] = {
-        Kind.BOOL: True,
-        Kind.FLOAT64: 1.5,
-        Kind.UUID: bytes(range(16)),
-        Kind.STRING: "né",
-        Kind.BYTES: b"\x01\x02",
-        Kind.RECORDS: b"\x03",
+    sample: dict[FieldKind, Any] = {
+        FieldKind.BOOL: True,
+        FieldKind.FLOAT64: 1.5,
+        FieldKind.UUID: bytes(range(16)),
+        FieldKind.STRING: "né",
+        FieldKind.BYTES: b"\x01\x02",
+        FieldKind.RECORDS: b"\x03",
     }
     values: dict[str, Any] = {}
     for spec in STRUCTS[cls]:
@@ -225,7 +225,7 @@ def filled(cls: type[Any], version: int) -> Any:
             continue
         kind, inner = spec.element or (spec.kind, spec.struct)
         value = sample.get(kind, 7) if inner is None else filled(inner, version)
-        values[spec.name] = [value, value] if spec.kind is Kind.ARRAY else value
+        values[spec.name] = [value, value] if spec.kind is FieldKind.ARRAY else value
     return cls(**values)
 
 

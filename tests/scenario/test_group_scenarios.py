@@ -58,7 +58,7 @@ from headrace.groups.shard import GroupShard
 from headrace.groups.share import facts as share_facts
 from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatResult
 from headrace.groups.subscription import (
-    Subscription,
+    MemberSubscription,
     encode_assignment,
     parse_assignment,
 )
@@ -116,7 +116,8 @@ class Stage:
             if isinstance(fact, facts.RebalanceStarted):
                 self.out.append(f"{fact.group_id}: rebalance, {fact.reason}")
             if fact.durable:
-                producer = fact.producer[0] if fact.producer else None
+                owner = getattr(fact, "producer", None)
+                producer = owner[0] if owner else None
                 self.journal += ((record, producer) for record in self.shard.encode(fact))
                 self.out.append(f"journal: {journal_line(fact)}")
         self.shard.invariants()
@@ -148,7 +149,7 @@ class Stage:
 
     def do_topics(self, _: list[str], given: dict[str, str]) -> None:
         topics = {name: TopicInfo(topic_id(name), int(count)) for name, count in given.items()}
-        self.submit("topics", "changed", "", lambda w: TopicsChanged(w, topics))
+        self.submit("topics", "changed", "", lambda w: TopicsChanged(topics, waiter=w))
 
     def do_consumer(self, plain: list[str], given: dict[str, str]) -> None:
         group_id, client, action = plain
@@ -173,7 +174,7 @@ class Stage:
             client,
             action,
             group_id,
-            lambda w: ConsumerGroupHeartbeat(w, group_id, member_id, epoch, **fields),
+            lambda w: ConsumerGroupHeartbeat(group_id, member_id, epoch, **fields, waiter=w),
         )
         if action in ("leave", "away"):
             self.member_ids.pop(key, None)
@@ -183,7 +184,10 @@ class Stage:
         epoch = {"join": 0, "leave": -1}.get(action, self.generations.get((group_id, client), 0))
         topics = tuple(given["topics"].split(",")) if "topics" in given else None
         self.submit(
-            client, action, group_id, lambda w: ShareGroupHeartbeat(w, group_id, client, epoch, topics=topics)
+            client,
+            action,
+            group_id,
+            lambda w: ShareGroupHeartbeat(group_id, client, epoch, topics=topics, waiter=w),
         )
 
     # --- steps -----------------------------------------------------------------------------------------------
@@ -210,7 +214,6 @@ class Stage:
             "join",
             group_id,
             lambda waiter: JoinGroup(
-                waiter,
                 group_id,
                 member_id,
                 f"{client}-{self.drawn[client]}",
@@ -224,6 +227,7 @@ class Stage:
                 version >= 4,
                 version >= 9,
                 given.get("reason"),
+                waiter=waiter,
             ),
         )
 
@@ -236,7 +240,7 @@ class Stage:
             client,
             "sync",
             group_id,
-            lambda w: SyncGroup(w, group_id, member_id, generation, assignments, instance_id),
+            lambda w: SyncGroup(group_id, member_id, generation, assignments, instance_id, waiter=w),
         )
 
     def do_beat(self, plain: list[str], given: dict[str, str]) -> None:
@@ -245,7 +249,10 @@ class Stage:
         member_id = given.pop("as", member_id)
         generation = self.generation(group_id, client, given)
         self.submit(
-            client, "beat", group_id, lambda w: Heartbeat(w, group_id, member_id, generation, instance_id)
+            client,
+            "beat",
+            group_id,
+            lambda w: Heartbeat(group_id, member_id, generation, instance_id, waiter=w),
         )
 
     def do_leave(self, plain: list[str], given: dict[str, str]) -> None:
@@ -256,7 +263,7 @@ class Stage:
             else MemberIdentity(*self.identity(group_id, name))
             for name in names
         )
-        self.submit("admin", "leave", group_id, lambda w: LeaveGroup(w, group_id, members))
+        self.submit("admin", "leave", group_id, lambda w: LeaveGroup(group_id, members, waiter=w))
 
     def do_commit(self, plain: list[str], given: dict[str, str]) -> None:
         group_id, *rest = plain
@@ -268,34 +275,36 @@ class Stage:
             client or "simple",
             "commit",
             group_id,
-            lambda w: CommitOffsets(w, group_id, offsets, member_id, generation, instance_id),
+            lambda w: CommitOffsets(group_id, offsets, member_id, generation, instance_id, waiter=w),
         )
 
     def do_fetch(self, plain: list[str], given: dict[str, str]) -> None:
         group_id, *rest = plain
         names = [partition(name) for name in rest if name != "stable"]
         topics = tuple((topic, (index,)) for topic, index in names) or None
-        self.submit("admin", "fetch", group_id, lambda w: FetchOffsets(w, group_id, topics, "stable" in rest))
+        self.submit(
+            "admin", "fetch", group_id, lambda w: FetchOffsets(group_id, topics, "stable" in rest, waiter=w)
+        )
 
     def do_txn_commit(self, plain: list[str], given: dict[str, str]) -> None:
         (group_id,) = plain
         pid = int(given.pop("pid"))
         offsets = tuple(OffsetToCommit(*partition(name), int(offset)) for name, offset in given.items())
         who = f"producer {pid}"
-        self.submit(who, "commit", group_id, lambda w: TxnCommitOffsets(w, group_id, pid, 0, offsets))
+        self.submit(who, "commit", group_id, lambda w: TxnCommitOffsets(group_id, pid, 0, offsets, waiter=w))
 
     def do_marker(self, plain: list[str], given: dict[str, str]) -> None:
         pid = int(given["pid"])
-        self.submit("marker", plain[0], "", lambda w: TxnMarker(w, pid, 0, plain[0] == "commit"))
+        self.submit("marker", plain[0], "", lambda w: TxnMarker(pid, 0, plain[0] == "commit", waiter=w))
 
     def do_topic_deleted(self, plain: list[str], given: dict[str, str]) -> None:
-        self.submit("topic", plain[0], "", lambda w: TopicDeleted(w, plain[0]))
+        self.submit("topic", plain[0], "", lambda w: TopicDeleted(plain[0], waiter=w))
 
     def do_delete(self, plain: list[str], given: dict[str, str]) -> None:
-        self.submit("admin", "delete", "", lambda w: DeleteGroups(w, tuple(plain)))
+        self.submit("admin", "delete", "", lambda w: DeleteGroups(tuple(plain), waiter=w))
 
     def do_list(self, plain: list[str], given: dict[str, str]) -> None:
-        self.submit("admin", "list", "", lambda w: ListGroups(w))
+        self.submit("admin", "list", "", lambda w: ListGroups(waiter=w))
 
     def do_show(self, plain: list[str], given: dict[str, str]) -> None:
         group = self.shard.table.groups.get(plain[0])
@@ -346,7 +355,7 @@ def embedded(text: str) -> bytes:
     _, topics, *rest = text.split("/")
     owned = [partition(part) for part in rest[1].split("+")] if rest else []
     grouped = tuple((topic, (index,)) for topic, index in owned)
-    return encode_subscription(Subscription(1, tuple(topics.split("+")), grouped))
+    return encode_subscription(MemberSubscription(1, tuple(topics.split("+")), grouped))
 
 
 def assigned(text: str) -> bytes:
@@ -380,6 +389,8 @@ def reply_lines(value: Any) -> list[str]:
     """A reply as people read it: the error, then what is not a default."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return [" ".join(str(getattr(f, "name", f)) for f in item) for item in value] or ["nothing"]
+    if value is None:
+        return ["NONE"]
     if not hasattr(value, "_fields"):
         return [value.name]
     error, *_ = value

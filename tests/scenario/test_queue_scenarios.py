@@ -162,7 +162,7 @@ class Stage(Desk):
                         fields["due_ms"] = self.wall_ms + parse_duration_ms(text)
                     case "ttl":
                         fields["expires_ms"] = self.wall_ms + parse_duration_ms(text)
-            messages.append(c.Message(0, **fields))
+            messages.append(c.LoggedMessage(0, **fields))
         self.send(*messages)
 
     def do_receive(self, words: list[str], options: dict[str, str]) -> None:
@@ -203,7 +203,7 @@ class Stage(Desk):
         self.ask(c.ReleaseOwner("q", words[0]))
 
     def do_moved(self, words: list[str], options: dict[str, str]) -> None:
-        self.ask(c.Moved(SOURCE, tuple(map(self.offset, words))))
+        self.ask(c.DeadLettersWritten(SOURCE, tuple(map(self.offset, words))))
 
     def do_move_failed(self, words: list[str], options: dict[str, str]) -> None:
         self.ask(c.MoveFailed(SOURCE, tuple(map(self.offset, words)), parse_duration_ms(options["retry"])))
@@ -223,7 +223,7 @@ class Stage(Desk):
         self.refusals(["purge"], self.ask(c.Purge(SOURCE, min_interval_ms=60_000)))
 
     def do_seek(self, words: list[str], options: dict[str, str]) -> None:
-        self.ask(c.Seek(SOURCE, self.offset(words[0])))
+        self.ask(c.SeekSource(SOURCE, self.offset(words[0])))
 
     def do_pause(self, words: list[str], options: dict[str, str]) -> None:
         self.ask(c.Pause("q"))

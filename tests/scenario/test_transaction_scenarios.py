@@ -126,12 +126,12 @@ class Stage:
             "init",
             self.ask(
                 lambda w: InitProducerId(
-                    w,
                     given.get("id", "x"),
                     parse_duration_ms(given.get("timeout", "60s")),
                     drawn,
                     *expected,
                     via(given),
+                    waiter=w,
                 )
             ),
         )
@@ -140,20 +140,24 @@ class Stage:
         who, *names = plain
         partitions = frozenset(partition(name) for name in names)
         producer = self.known[who]
-        error = self.ask(lambda w: AddPartitions(w, given.get("id", "x"), *producer, partitions, via(given)))
+        error = self.ask(
+            lambda w: AddPartitions(given.get("id", "x"), *producer, partitions, via(given), waiter=w)
+        )
         self.out.append(f"{who}: add {error.name}")
 
     def do_offsets(self, plain: list[str], given: dict[str, str]) -> None:
         who, group_id = plain
         producer = self.known[who]
-        error = self.ask(lambda w: AddOffsets(w, given.get("id", "x"), *producer, group_id, via(given)))
+        error = self.ask(
+            lambda w: AddOffsets(given.get("id", "x"), *producer, group_id, via(given), waiter=w)
+        )
         self.out.append(f"{who}: offsets {error.name}")
 
     def do_verify(self, plain: list[str], given: dict[str, str]) -> None:
         who, *names = plain
         partitions = frozenset(partition(name) for name in names)
         producer = self.known[who]
-        answer = self.ask(lambda w: VerifyPartitions(w, given.get("id", "x"), *producer, partitions))
+        answer = self.ask(lambda w: VerifyPartitions(given.get("id", "x"), *producer, partitions, waiter=w))
         self.out.append(f"{who}: verify " + " ".join(f"{tp}={answer[tp].name}" for tp in sorted(answer)))
 
     def do_commit(self, plain: list[str], given: dict[str, str]) -> None:
@@ -167,7 +171,7 @@ class Stage:
         bump, producer = "v2" in flags, self.known[who]
         drawn = self.world.draw() if bump and producer[1] >= 32766 else -1
         answer = self.ask(
-            lambda w: EndTxn(w, given.get("id", "x"), *producer, commit, bump, drawn, via(given))
+            lambda w: EndTxn(given.get("id", "x"), *producer, commit, bump, drawn, via(given), waiter=w)
         )
         self.answered(who, "commit" if commit else "abort", answer)
 
@@ -180,14 +184,14 @@ class Stage:
         self.tell(self.world.last)
 
     def do_describe(self, plain: list[str], given: dict[str, str]) -> None:
-        for item in self.ask(lambda w: DescribeTransactions(w, tuple(plain))):
+        for item in self.ask(lambda w: DescribeTransactions(tuple(plain), waiter=w)):
             where = " ".join(str(tp) for tp in item.partitions)
             who = identity((item.producer_id, item.producer_epoch))
             self.out.append(f"{item.transactional_id}: {item.error.name} {item.state} {who} {where}".rstrip())
 
     def do_list(self, plain: list[str], given: dict[str, str]) -> None:
         states = frozenset(filter(None, given.get("state", "").split(",")))
-        unknown, found = self.ask(lambda w: ListTransactions(w, states))
+        unknown, found = self.ask(lambda w: ListTransactions(states, waiter=w))
         self.out += (f"unknown state {name}" for name in unknown)
         self.out += (f"{item.transactional_id}: {item.producer_id} {item.state}" for item in found)
 

@@ -18,7 +18,7 @@ from headrace.records.batch import scan
 from headrace.records.build import Record, build_batch
 from headrace.records.read import read_control, read_records
 from headrace.testing.dice import Dice
-from headrace.testing.history import History, Outcome, Poll, Send
+from headrace.testing.history import OperationHistory, OperationOutcome, Poll, Send
 from headrace.wire.api import ApiKey
 from headrace.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from headrace.wire.fetch_response import FetchPartitionResponse, decode_fetch_response
@@ -101,7 +101,11 @@ class ClusterClient:
             answer = await self.ask_anyone(ApiKey.METADATA, 7, request)
             brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
             for row in answer.topics[0].partitions if answer.topics else ():
-                if row.leader_id in brokers:
+                # As in Kafka: a client can't ask a broker that the same answer does not name.
+                assert row.leader_id in brokers or row.leader_id < 0, (
+                    f"led by {row.leader_id}, who is not named"
+                )
+                if row.leader_id >= 0:
                     self._leaders[row.partition_index] = brokers[row.leader_id]
             if partition not in self._leaders:
                 await asyncio.sleep(RETRY_S)
@@ -220,7 +224,7 @@ class Producer:
     """Sends one value at a time, each to a drawn partition; exactly once or not known."""
 
     def __init__(
-        self, client: ClusterClient, history: History, dice: Dice, number: int, partitions: int
+        self, client: ClusterClient, history: OperationHistory, dice: Dice, number: int, partitions: int
     ) -> None:
         self._client = client
         self._history = history
@@ -258,7 +262,7 @@ class Producer:
             self.acked += count
             self._history.complete(
                 operation,
-                Outcome.OK,
+                OperationOutcome.OK,
                 [Send(partition, value, base + index) for index, value in enumerate(values)],
                 now_ms=_now_ms(),
             )
@@ -269,7 +273,13 @@ class TransactionalProducer:
     """Transactions over one to three partitions; some are aborted on purpose. One transactional id for ever."""
 
     def __init__(
-        self, client: ClusterClient, history: History, dice: Dice, number: int, partitions: int, topic: str
+        self,
+        client: ClusterClient,
+        history: OperationHistory,
+        dice: Dice,
+        number: int,
+        partitions: int,
+        topic: str,
     ) -> None:
         self._client = client
         self._history = history
@@ -355,10 +365,14 @@ class TransactionalProducer:
             await self._ask(ApiKey.END_TXN, 1, ended, lambda got: got.error_code, deadline)
         except Gone:
             # Nobody has asked for a commit: this can't happen any more, whoever retries what.
-            self._history.complete(operation, Outcome.INFO if asked else Outcome.FAIL, now_ms=_now_ms())
+            self._history.complete(
+                operation, OperationOutcome.INFO if asked else OperationOutcome.FAIL, now_ms=_now_ms()
+            )
             raise
         self.committed += commit
-        self._history.complete(operation, Outcome.OK if commit else Outcome.FAIL, done, now_ms=_now_ms())
+        self._history.complete(
+            operation, OperationOutcome.OK if commit else OperationOutcome.FAIL, done, now_ms=_now_ms()
+        )
 
 
 class OffsetKeeper:
@@ -415,7 +429,9 @@ class OffsetKeeper:
 class Consumer:
     """Reads every partition in order, read_committed, and remembers where it was."""
 
-    def __init__(self, client: ClusterClient, history: History, number: int, partitions: int) -> None:
+    def __init__(
+        self, client: ClusterClient, history: OperationHistory, number: int, partitions: int
+    ) -> None:
         self._client = client
         self._history = history
         self._process = number * 1_000
@@ -427,7 +443,7 @@ class Consumer:
         operation = self._history.invoke(
             self._process, "assign", keys=range(self._partitions), now_ms=_now_ms()
         )
-        self._history.complete(operation, Outcome.OK, now_ms=_now_ms())
+        self._history.complete(operation, OperationOutcome.OK, now_ms=_now_ms())
 
     async def run(self, until: Callable[[], bool]) -> None:
         self.assign()
@@ -444,7 +460,7 @@ class Consumer:
             records, self.positions[partition] = _committed(row, self.positions[partition])
             self.values += (value for _, value in records)
         self._history.complete(
-            operation, Outcome.OK, [Poll({partition: records} if records else {})], now_ms=_now_ms()
+            operation, OperationOutcome.OK, [Poll({partition: records} if records else {})], now_ms=_now_ms()
         )
         return row
 

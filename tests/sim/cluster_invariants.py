@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from headrace.broker.load import BARRIER, ShardState
-from headrace.broker.replay import Replay
+from headrace.broker.replay import JournalReplay
 from headrace.broker.shards import Shard
 from headrace.cluster import keys
 from headrace.cluster.state import PartitionState, TopicState, decode
@@ -317,7 +317,7 @@ class Invariants:
             if shard.state is not ShardState.READY:
                 continue
             again = shard.make_machine()
-            Replay(again).read(everything(shard.partition.log), shard.runtime.clock.now_ms())
+            JournalReplay(again).read(everything(shard.partition.log), shard.runtime.clock.now_ms())
             if _gist(again) != _gist(shard.machine):
                 raise Broken(
                     f"{node.name}: {shard.partition.tp} says {_gist(again)}, memory {_gist(shard.machine)}"

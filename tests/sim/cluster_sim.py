@@ -30,7 +30,7 @@ from headrace.node.node import Node
 from headrace.node.settings import Settings
 from headrace.testing.checker import check
 from headrace.testing.dice import Dice
-from headrace.testing.history import History
+from headrace.testing.history import OperationHistory
 from headrace.testing.hostile_coordinator import HostileCoordinator, Odds
 from headrace.testing.nemesis import Fault, FaultKind, Nemesis, draw_plan
 from headrace.testing.sim_disk import DiskFault
@@ -86,7 +86,7 @@ class Result:
     acked: int
     committed: int
     trace_hash: str
-    history: History = field(repr=False)
+    history: OperationHistory = field(repr=False)
 
 
 class _WatchedNode(Node):
@@ -108,7 +108,7 @@ class SimCluster:
         self.simulation = Simulation(seed, io_first=shape.io_first)
         self.shape = shape
         self.dice = self.simulation.dice.fork("cluster")
-        self.history = History()
+        self.history = OperationHistory()
         self.store = RevisionedStore()
         self._clock = SimClock(self.simulation.loop)
         self.coordinators: dict[str, HostileCoordinator] = {}

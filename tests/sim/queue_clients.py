@@ -14,8 +14,8 @@ from typing import Any
 
 from headrace.net.h1_client import H1Client, HttpFailure, Origin
 from headrace.testing.dice import Dice
-from headrace.testing.history import Outcome
-from headrace.testing.queue_checker import Delivery, QueueHistory, QueueOperation
+from headrace.testing.history import OperationOutcome
+from headrace.testing.queue_checker import DequeuedMessage, QueueHistory, QueueOperation
 
 HTTP_PORT = 9324
 CALL_S = 8.0
@@ -126,7 +126,7 @@ class Station:
         try:
             answer: dict[str, Any] = await call
         except Refused:
-            self.history.end(operation, Outcome.FAIL, now_ms())
+            self.history.end(operation, OperationOutcome.FAIL, now_ms())
             return None
         except Unknown:
             return None
@@ -172,7 +172,7 @@ class Sender:
             )
             call = self._client.ask("SendMessage", QueueUrl=station.queue, MessageBody=body, **options)
             if await station.attempt(operation, call) is not None:
-                station.history.end(operation, Outcome.OK, now_ms())
+                station.history.end(operation, OperationOutcome.OK, now_ms())
                 self.acked += 1
                 # Once in a while a client repeats what it was told has worked, as a retrying proxy does.
                 if not group or not self._dice.chance(0.1):
@@ -201,12 +201,12 @@ class Sender:
             answer = await self._client.ask("SendMessageBatch", QueueUrl=station.queue, Entries=entries)
         except Refused:
             for operation in operations.values():
-                station.history.end(operation, Outcome.FAIL, now_ms())
+                station.history.end(operation, OperationOutcome.FAIL, now_ms())
             return
         except Unknown:
             return
         for row in answer["Successful"]:
-            station.history.end(operations[bodies[int(row["Id"])]], Outcome.OK, now_ms())
+            station.history.end(operations[bodies[int(row["Id"])]], OperationOutcome.OK, now_ms())
             self.acked += 1
 
 
@@ -215,7 +215,7 @@ class Worker:
         self._station = station
         self._client = client
         self._dice = dice
-        self._receipts: deque[Delivery] = deque(maxlen=_KEPT_RECEIPTS)
+        self._receipts: deque[DequeuedMessage] = deque(maxlen=_KEPT_RECEIPTS)
 
     async def run(self, until: Callable[[], bool], pause_s: float) -> None:
         while not until():
@@ -238,10 +238,12 @@ class Worker:
             await asyncio.sleep(RETRY_S)
             return 0
         found = [
-            Delivery(row["Body"], row["ReceiptHandle"], int(row["Attributes"]["ApproximateReceiveCount"]))
+            DequeuedMessage(
+                row["Body"], row["ReceiptHandle"], int(row["Attributes"]["ApproximateReceiveCount"])
+            )
             for row in answer.get("Messages", ())
         ]
-        station.history.end(operation, Outcome.OK, now_ms(), found)
+        station.history.end(operation, OperationOutcome.OK, now_ms(), found)
         for delivery in found:
             if delete_all:
                 await self._delete(delivery)
@@ -249,7 +251,7 @@ class Worker:
                 await self._work_on(delivery)
         return len(found)
 
-    async def _work_on(self, delivery: Delivery) -> None:
+    async def _work_on(self, delivery: DequeuedMessage) -> None:
         dice = self._dice
         fate = dice.uniform(0, 1)
         if fate < 0.55:
@@ -263,7 +265,7 @@ class Worker:
         if self._receipts and dice.chance(0.15):
             await self._delete(self._receipts.popleft())
 
-    async def _hold(self, delivery: Delivery, visibility_s: int) -> None:
+    async def _hold(self, delivery: DequeuedMessage, visibility_s: int) -> None:
         station = self._station
         operation = station.history.change_visibility(station.queue, delivery, visibility_s * 1000, now_ms())
         call = self._client.ask(
@@ -273,14 +275,14 @@ class Worker:
             VisibilityTimeout=visibility_s,
         )
         if await station.attempt(operation, call) is not None:
-            station.history.end(operation, Outcome.OK, now_ms())
+            station.history.end(operation, OperationOutcome.OK, now_ms())
 
-    async def _delete(self, delivery: Delivery) -> None:
+    async def _delete(self, delivery: DequeuedMessage) -> None:
         station = self._station
         operation = station.history.delete(station.queue, delivery, now_ms())
         call = self._client.ask("DeleteMessage", QueueUrl=station.queue, ReceiptHandle=delivery.receipt)
         if await station.attempt(operation, call) is not None:
-            station.history.end(operation, Outcome.OK, now_ms())
+            station.history.end(operation, OperationOutcome.OK, now_ms())
 
 
 def now_ms() -> int:

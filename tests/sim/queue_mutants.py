@@ -24,7 +24,7 @@ from headrace.queues.ack import decide_ack
 from headrace.queues.board import Board
 from headrace.queues.dedup import DedupIndex
 from headrace.queues.lanes import MAIN, Lane, Lanes
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 from headrace.records.build import build_batch
 from headrace.testing.nemesis import Fault, FaultKind
 
@@ -93,7 +93,7 @@ def _any_receipt_will_do(board: Board, command: commands.Ack, now_ms: int) -> Pl
 _append = Load._append
 _sent = Payloads.sent
 _init_shard = Shard.__init__
-_engine_config = attributes.engine_config
+_new_config = attributes.new_config
 _restart_clocks = shard.restart_clocks
 
 
@@ -126,10 +126,10 @@ def _leases_by_the_wall_clock(self: Shard, runtime: Any, *given: Any, **named: A
 
 
 def _leases_in_memory(*given: Any, **named: Any) -> Any:
-    return replace(_engine_config(*given, **named), journaled_leases=False)
+    return replace(_new_config(*given, **named), journaled_leases=False)
 
 
-def _no_full_timeout_after_a_failover(partition: Partition, now_ms: int) -> None:
+def _no_full_timeout_after_a_failover(partition: SourceState, now_ms: int) -> None:
     """What was running goes on as if it had begun long ago."""
     for lease in partition.leases.values():
         lease.visibility_ms = min(lease.visibility_ms, 1)
@@ -147,19 +147,19 @@ def _one_by_one_is_too_slow(self: Lanes, lane: Lane) -> None:
         self._free_ids.append(lane.id)
 
 
-async def _first_there_then_here(self: Transfers, load: Any, letters: Any, make_command: Any) -> Any:
+async def _first_there_then_here(self: Transfers, load: Any, letters: Any, command: Any) -> Any:
     """Written to the dead letters, and done some time later."""
     try:
         await _write(self, load, letters)
         await asyncio.sleep(1.0)
-        return await load.submit(make_command)
+        return await load.submit(command)
     except HeadraceError as problem:
         raise NotMoved(problem.kind, problem.detail) from problem
 
 
-async def _first_here_then_there(self: Transfers, load: Any, letters: Any, make_command: Any) -> Any:
+async def _first_here_then_there(self: Transfers, load: Any, letters: Any, command: Any) -> Any:
     """Done, and written to the dead letters some time later."""
-    answer = await load.submit(make_command)
+    answer = await load.submit(command)
     await asyncio.sleep(1.0)
     await _write(self, load, letters)
     return answer
@@ -196,7 +196,7 @@ MUTANTS = [
     QueueMutant("R57", "memory is not what the log says", ((Payloads, "sent", _the_wrong_message),), CALM, "would hand out"),
     QueueMutant("R56", "any receipt deletes", ((shard._DECIDE, "Ack", _any_receipt_will_do),), replace(ROUGH, kinds=(FaultKind.SLOW,)), "vanished", 1),
     QueueMutant("R57", "answers do not wait for the journal", ((Load, "_append", _answer_before_it_is_committed),), BUSY, "resurrection|early-redelivery", 2, BLACKOUTS),
-    QueueMutant("R57", "receives are not journaled", ((queue_actions, "engine_config", _leases_in_memory),), ROUGH, "early-redelivery"),
+    QueueMutant("R57", "receives are not journaled", ((queue_actions, "new_config", _leases_in_memory),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "timeouts do not restart at a failover", ((shard, "restart_clocks", _no_full_timeout_after_a_failover),), ROUGH, "early-redelivery"),
     QueueMutant("R58", "leases are measured by the wall clock", ((Shard, "__init__", _leases_by_the_wall_clock),), CALM, "early-redelivery", 1, JUMPS),
     QueueMutant("R59", "a group has many batches out", ((Lanes, "refresh", _one_by_one_is_too_slow),), FIFO, "fifo-violation"),

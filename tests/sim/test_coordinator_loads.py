@@ -24,7 +24,7 @@ from test_loads import leader_of, until
 from transformer import Transformer
 
 from headrace.broker.load import LOAD_CHUNK_BYTES, Load, ShardState
-from headrace.broker.replay import Replay
+from headrace.broker.replay import JournalReplay
 from headrace.broker.shards import Shard
 from headrace.cluster.state import PartitionState
 from headrace.core.errors import HeadraceError
@@ -50,7 +50,7 @@ async def _ready_a_turn_after_the_last_read(self: Load) -> None:
     await self.shard.settle()
     end = partition.log.end_offset
     await self._wait_committed(end)
-    replay, position = Replay(self.machine), partition.log.start_offset
+    replay, position = JournalReplay(self.machine), partition.log.start_offset
     while position < end and (data := partition.read_all(position, LOAD_CHUNK_BYTES)) and not self.ended:
         position = replay.read(data, self._runtime.clock.now_ms())
         await asyncio.sleep(0)

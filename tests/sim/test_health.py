@@ -92,6 +92,54 @@ def test_f19_clients_are_never_told_of_nobody() -> None:
     cluster.simulation.run(scenario, limit_s=600.0)
 
 
+def test_a_leader_is_one_of_the_brokers_of_the_answer() -> None:
+    """As in Kafka. librdkafka forgets brokers that an answer does not name; asked for at one of them, a partition is never heard of again."""
+    cluster = SimCluster(25, CALM)
+    told = 0
+
+    def look(answer: Any) -> None:
+        named = {broker.node_id for broker in answer.brokers}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                assert row.leader_id in named or row.leader_id == -1, (row.leader_id, named)
+                assert (row.leader_id == -1) == bool(row.error_code)
+
+    async def ask_on(node: SimNode, enough: asyncio.Event) -> None:
+        nonlocal told
+        while not enough.is_set():
+            try:
+                connection = await PeerConnection.open(node.address, PORT, "test")
+                while not enough.is_set():
+                    look(await connection.call(ApiKey.METADATA, 9, MetadataRequest(None, False), 5.0))
+                    told += 1
+                    await asyncio.sleep(0.01)
+            except PeerLost:
+                await asyncio.sleep(0.05)
+
+    async def scenario(simulation: Simulation) -> None:
+        await started(cluster, 1)
+        enough = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            for node in cluster.nodes.values():
+                tasks.create_task(ask_on(node, enough))
+            for node in cluster.nodes.values():
+                await node.service.stop()
+                node.kill()
+                await asyncio.sleep(15.0)
+                node.start()
+                await cluster._recovered()
+            for number in (1, 2, 3):
+                cluster.nodes[number].kill()
+                await asyncio.sleep(1.0)
+            for node in cluster.nodes.values():
+                node.start()
+            await cluster._recovered()
+            enough.set()
+        assert told > 1_000
+
+    cluster.simulation.run(scenario, limit_s=900.0)
+
+
 def test_f19_a_broker_that_is_really_gone_is_not_named_for_ever() -> None:
     cluster = SimCluster(22, CALM)
 

@@ -212,3 +212,31 @@ def test_nonces_are_remembered_for_a_minute_and_then_forgotten() -> None:
     for now_ms in range(100_000, 400_000, 10_000):
         assert nonces.is_news(f"{now_ms}", now_ms)
     assert sum(map(len, nonces._generations)) <= 9
+
+
+def test_the_region_of_a_signature_that_stays_behind_is_told_by_brokers_and_by_nobody_else() -> None:
+    """Decision 0082: or a forwarded request would be about another region's queue."""
+
+    async def story(stage: Stage, client: SqsClient, url: str, wire: Wire) -> None:
+        headers = {
+            b"host": b"localhost:9324",
+            b"x-amz-target": b"AmazonSQS.GetQueueAttributes",
+            b"content-type": b"application/x-amz-json-1.0",
+            b"x-headrace-region": b"ap-southeast-2",
+        }
+        body = json.dumps({"QueueUrl": url, "AttributeNames": ["QueueArn"]}).encode()
+        service = stage.nodes[1].service
+        forwarder = Forwarder(service.broker.node_id, service.doors.peer_requests)
+
+        async def region(told: str) -> str:
+            request = Request("POST", "/", headers=headers, body=body)
+            got = await forwarder.forward(request, WrongBroker(2, QUEUE), told)
+            return str(json.loads(got.body)["Attributes"]["QueueArn"]).split(":")[3]
+
+        assert await region("eu-west-1") == "eu-west-1"
+        assert await region("") == "us-east-1"
+        claimed = {name.decode(): value.decode() for name, value in headers.items() if name != b"host"}
+        stranger = Sent(wire.last("GetQueueAttributes").origin, "POST", "/", claimed, body)
+        assert "sqs:us-east-1:" in (await say(stranger)).body.decode()
+
+    play(story)

@@ -16,6 +16,7 @@ from queue_clients import Refused, SqsClient, Unknown
 from queue_stage import CONFIGS, Stage
 
 from headrace.broker.load import Load
+from headrace.broker.queueing.local.hosted import PATIENCE_S
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.records.build import Record, build_batch
@@ -71,12 +72,12 @@ def test_a_move_task_moves_what_other_brokers_lead() -> None:
 def test_a_receiver_that_waits_waits_for_a_shard_that_loads(
     sent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It asked for time; what the shard has when it has loaded, it gets. Who does not wait is told to try again."""
+    """It asked for time; what the shard has when it has loaded, it gets. Who does not ask for time is told to try again when it takes long."""
     load = Load.load
 
     async def slowly(self: Load) -> None:
         if self.generation > 1:
-            await asyncio.sleep(3.0)
+            await asyncio.sleep(2 * PATIENCE_S)
         await load(self)
 
     monkeypatch.setattr(Load, "load", slowly)

@@ -1,4 +1,4 @@
-"""R7, R8, R42, R53: a coordinator that was replaced and does not know it yet says nothing that a client would build on.
+"""R7, R8, R42, R53, R56: a coordinator that was replaced and does not know it yet says nothing that a client would build on.
 
 What simulation seed 400038 lost a transaction by, step by step: the coordinator of a transactional id is cut off from the
 cluster's own coordinator; its partition is given to another broker, under its lease; there the next transaction begins; and
@@ -18,7 +18,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from cluster_client import ClusterClient, _batch
 from cluster_invariants import Place
-from cluster_sim import PORT, TOPIC, SimCluster
+from cluster_sim import BROKERS, PORT, TOPIC, SimCluster
+from queue_clients import Refused, SqsClient, Unknown
+from queue_stage import CONFIGS, Stage
 from test_lease import CALM, soon, started
 
 from headrace.broker.load import Load
@@ -170,3 +172,46 @@ def test_r53_a_replaced_coordinator_sends_no_group_back() -> None:
 def test_r53_without_the_barrier_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Load, "_must_ask_followers", lambda *_: False)
     assert look_up_offsets(2) == 3
+
+
+def delete_at_the_old_home(seed: int) -> tuple[bool, bool]:
+    """Whether a queue's replaced home says that it has deleted a message that its successor has handed out, and whether the message
+    comes again nevertheless (seed 10200038: while a queue's journal moved)."""
+    seen: list[bool] = []
+
+    async def play(stage: Stage) -> None:
+        kafka, sqs = stage._kafka("jobs", "admin"), stage._sqs("admin")
+        await kafka.create_topic(1, BROKERS, CONFIGS)
+        await sqs.insist("CreateQueue", QueueName="jobs", Attributes={"VisibilityTimeout": "5"})
+        await sqs.insist("SendMessage", QueueUrl="jobs", MessageBody="m")
+        old = stage.nodes[await cut_off_and_replace(stage, kafka, Place("__queue.jobs", 0))]
+        others = [node.address for node in stage.nodes.values() if node is not old]
+        found: list[dict[str, Any]] = []
+        while not found:
+            answer = await SqsClient(others[:1], stage.dice.fork("new")).insist(
+                "ReceiveMessage", QueueUrl="jobs", WaitTimeSeconds=1
+            )
+            found = answer.get("Messages", [])
+        try:
+            await SqsClient([old.address], stage.dice.fork("old")).ask(
+                "DeleteMessage", QueueUrl="jobs", ReceiptHandle=found[0]["ReceiptHandle"]
+            )
+            seen.append(True)
+        except (Refused, Unknown):
+            seen.append(False)
+        again = await SqsClient(others[1:], stage.dice.fork("again")).insist(
+            "ReceiveMessage", QueueUrl="jobs", WaitTimeSeconds=7, timeout_s=20.0
+        )
+        seen.append(bool(again.get("Messages")))
+
+    Stage(seed, play).perform()
+    return seen[0], seen[1]
+
+
+def test_r56_a_replaced_home_of_a_queue_does_not_say_that_it_has_deleted() -> None:
+    assert delete_at_the_old_home(1) == (False, True)
+
+
+def test_r56_without_the_barrier_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Load, "_must_ask_followers", lambda *_: False)
+    assert delete_at_the_old_home(1) == (True, True)

@@ -167,7 +167,7 @@ def test_r19_consumers_read_what_is_committed() -> None:
 
 
 def test_r19_without_the_limit_they_read_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Everybody(fetch.Reader):
+    class Everybody(fetch.FetchReader):
         is_replica = property(lambda self: True)  # type: ignore[assignment]
 
     read_one = fetch.read_one

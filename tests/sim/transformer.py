@@ -17,7 +17,7 @@ from cluster_client import GIVE_UP_S, RETRY_S, ClusterClient, Gone, Transactiona
 
 from headrace.core.errors import ErrorKind
 from headrace.testing.dice import Dice
-from headrace.testing.history import History, Send
+from headrace.testing.history import OperationHistory, Send
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -30,7 +30,13 @@ from headrace.wire.messages.txn_offset_commit import (
 
 class Transformer(TransactionalProducer):
     def __init__(
-        self, client: ClusterClient, history: History, dice: Dice, number: int, partitions: int, topic: str
+        self,
+        client: ClusterClient,
+        history: OperationHistory,
+        dice: Dice,
+        number: int,
+        partitions: int,
+        topic: str,
     ) -> None:
         super().__init__(client, history, dice, number, partitions, topic)
         self._group = f"g{number}"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.core.ids import TopicPartition
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.sync_client import LATEST, SyncClient
 from headrace.testing.broker_process import BrokerProcess
 
@@ -67,7 +67,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="session")
 def client(broker: BrokerProcess) -> Iterator[SyncClient]:
-    with SyncClient(Access(broker.bootstrap)) as client:
+    with SyncClient(ClusterAccess(broker.bootstrap)) as client:
         yield client
 
 

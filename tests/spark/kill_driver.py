@@ -127,14 +127,14 @@ def kill_many(kills: int) -> tuple[int, Counter[int], int]:
     """(how often it was killed, how often each row is there, how many rows there should be)."""
     from confluent_kafka import Producer
 
-    from headrace.spark.connection import Access
+    from headrace.spark.connection import ClusterAccess
     from headrace.spark.sync_client import SyncClient
     from headrace.testing.broker_process import BrokerProcess
 
     total = ROWS_PER_BATCH * kills
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory, BrokerProcess() as broker:
-        with SyncClient(Access(broker.bootstrap)) as client:
+        with SyncClient(ClusterAccess(broker.bootstrap)) as client:
             client.create_topic("in", PARTITIONS)
             client.create_topic("out", PARTITIONS)
         if kills > 2:

@@ -13,7 +13,7 @@ from headrace.spark.fetching import fetch_range
 from headrace.spark.options import SinkOptions, sink_options
 from headrace.spark.plan import OffsetRange
 from headrace.spark.sync_client import READ_COMMITTED, SyncClient
-from headrace.spark.transactions import Transaction
+from headrace.spark.transactions import SinkTransaction
 from headrace.spark.writer import write_task
 from headrace.testing.broker_process import BrokerProcess
 
@@ -27,13 +27,13 @@ def options(broker: BrokerProcess, topic: str) -> SinkOptions:
 def claims(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every claim of a transactional id that is asked for."""
     asked: list[str] = []
-    claim = Transaction._claim
+    claim = SinkTransaction._claim
 
-    def counting(self: Transaction, timeout_ms: int) -> Any:
+    def counting(self: SinkTransaction, timeout_ms: int) -> Any:
         asked.append(self._id)
         return claim(self, timeout_ms)
 
-    monkeypatch.setattr(Transaction, "_claim", counting)
+    monkeypatch.setattr(SinkTransaction, "_claim", counting)
     return asked
 
 

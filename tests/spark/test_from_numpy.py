@@ -43,7 +43,7 @@ from headrace.records.build import Record, build_batch
 from headrace.records.batch import scan
 from headrace.spark.columns.encode import encode_batches
 from headrace.spark import source, fused
-from headrace.spark.arrow import Layout, raw_batches, record_batches
+from headrace.spark.arrow import ColumnLayout, raw_batches, record_batches
 from headrace.spark.fetching import Piece
 from headrace.spark.plan import OffsetRange
 from headrace.spark.from_numpy import numbers, repeated
@@ -52,7 +52,7 @@ from headrace.spark.weave import weave
 buffer = build_batch([Record(b"k%d" % i, None if i % 3 else b"v", (("h", None),)) for i in range(9)], wall_ms=1)
 piece, wanted = Piece(buffer, list(scan(buffer))), OffsetRange("t", 0, 0, 9)
 columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-(rows,) = record_batches(piece, wanted, Layout(columns))
+(rows,) = record_batches(piece, wanted, ColumnLayout(columns))
 raw_batches(piece, wanted, ("topic", "batch"))
 for part in partition_rows(rows.select(["key", "offset"]).rename_columns(["key", "value"]).select(["key"])
                            .append_column("value", rows.column("key")), "t", 3, 0, 1):

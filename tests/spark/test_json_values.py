@@ -41,11 +41,11 @@ def test_every_document_is_what_from_json_makes_of_it(spark: Any) -> None:
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    from headrace.spark.reader import to_arrow_schema
+    from headrace.spark.versions import arrow_schema
 
     frame = spark.createDataFrame(list(enumerate(DOCUMENTS)), "number int, text string")
     theirs = frame.select("number", F.from_json("text", SCHEMA).alias("value")).orderBy("number").collect()
-    schema = to_arrow_schema(StructType.fromDDL(SCHEMA), timezone="UTC")
+    schema = arrow_schema(StructType.fromDDL(SCHEMA))
     ours = parse_json(pa.array(DOCUMENTS, pa.string()), schema).to_pylist()
     alone = [parse_json(pa.array([text], pa.string()), schema).to_pylist()[0] for text in DOCUMENTS]
     for text, row, found, single in zip(DOCUMENTS, theirs, ours, alone, strict=True):

@@ -239,6 +239,6 @@ def test_a_mirror_keeps_its_place_without_a_group_and_tells_topics_apart(
 
 
 def _access(broker: BrokerProcess) -> Any:
-    from headrace.spark.connection import Access
+    from headrace.spark.connection import ClusterAccess
 
-    return Access(broker.bootstrap)
+    return ClusterAccess(broker.bootstrap)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.core.ids import TopicPartition
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.pipelines import archive as archive_module
 from headrace.spark.pipelines.archive_log import ArchiveLog
-from headrace.spark.pipelines.board import Board
+from headrace.spark.pipelines.board import PipelineBoard
 from headrace.spark.pipelines.definition import DefinitionError, Kinds, parse
 from headrace.spark.pipelines.examples import example
 from headrace.spark.pipelines.run import run
@@ -209,8 +209,8 @@ def test_mirror_to_another_cluster(
         assert _numbers(copied) == list(range(3500))
         done = client.committed_offsets(f"headrace-mirror-m-{topic}")
         assert done[TopicPartition(topic, 0)].offset == 875
-    with SyncClient(Access(broker.bootstrap)) as look:
-        entry = Board(look).pipelines(0)[f"m-{topic}"]
+    with SyncClient(ClusterAccess(broker.bootstrap)) as look:
+        entry = PipelineBoard(look).pipelines(0)[f"m-{topic}"]
         assert (entry["state"], entry["kind"]) == ("finished", "mirror")
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan
 
 from headrace.core.ids import TopicPartition
 from headrace.records.build import Record, build_batch
-from headrace.spark.arrow import Layout, record_batches
+from headrace.spark.arrow import ColumnLayout, record_batches
 from headrace.spark.columns.decode import decode_columns
 from headrace.spark.fetching import Piece, select_batches
 from headrace.spark.filters import RowFilter, push
@@ -175,7 +175,7 @@ def test_rows_out_of_the_range_and_aborted_ones_are_left_out() -> None:
     wanted = OffsetRange("t", 0, 5, 25)
     batches, following = select_batches(buffer, wanted, [AbortedTransaction(2, 10)], 1)
     assert [header.base_offset for _, header in batches] == [0, 20] and following == 30
-    layout = Layout(("offset", "value"))
+    layout = ColumnLayout(("offset", "value"))
     rows = [
         row for made in record_batches(Piece(buffer, batches), wanted, layout) for row in made.to_pylist()
     ]

@@ -17,7 +17,7 @@ from headrace.spark.options import OptionError, source_options
 from headrace.spark.pipelines.definition import parse
 from headrace.spark.pipelines.run import run
 from headrace.spark.queue_peek import QueuePeekReader
-from headrace.spark.queue_reader import Hand, QueueStreamReader, QueueTask, Taken, read_plan
+from headrace.spark.queue_reader import Hand, QueueStreamReader, QueueTask, TakenMessage, read_plan
 from headrace.spark.sync_client import SyncClient
 from headrace.testing.broker_process import BrokerProcess
 
@@ -190,7 +190,7 @@ def test_a_filter_leaves_others_alone(broker: BrokerProcess, desk: Desk, queue: 
 
 
 def test_offsets_survive_json_and_far_messages_are_fetched_apart() -> None:
-    taken = tuple(Taken("t", 0, offset, "r", "i") for offset in (5, 3, 50_000, 50_001))
+    taken = tuple(TakenMessage("t", 0, offset, "r", "i") for offset in (5, 3, 50_000, 50_001))
     hand = Hand(3, taken, (taken[0].place,))
     assert Hand.from_json(json.loads(json.dumps(hand.to_json()))) == hand
     plan = read_plan(taken)

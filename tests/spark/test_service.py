@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from headrace.cli.main import main
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.iceberg.tables import open_catalog
 from headrace.spark.sync_client import SyncClient, pause
 from headrace.testing.broker_process import BrokerProcess
@@ -110,7 +110,7 @@ def group_lives(group: int) -> bool:
 def test_f65_submitted_supervised_killed_and_taken_over_every_row_once(
     java: None, own_broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    with SyncClient(Access(own_broker.bootstrap)) as client:
+    with SyncClient(ClusterAccess(own_broker.bootstrap)) as client:
         client.create_topic("orders", 2)
     file = tmp_path / "orders.toml"
     file.write_text(

@@ -8,7 +8,7 @@ import pytest
 from headrace.records.read import read_records
 from headrace.spark.columns.encode import encode_batches
 from headrace.spark.schema import HEADERS
-from headrace.spark.sink_columns import SinkBatch, partition_rows
+from headrace.spark.sink_columns import SinkBatch, headers_column, partition_rows
 
 ROWS = [
     {"key": b"a", "value": b"1", "topic": "t", "partition": 1, "timestamp": 5_000_000, "headers": [("x", b"y")]},
@@ -67,3 +67,12 @@ def test_a_partition_that_is_null_goes_by_the_key() -> None:
     )
     sizes = {part.tp.partition: len(part.timestamps) for part in partition_rows(rows, "t", 4, 0, 1)}
     assert sizes == {0: 2, 3: 1}, "murmur2 of k is 0 of 4"
+
+
+def test_rows_that_all_have_an_empty_list_of_headers() -> None:
+    """As they come from the JVM: a column of no rows has no bounds at all. Found by Spark 4.1 in scripts/spark-versions."""
+    nothing = pa.py_buffer(b"")
+    empty = [pa.Array.from_buffers(kind, 0, [None, nothing, nothing]) for kind in (pa.string(), pa.binary())]
+    entries = pa.StructArray.from_arrays(empty, fields=list(HEADERS.value_type))
+    column = pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), entries)
+    assert headers_column(column).offsets.size == 3

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from headrace.spark.connection import Access
-from headrace.spark.pipelines.board import Board
+from headrace.spark.connection import ClusterAccess
+from headrace.spark.pipelines import run as run_module
+from headrace.spark.pipelines.board import PipelineBoard
 from headrace.spark.pipelines.definition import parse
 from headrace.spark.pipelines.restarts import FAILING_AFTER, HEALTHY_SECONDS, LONGEST_SECONDS, Restarts
+from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.run import run
 from headrace.spark.sync_client import SyncClient, pause
 from headrace.testing.broker_process import BrokerProcess
@@ -61,7 +63,7 @@ def test_f65_a_broker_that_is_away_ends_no_pipeline(own_broker: BrokerProcess, t
         f'kind="archive"\nname="a"\ntopics=["orders"]\npath="{tmp_path}/archive"\nevery="1s"',
         overrides={"bootstrap": own_broker.bootstrap, "state": str(tmp_path / "state")},
     )
-    with SyncClient(Access(own_broker.bootstrap)) as client:
+    with SyncClient(ClusterAccess(own_broker.bootstrap)) as client:
         client.create_topic("orders", 1)
     told: list[str] = []
     ended: list[dict[str, Any]] = []
@@ -75,8 +77,8 @@ def test_f65_a_broker_that_is_away_ends_no_pipeline(own_broker: BrokerProcess, t
     until(lambda: told, worker)
     own_broker.start()
     _until_running(own_broker, worker)
-    with SyncClient(Access(own_broker.bootstrap)) as client:
-        board = Board(client)
+    with SyncClient(ClusterAccess(own_broker.bootstrap)) as client:
+        board = PipelineBoard(client)
         board.ask_to_stop("a", board.pipelines(0)["a"]["run"])
         worker.join(300)
         assert not worker.is_alive()
@@ -88,8 +90,8 @@ def test_f65_a_broker_that_is_away_ends_no_pipeline(own_broker: BrokerProcess, t
 def _until_running(broker: BrokerProcess, worker: threading.Thread) -> None:
     """The board says so after the broker has come up, so it is no old news."""
     since_ms = int(time.time() * 1000)
-    with SyncClient(Access(broker.bootstrap)) as client:
-        board = Board(client)
+    with SyncClient(ClusterAccess(broker.bootstrap)) as client:
+        board = PipelineBoard(client)
 
         def look() -> bool:
             entry = board.pipelines(0).get("a", {})
@@ -101,7 +103,7 @@ def _until_running(broker: BrokerProcess, worker: threading.Thread) -> None:
 def test_f65_a_term_signal_posts_stopped_and_leaves_no_java(
     java: None, own_broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    with SyncClient(Access(own_broker.bootstrap)) as client:
+    with SyncClient(ClusterAccess(own_broker.bootstrap)) as client:
         client.create_topic("orders", 1)
         file = tmp_path / "a.toml"
         file.write_text(
@@ -114,7 +116,7 @@ def test_f65_a_term_signal_posts_stopped_and_leaves_no_java(
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         try:
-            board = Board(client)
+            board = PipelineBoard(client)
             until(lambda: board.pipelines(0).get("a", {}).get("records") == 10)
             child.send_signal(signal.SIGTERM)
             child.wait(300)
@@ -123,6 +125,61 @@ def test_f65_a_term_signal_posts_stopped_and_leaves_no_java(
         finally:
             if child.poll() is None or _session_lives(child.pid):
                 os.killpg(child.pid, signal.SIGKILL)
+
+
+class _Round:
+    """A pipeline whose round takes until it is told to end, or is interrupted."""
+
+    facts: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self.rounds = 0
+
+    def round(self) -> Round:
+        self._work()
+        self.rounds += 1
+        return Round(records=1, lag=5)
+
+    def upkeep(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_t17_a_term_signal_lets_the_round_end_or_drops_it_and_says_which(
+    own_broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_well: bool
+) -> None:
+    """Without a JVM. A signal comes in the middle of a round: it is finished when it can be, else interrupted."""
+    definition = parse(
+        'kind="archive"\nname="a"\ntopics=["orders"]\npath="x"', overrides={"bootstrap": own_broker.bootstrap}
+    )
+    interrupted = threading.Event()
+
+    class Session:
+        def interruptAll(self) -> None:
+            interrupted.set()
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        if not ends_well:
+            assert interrupted.wait(300)
+            raise RuntimeError("cancelled")
+
+    slow = _Round(work)
+    monkeypatch.setattr(run_module, "_in_rounds", lambda *_: slow)
+    if not ends_well:
+        monkeypatch.setattr(run_module, "FINISH_SECONDS", 0.2)
+        monkeypatch.setattr(run_module, "DROP_SECONDS", 300.0)
+    session: Any = Session()
+    entry = run(definition, spark=session)
+    assert (entry["state"], slow.rounds, interrupted.is_set()) == ("stopped", int(ends_well), not ends_well)
+    assert entry["last_round"] == ("finished" if ends_well else "dropped")
+    with SyncClient(ClusterAccess(own_broker.bootstrap)) as client:
+        posted = PipelineBoard(client).pipelines(0)["a"]
+    assert (posted["state"], posted["last_round"]) == ("stopped", entry["last_round"])
 
 
 def _session_lives(session: int) -> bool:

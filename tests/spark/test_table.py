@@ -13,20 +13,24 @@ import pytest
 from headrace.core.ids import TopicPartition
 from headrace.spark.iceberg.columns import PLACE, Columns, SchemaProblem, from_json_schema
 from headrace.spark.iceberg.files import DataFiles
+from headrace.spark.iceberg.partition_fields import parse_partitions
 from headrace.spark.iceberg.tables import (
     CommitTaken,
-    Held,
+    TableState,
     commit,
     data_directory,
     held,
     open_catalog,
     open_table,
+    splitter,
 )
 from headrace.spark.pipelines import table as table_module
 from headrace.spark.pipelines.definition import DefinitionError, Table, parse
 from headrace.spark.pipelines.run import run
+from headrace.spark.pipelines.table import TablePipeline
 from headrace.testing.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.timeout(900)
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -125,6 +129,24 @@ def test_a_topic_is_a_table_once_through_every_crash(
     assert spark.read.parquet(*_paths(table)).count() == 301, "plain Parquet to Spark without a jar"
 
 
+def test_t3_a_run_whose_lease_is_over_commits_nothing(
+    spark: Any, topic: str, define: Any, publish_values: Any
+) -> None:
+    """It may look at the table after its successor has committed: then the compare-and-swap alone would let it go on."""
+    definition = define('value_format="string"')
+    publish_values(["a", "b"])
+    assert TablePipeline(definition, spark, fence=9).round().records == 2
+    publish_values(["c"])
+    late = TablePipeline(definition, spark, fence=8)
+    for work in (late.round, late.upkeep):
+        with pytest.raises(CommitTaken, match="another supervisor"):
+            work()
+    assert TablePipeline(definition, spark).round().records == 1, "by hand: the compare-and-swap decides"
+    table = open_catalog(definition.warehouse, {}).load_table(definition.table_name)
+    assert held(table).fence == 9 and _rows(definition).num_rows == 3
+    assert TablePipeline(definition, spark, fence=10).round().records == 0
+
+
 def test_small_files_become_one_and_the_offsets_stay(
     spark: Any, topic: str, define: Any, publish_values: Any
 ) -> None:
@@ -147,7 +169,9 @@ def _made(tmp_path: Path, name: str = "n.t") -> tuple[Any, pa.Schema]:
     return open_catalog(str(tmp_path / "w"), {}), schema
 
 
-def _file(table: Any, schema: pa.Schema, count: int = 10, unit: str = "", step_us: int = 1) -> list[str]:
+def _file(
+    table: Any, schema: pa.Schema, count: int = 10, parts: tuple[str, ...] = (), step_us: int = 1
+) -> list[dict[str, Any]]:
     rows = pa.Table.from_arrays(
         [
             pa.array(np.zeros(count, dtype=np.int32)),
@@ -156,27 +180,29 @@ def _file(table: Any, schema: pa.Schema, count: int = 10, unit: str = "", step_u
             pa.array(np.zeros(count, dtype=np.int32)),
             pa.nulls(count, pa.binary()),
             pa.nulls(count, PLACE.field("_headers").type),
+            pa.nulls(count, pa.int32()),
             pa.array([str(number) for number in range(count)]),
         ],
         schema=schema,
     )
-    with DataFiles(data_directory(table), schema, "ZSTD", unit) as files:
+    split = splitter(table, parse_partitions(parts))
+    with DataFiles(data_directory(table), schema, "ZSTD", split) as files:
         files.write(rows)
-        return [file["path"] for file in files.finish()]
+        return files.finish()
 
 
 def test_a_zombie_can_not_commit(tmp_path: Path) -> None:
     """T2: pyiceberg would try again by itself, and add the files on top of what the other has committed."""
     catalog, schema = _made(tmp_path)
-    table = open_table(catalog, "n.t", schema, "")
-    said = Held("t", "ab" * 16, {TopicPartition("t", 0): 10}).properties("p", "d")
-    zombie = open_table(catalog, "n.t", schema, "")
+    table = open_table(catalog, "n.t", schema)
+    said = TableState("t", "ab" * 16, {TopicPartition("t", 0): 10}).properties("p", "d")
+    zombie = open_table(catalog, "n.t", schema)
     commit(table, _file(table, schema), said)
     with pytest.raises(CommitTaken):
         commit(zombie, _file(zombie, schema), said)
     fresh = catalog.load_table("n.t")
     assert fresh.scan().to_arrow().num_rows == 10
-    assert held(fresh) == Held("t", "ab" * 16, {TopicPartition("t", 0): 10})
+    assert held(fresh) == TableState("t", "ab" * 16, {TopicPartition("t", 0): 10})
     # Somebody took the property away: it is found before the commit.
     with fresh.transaction() as change:
         change.remove_properties("commit.retry.num-retries")
@@ -190,18 +216,20 @@ def test_a_zombie_can_not_commit(tmp_path: Path) -> None:
 def test_many_days_in_few_open_files(tmp_path: Path) -> None:
     """T7: 300 days are 300 files and never more than 64 of them open; each has one value of the partition."""
     catalog, schema = _made(tmp_path)
-    table = open_table(catalog, "n.t", schema, "day")
-    paths = _file(table, schema, 300, "day", step_us=86_400_000_000)
-    commit(table, paths, Held("t", "ab" * 16, {TopicPartition("t", 0): 300}).properties("p", "d"))
+    table = open_table(catalog, "n.t", schema, parse_partitions("day"))
+    paths = _file(table, schema, 300, ("day",), step_us=86_400_000_000)
+    commit(table, paths, TableState("t", "ab" * 16, {TopicPartition("t", 0): 300}).properties("p", "d"))
     found = catalog.load_table("n.t").scan(row_filter="_offset >= 290").to_arrow()
     assert len(paths) == 300 and found.num_rows == 10
 
 
 def test_a_foreign_snapshot_says_nothing_about_offsets(tmp_path: Path) -> None:
     catalog, schema = _made(tmp_path)
-    table = open_table(catalog, "n.t", schema, "")
+    table = open_table(catalog, "n.t", schema)
     commit(
-        table, _file(table, schema), Held("t", "ab" * 16, {TopicPartition("t", 0): 10}).properties("p", "d")
+        table,
+        _file(table, schema),
+        TableState("t", "ab" * 16, {TopicPartition("t", 0): 10}).properties("p", "d"),
     )
     table.delete("_offset < 3")
     assert held(catalog.load_table("n.t")).offsets == {TopicPartition("t", 0): 10}

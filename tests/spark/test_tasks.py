@@ -16,17 +16,17 @@ import pytest
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.records.read import read_records
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.fetching import fetch_range
 from headrace.spark.ledger import ensure_ledger, enter, ledger_partition, read
 from headrace.spark.options import sink_options, source_options
 from headrace.spark.pipelines.archive import ArchiveTask, _reader
 from headrace.spark.pipelines.archive_log import ArchiveLog, RoundTaken
-from headrace.spark.pipelines.board import Board
+from headrace.spark.pipelines.board import PipelineBoard
 from headrace.spark.pipelines.mirror import MirrorTask
 from headrace.spark.plan import OffsetRange
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, SyncClient
-from headrace.spark.transactions import Transaction
+from headrace.spark.transactions import SinkTransaction
 from headrace.spark.writer import write_task
 from headrace.testing.broker_process import BrokerProcess
 
@@ -91,10 +91,13 @@ def test_a_task_that_dies_before_its_commit_leaves_nothing(
 def test_a_zombie_is_fenced(broker: BrokerProcess, topic: str) -> None:
     """A task that was given up and comes back can neither write nor commit."""
     group = uuid.uuid4().hex
-    with SyncClient(Access(broker.bootstrap)) as one, SyncClient(Access(broker.bootstrap)) as two:
-        zombie = Transaction(one, f"{group}-0", 60_000)
+    with (
+        SyncClient(ClusterAccess(broker.bootstrap)) as one,
+        SyncClient(ClusterAccess(broker.bootstrap)) as two,
+    ):
+        zombie = SinkTransaction(one, f"{group}-0", 60_000)
         zombie.add_partitions([TopicPartition(topic, 0)])
-        heir = Transaction(two, f"{group}-0", 60_000)
+        heir = SinkTransaction(two, f"{group}-0", 60_000)
         with pytest.raises(HeadraceError):
             enter(zombie, group, {"offset": 1})
             zombie.commit()
@@ -106,21 +109,21 @@ def test_a_zombie_is_fenced(broker: BrokerProcess, topic: str) -> None:
 def test_the_ledger_follows_the_markers_and_waits_for_nobody(broker: BrokerProcess) -> None:
     """F58: the last committed entry, though an aborted one is behind it and somebody else's transaction is open in front of it."""
     key = uuid.uuid4().hex
-    with SyncClient(Access(broker.bootstrap)) as client:
+    with SyncClient(ClusterAccess(broker.bootstrap)) as client:
         ensure_ledger(client)
-        with Transaction(client, f"{key}-other", 60_000) as other:
+        with SinkTransaction(client, f"{key}-other", 60_000) as other:
             enter(other, f"{key}-other", {"offset": 1})
             other.add_partitions([ledger_partition(key)])
             other.producer.flush()
             assert read(client, key) is None
             for number, is_kept in ((1, True), (2, True), (3, False)):
-                with Transaction(client, key, 60_000) as ours:
+                with SinkTransaction(client, key, 60_000) as ours:
                     enter(ours, key, {"offset": number})
                     if is_kept:
                         ours.commit()
                     else:
                         ours.producer.flush()
-            with Transaction(client, key, 60_000):
+            with SinkTransaction(client, key, 60_000):
                 assert read(client, key) == {"offset": 2}
 
 
@@ -141,10 +144,13 @@ def test_a_mirror_task_copies_once(
     broker: BrokerProcess, client: SyncClient, topic: str, publish: Any
 ) -> None:
     publish(topic, range(1000), 1, headers=[("a", b"b")])
-    with BrokerProcess() as other, SyncClient(Access(other.bootstrap)) as target:
+    with BrokerProcess() as other, SyncClient(ClusterAccess(other.bootstrap)) as target:
         target.create_topic(topic, 4)
         task = MirrorTask(
-            "m", Access(broker.bootstrap), Access(other.bootstrap), OffsetRange(topic, 0, 0, 900)
+            "m",
+            ClusterAccess(broker.bootstrap),
+            ClusterAccess(other.bootstrap),
+            OffsetRange(topic, 0, 0, 900),
         )
         assert task.run()["records"] == 900
         assert task.run()["records"] == 0
@@ -216,12 +222,12 @@ def test_the_log_is_cut_by_snapshots(tmp_path: Path) -> None:
 
 
 def test_the_board_tells_states_and_carries_stops(client: SyncClient) -> None:
-    board = Board(client)
+    board = PipelineBoard(client)
     name = uuid.uuid4().hex
     board.post(name, {"state": "running", "run": "r1", "updated_ms": 1_000})
     assert board.pipelines(2_000)[name]["state"] == "running"
     assert board.pipelines(100_000)[name]["state"] == "lost"
-    other = Board(client)
+    other = PipelineBoard(client)
     assert not other.is_asked_to_stop(name, "r1")
     board.ask_to_stop(name, "r1")
     assert other.is_asked_to_stop(name, "r1") and not other.is_asked_to_stop(name, "r2")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import confluent_kafka as ck
 
-from headrace.testing.history import History, Outcome, Poll, Send
+from headrace.testing.history import OperationHistory, OperationOutcome, Poll, Send
 
 PRODUCER: dict[str, Any] = {
     "acks": "all",
@@ -225,6 +226,9 @@ def _watermarks(consumer: ck.Consumer, topic: str, number: int, seconds: float) 
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
+            # librdkafka keeps "no leader" for metadata.max.age.ms, and this question alone does not make it look again.
+            with suppress(ck.KafkaException):
+                consumer.list_topics(topic, timeout=10)
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, seconds: float = 180.0) -> dict[int, list[bytes]]:
@@ -266,7 +270,7 @@ class Witness:
     """A producer and a consumer that write down every operation, for the checker."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        self.history = History()
+        self.history = OperationHistory()
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
@@ -312,7 +316,7 @@ class Witness:
             with self._book:
                 self.history.complete(
                     operation,
-                    Outcome.OK if error is None and offset is not None else Outcome.INFO,
+                    OperationOutcome.OK if error is None and offset is not None else OperationOutcome.INFO,
                     [Send(partition, value, offset if error is None else None)],
                     now_ms=_now_ms(),
                 )
@@ -327,7 +331,7 @@ class Witness:
         consumer.assign([ck.TopicPartition(self._topic, number, 0) for number in keys])
         with self._book:
             assigned = self.history.invoke(process, "assign", keys=keys, now_ms=_now_ms())
-            self.history.complete(assigned, Outcome.OK, now_ms=_now_ms())
+            self.history.complete(assigned, OperationOutcome.OK, now_ms=_now_ms())
         while not enough():
             with self._book:
                 operation = self.history.invoke(process, "poll", now_ms=_now_ms())
@@ -339,10 +343,10 @@ class Witness:
                         (message.offset(), message.value().decode())
                     )
             with self._book:
-                self.history.complete(operation, Outcome.OK, [Poll(records)], now_ms=_now_ms())  # type: ignore[arg-type]
+                self.history.complete(operation, OperationOutcome.OK, [Poll(records)], now_ms=_now_ms())  # type: ignore[arg-type]
         consumer.close()
 
-    def stop(self) -> History:
+    def stop(self) -> OperationHistory:
         self._stop.set()
         for thread in self._threads:
             thread.join(150)

@@ -15,7 +15,7 @@ import logging
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 import confluent_kafka as ck
@@ -72,6 +72,17 @@ class _Renumberings(logging.Handler):
                 self._owner.result.bumps.append(text[:300])
 
 
+class _LastWords(logging.Handler):
+    """What the reader's client said last, for the day it stands still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=2_000)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{time.strftime('%H:%M:%S')} {record.getMessage()}")
+
+
 class Reborn:
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, *, seed: int, life_s: tuple[float, float] = (3, 12)
@@ -90,6 +101,7 @@ class Reborn:
         self._read = 0
         self._logger = logging.Logger(topic, logging.DEBUG)
         self._logger.addHandler(_Renumberings(self))
+        self._last_words = _LastWords()
         self._settle, self._stop = threading.Event(), threading.Event()
         self._threads = [
             threading.Thread(target=work, name=f"{topic} {what}", daemon=True)
@@ -103,6 +115,9 @@ class Reborn:
 
     def progress(self) -> dict[str, int]:
         return {f"{self._topic} sender": len(self._acked), f"{self._topic} reader": self._read}
+
+    def last_words(self) -> str:
+        return "\n".join(self._last_words.lines)
 
     def renumbers(self, why: str) -> None:
         self.result.renumberings[f"{why}, between two lives" if self._alive == LIMBO else why] += 1
@@ -232,10 +247,13 @@ class Reborn:
             self._acked[number] = (message.partition() or 0, message.offset() or 0)
 
     def _poll(self) -> None:
+        logger = logging.Logger(f"{self._topic} reader", logging.DEBUG)
+        logger.addHandler(self._last_words)
         consumer = ck.Consumer(
             {"bootstrap.servers": self._bootstrap, "group.id": f"{self._topic} readers", "auto.offset.reset": "earliest",
              "auto.commit.interval.ms": 500, "session.timeout.ms": 10_000, "topic.metadata.refresh.interval.ms": 1000,
-             "log_level": 0, "error_cb": quiet}
+             "debug": "cgrp,topic,metadata,consumer", "log_level": 7, "error_cb": quiet},
+            logger=logger,
         )  # fmt: skip
         consumer.subscribe([self._topic])
         while not self._stop.is_set():

@@ -180,10 +180,16 @@ class _Torment:
         stuck = stuck_after(self._clients, stuck_s)
         if stuck:
             print(
-                f"stuck {stuck_s} s after the last fault: {stuck}\n{self._pipeline.last_words()}\n{scene(self._cluster)}",
+                f"stuck {stuck_s} s after the last fault: {stuck}\n{self._pipeline.last_words()}\n--- reborn reader\n"
+                f"{self._reborn.last_words()}\n{scene(self._cluster)}",
                 flush=True,
             )
         self._reborn.settle()
+        if stuck:
+            print(
+                f"still stuck when nothing is deleted any more: {stuck_after(self._clients, stuck_s)}",
+                flush=True,
+            )
         for topic in self._topics:
             Tormentor(self._cluster, topic, 1).wait_whole(120)
         return self._result(stuck)

@@ -67,6 +67,20 @@ async function ask(method: string, url: string, body?: unknown, signal?: AbortSi
   throw new ApiProblem(found);
 }
 
+// As it comes, whatever it is: for the page that tries operations out.
+export async function raw(method: string, url: string, body: string): Promise<{ status: number; text: string }> {
+  const headers: Record<string, string> = { accept: 'application/json' };
+  if (session.csrf && method !== 'GET') headers['x-headrace-csrf'] = session.csrf;
+  if (body) headers['content-type'] = 'application/json';
+  try {
+    const answer = await fetch(url, { method, headers, cache: 'no-store', ...(body ? { body } : {}) });
+    if (answer.status === 401) session.ended();
+    return { status: answer.status, text: await answer.text() };
+  } catch {
+    throw new ApiProblem(AWAY);
+  }
+}
+
 type Options = { query?: Values; signal?: AbortSignal; headers?: Record<string, string> };
 
 export const get = <P extends keyof Get>(path: P, names: Values = {}, options: Options = {}): Promise<Get[P]> =>

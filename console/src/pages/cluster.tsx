@@ -2,7 +2,7 @@
 import { get } from '../api/client.ts';
 import { useLoad } from '../parts/load.ts';
 import { Command, Head, ProblemBox, Waiting } from '../parts/ui.tsx';
-import { count, many, span, visible } from '../parts/words.ts';
+import { count, many, rate, size, span, visible } from '../parts/words.ts';
 import { viaKafka } from '../state/places.ts';
 import { health, now } from '../state/session.ts';
 
@@ -21,10 +21,10 @@ export function Page(_: { name: string }) {
       <section class="stack">
         <h2>Brokers</h2>
         <div class="scroll moves"><table>
-          <thead><tr><th class="n slim" scope="col">Broker</th><th scope="col">Kafka</th><th scope="col">HTTP</th><th class="n" scope="col">Leads</th><th scope="col">Rack</th><th scope="col">Role</th></tr></thead>
+          <thead><tr><th class="n slim" scope="col">Broker</th><th scope="col">Kafka</th><th scope="col">HTTP</th><th class="n" scope="col">Leads</th><th class="n" scope="col">In/s</th><th class="n less" scope="col">Written</th><th class="n less" scope="col">Read</th><th class="n" scope="col">Disk left</th><th scope="col">Rack</th><th scope="col">Role</th></tr></thead>
           <tbody>{value.brokers.map((broker) => (
             <tr key={broker.id}>
-              <td class="n">{broker.id}</td><td class="mono">{visible(broker.kafka)}</td><td class="mono">{visible(broker.http)}</td><td class="n">{count(broker.partitions_led)}</td><td>{broker.rack === null ? <span class="faint">–</span> : visible(broker.rack)}</td>
+              <td class="n">{broker.id}</td><td class="mono">{visible(broker.kafka)}</td><td class="mono">{visible(broker.http)}</td><td class="n">{count(broker.partitions_led)}</td><td class="n">{broker.in_per_s === null ? <span class="chip warn">no answer</span> : rate(broker.in_per_s)}</td><td class="n less">{size(broker.in_bytes_per_s)}/s</td><td class="n less">{size(broker.out_bytes_per_s)}/s</td><td class="n">{size(broker.free_bytes)}</td><td>{broker.rack === null ? <span class="faint">–</span> : visible(broker.rack)}</td>
               <td>{broker.id === value.controller && <span class="chip accent">controller</span>} {broker.id === value.answered_by && <span class="chip">answers this page</span>}</td>
             </tr>
           ))}</tbody>

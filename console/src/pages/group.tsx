@@ -59,7 +59,7 @@ function Seek({ group, close, done }: { group: ShownGroup; close: () => void; do
   return (
     <Act title={`Move ${group.name}`} close={close} wide act={moved.length ? `Move ${many(moved.length, 'partition')}` : 'Nothing to move'} ready={ready && moved.length > 0 && members === 0}
       commands={ready ? [
-        { words: 'The same on the command line', text: `headrace group seek ${quoted(group.name)} --to ${quoted(where)} --topic ${quoted(topic)}${partition === '' ? '' : ` -p ${partition}`}${viaKafka()}` },
+        { words: 'The same on the command line', text: `headrace group seek ${quoted(group.name)} --to ${quoted(where)} --topic ${quoted(partition === '' ? topic : `${topic}:${partition}`)}${viaKafka()}` },
         { words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} '${http()}/api/v1/groups/${encodeURIComponent(group.name)}/seek'` },
       ] : []}
       run={async () => done(await post('/api/v1/groups/{group}/seek', { group: group.name }, body))}>

@@ -12,7 +12,7 @@ import { to } from '../state/place.ts';
 import { cluster, health } from '../state/session.ts';
 import { FirstRun } from './first_run.tsx';
 
-const SERIES = ['broker.in', 'broker.out', 'broker.backlog', 'broker.lag'];
+const SERIES = ['cluster.in', 'cluster.out', 'cluster.backlog', 'cluster.lag'];
 
 function Tile({ name, value, unit, note, series }: { name: string; value: string; unit?: string; note?: ComponentChildren; series?: (number | null)[] | undefined }) {
   return (
@@ -98,13 +98,14 @@ export function Home() {
       {topics > 0 && <FirstMessage />}
       {live && topics > 0 && (
         <div class={isStale() ? 'tiles moves faint' : 'tiles moves'}>
-          <Tile name="Messages in" value={rate(live.in_per_s)} unit="/s" note={`${size(live.in_bytes_per_s)}/s`} series={line('broker.in')} />
-          <Tile name="Messages done" value={rate(live.out_per_s)} unit="/s" note={`${size(live.out_bytes_per_s)}/s read`} series={line('broker.out')} />
-          <Tile name="Not read by groups yet" value={count(live.lag)} note={live.lags.length ? `most: ${visible(live.lags[0]!.group)}` : 'nobody is behind'} series={line('broker.lag')} />
-          <Tile name="Waiting in queues" value={count(live.backlog)} note={live.backlog ? `the oldest for ${span(live.oldest_age_ms)}` : 'nothing waits'} series={line('broker.backlog')} />
+          <Tile name="Messages in" value={rate(live.in_per_s)} unit="/s" note={`${size(live.in_bytes_per_s)}/s`} series={line('cluster.in')} />
+          <Tile name="Messages done" value={rate(live.out_per_s)} unit="/s" note={`${size(live.out_bytes_per_s)}/s read`} series={line('cluster.out')} />
+          <Tile name="Not read by groups yet" value={count(live.lag)} note={live.lags.length ? `most: ${visible(live.lags[0]!.group)}` : 'nobody is behind'} series={line('cluster.lag')} />
+          <Tile name="Waiting in queues" value={count(live.backlog)} note={live.backlog ? `the oldest for ${span(live.oldest_age_ms)}` : 'nothing waits'} series={line('cluster.backlog')} />
           <Tile name="Room on the disk" value={size(live.free_bytes)} note={live.full_in_ms === null ? 'not filling up' : <span class="warn-text">full in {span(live.full_in_ms)} at this rate</span>} />
         </div>
       )}
+      {live && live.missing.length > 0 && <p class="warn-text">Without the numbers of {live.missing.length === 1 ? `broker ${live.missing[0]}, which does` : `brokers ${live.missing.join(', ')}, which do`} not answer.</p>}
       {topics > 0 && <Flow />}
       {topics > 0 && (
         <div class="halves">

@@ -6,7 +6,7 @@ import { Act } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
 import { MessagePanel } from '../parts/message.tsx';
 import { brief } from '../parts/payload.tsx';
-import { A, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting, When } from '../parts/ui.tsx';
+import { A, Age, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting, When } from '../parts/ui.tsx';
 import { count, many, quoted, rate, span, visible } from '../parts/words.ts';
 import { isStale, useLive, type QueueNow } from '../state/live.ts';
 import { http, viaHttp } from '../state/places.ts';
@@ -112,6 +112,26 @@ function Settings({ queue }: { queue: ShownQueue }) {
   );
 }
 
+// Of a FIFO queue: which group is held up, by which message, until when.
+function Groups({ name }: { name: string }) {
+  const { value, problem, again } = useLoad(`groups of ${name}`, (signal) => get('/api/v1/queues/{queue}/groups', { queue: name }, { signal }), 2_000);
+  if (problem && !value) return <ProblemBox of={problem} again={again} />;
+  if (!value) return <Waiting />;
+  if (!value.items.length) return <div class="card"><Empty title="No message group holds anything"><p>Messages of one group are handed out one after the other; each waits until the one before it is done.</p></Empty></div>;
+  return (
+    <div class="scroll moves"><table>
+      <thead><tr><th scope="col">Group</th><th class="n" scope="col">Waiting</th><th scope="col">Held up by</th><th class="n less" scope="col">Deliveries</th><th scope="col">Until</th><th class="less" scope="col">Held by</th></tr></thead>
+      <tbody>{value.items.map((row) => (
+        <tr key={`${row.partition} ${row.group}`}>
+          <td class="name"><Name of={row.group || '(none)'} /></td><td class="n">{count(row.waiting)}</td>
+          <td>{row.by_offset === null ? <span class="faint">nothing</span> : <A href={`${to('topics', row.topic)}?at=${row.partition}:${row.by_offset}`}>{row.in_flight ? 'a message in flight' : 'a message that rests'} ({row.partition}:{row.by_offset})</A>}</td>
+          <td class="n less">{row.by_offset === null ? '–' : count(row.deliveries)}</td><td>{row.due_ms ? <Age ms={row.due_ms} /> : <span class="faint">–</span>}</td><td class="less">{row.holder ? <Name of={row.holder} /> : <span class="faint">–</span>}</td>
+        </tr>
+      ))}</tbody>
+    </table></div>
+  );
+}
+
 export function Page({ name }: { name: string }) {
   const tab = chosen('tab') || 'messages';
   const { value, problem, again } = useLoad(`queue ${name}`, (signal) => get('/api/v1/queues/{queue}', { queue: name }, { signal }), 2_000);
@@ -138,9 +158,10 @@ export function Page({ name }: { name: string }) {
         <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('delete')}>Delete</button>
       </Head>
       {value.dead_letter_of.length > 0 && value.ready > 0 && <p class="bar"><A href={`${to('dead')}?queue=${encodeURIComponent(name)}`}>Why {many(value.ready, 'message')} are here, and sending them back</A></p>}
-      <Tabs all={[['messages', 'Messages'], ['locks', 'Locks'], ['settings', 'Settings']]} />
+      <Tabs all={[['messages', 'Messages'], ['locks', 'Locks'], ...(value.fifo ? [['groups', 'Groups'] as [string, string]] : []), ['settings', 'Settings']]} />
       {tab === 'messages' && <Messages queue={value} />}
       {tab === 'locks' && <Locks name={name} />}
+      {tab === 'groups' && <Groups name={name} />}
       {tab === 'settings' && <Settings queue={value} />}
       {act === 'send' && <Send name={name} fifo={value.fifo} close={close} done={again} />}
       {act === 'pause' && (

@@ -7,6 +7,8 @@ import { A, Age, Command, Empty, Head, Name, ProblemBox, tell, Waiting, When } f
 import { quoted, visible } from '../parts/words.ts';
 import { http } from '../state/places.ts';
 import { to } from '../state/place.ts';
+import { utc } from '../state/session.ts';
+import { Week } from '../parts/week.tsx';
 
 function Add({ close, done }: { close: () => void; done: () => void }) {
   const [name, setName] = useState('');
@@ -40,13 +42,14 @@ export function Page(_: { name: string }) {
       {problem && !value && <ProblemBox of={problem} again={again} />}
       {!value && !problem && <Waiting />}
       {value && value.items.length === 0 && <div class="card"><Empty title="No schedules yet"><p>A schedule sends one message to a topic or queue whenever its cron expression says so.</p><Command text={`curl --json '{"name":"nightly","cron":"0 2 * * *","topic":"jobs","value":"clean up"}' ${http()}/api/v1/schedules`} /></Empty></div>}
+      {value && value.items.length > 0 && <section class="card"><h2>The next times</h2><p class="soft">Up to ten of each, {utc.value ? 'in UTC' : 'in your own time'}.</p><Week schedules={value.items} /></section>}
       {value && value.items.length > 0 && (
         <div class="scroll moves"><table>
           <thead><tr><th scope="col">Name</th><th scope="col">When</th><th scope="col">To</th><th scope="col">Next</th><th scope="col" class="less">Last</th><th scope="col" class="less">Message</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
           <tbody>{value.items.map((row) => (
             <tr key={row.name}>
-              <td class="name"><Name of={row.name} /></td><td class="mono">{visible(row.cron)}</td><td><A href={to('topics', row.topic)}><Name of={row.topic} /></A></td>
-              <td><When ms={row.next_ms} /> <span class="faint"><Age ms={row.next_ms} /></span></td><td class="less">{row.last_ms ? <Age ms={row.last_ms} /> : <span class="faint">never</span>}</td>
+              <td class="name"><Name of={row.name} /></td><td class="mono nowrap">{visible(row.cron)}</td><td><A href={to('topics', row.topic)}><Name of={row.topic} /></A></td>
+              <td class="nowrap"><When ms={row.next_ms} /> <span class="faint"><Age ms={row.next_ms} /></span></td><td class="less nowrap">{row.last_ms ? <Age ms={row.last_ms} /> : <span class="faint">never</span>}</td>
               <td class="text mono less">{visible(row.value ?? '')}</td><td class="slim"><button class="small danger" onClick={() => setEnding(row.name)}>End</button></td>
             </tr>
           ))}</tbody>

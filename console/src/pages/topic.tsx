@@ -65,6 +65,23 @@ function Readers({ name }: { name: string }) {
   );
 }
 
+function Writers({ name }: { name: string }) {
+  const { value, problem } = useLoad(`writers ${name}`, (signal) => get('/api/v1/topics/{topic}/writers', { topic: name }, { signal }), 2_000);
+  if (problem) return <ProblemBox of={problem} />;
+  if (!value) return <Waiting />;
+  if (!value.items.length) return <div class="card"><Empty title="Nobody has written here for five minutes"><p>Client ids of producers, and what writes over REST and SQS, are listed while they are at it.</p></Empty></div>;
+  return (
+    <div class="scroll moves">
+      <table>
+        <thead><tr><th scope="col">Client</th><th scope="col">By</th><th class="n" scope="col">In/s</th><th class="n" scope="col">Last</th></tr></thead>
+        <tbody>{value.items.map((row) => (
+          <tr key={`${row.door} ${row.client}`}><td class="name"><Name of={row.client || 'unnamed'} /></td><td>{row.door === 'kafka' ? 'Kafka' : row.door}</td><td class="n">{rate(row.per_s)}</td><td class="n"><Age ms={row.last_ms} /></td></tr>
+        ))}</tbody>
+      </table>
+    </div>
+  );
+}
+
 function Alter({ topic, name, etag, close, done }: { topic: ShownTopic; name: string; etag: string; close: () => void; done: () => void }) {
   const before = topic.configs[name]!;
   const [value, setValue] = useState(before.value ?? '');
@@ -74,7 +91,7 @@ function Alter({ topic, name, etag, close, done }: { topic: ShownTopic; name: st
   return (
     <Act title={`${name} of ${topic.name}`} close={close} act={reset ? `Set ${name} back to its default` : `Set ${name}`} ready={reset || value !== before.value}
       commands={[
-        { words: 'The same on the command line', text: `headrace topic alter ${quoted(topic.name)} ${reset ? `--reset ${name}` : `-c ${quoted(`${name}=${value}`)}`}${viaKafka()}` },
+        { words: 'The same on the command line', text: `headrace topic alter ${quoted(topic.name)} ${reset ? `--unset ${name}` : `-c ${quoted(`${name}=${value}`)}`}${viaKafka()}` },
         { words: 'The same with curl', text: `curl -X PATCH --json ${quoted(JSON.stringify(body))} ${path}` },
       ]}
       run={async () => {
@@ -130,10 +147,11 @@ export function Page({ name }: { name: string }) {
         {!value.internal && <button class="main-act" disabled={may('write') !== undefined} title={may('write')} onClick={() => setPublishing(true)}>Publish</button>}
         {!value.internal && <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setDeleting(true)}>Delete</button>}
       </Head>
-      <Tabs all={[['messages', 'Messages'], ['partitions', 'Partitions'], ['readers', 'Readers'], ['config', 'Config']]} />
+      <Tabs all={[['messages', 'Messages'], ['partitions', 'Partitions'], ['readers', 'Readers'], ['writers', 'Writers'], ['config', 'Config']]} />
       {tab === 'messages' && <Messages topic={name} partitions={value.partition_count} publish={() => setPublishing(true)} />}
       {tab === 'partitions' && <Partitions topic={value} />}
       {tab === 'readers' && <Readers name={name} />}
+      {tab === 'writers' && <Writers name={name} />}
       {tab === 'config' && <Config topic={value} again={again} />}
       {publishing && <Publish topic={name} close={() => setPublishing(false)} />}
       {deleting && <DeleteTopics names={[name]} close={() => setDeleting(false)} done={() => go(to('topics'))} />}

@@ -13,7 +13,7 @@ function Row({ hook, act }: { hook: ShownWebhook; act: () => void }) {
   const good = hook.state === 'active' && hook.circuit === 'closed';
   return (
     <tr>
-      <td class="name"><Name of={hook.name} /> <span class={`chip ${good ? 'good' : 'warn'}`}>{visible(hook.state)}</span>{hook.reason && <p class="soft">{visible(hook.reason)}</p>}</td>
+      <td class="name"><Name of={hook.name} /> <span class={`chip ${good ? 'good' : 'warn'}`}>{visible(hook.state)}</span>{hook.reason && <p class="soft why">{visible(hook.reason)}</p>}</td>
       <td><A href={to('queues', hook.queue)}><Name of={hook.queue} /></A></td>
       <td class="mono less"><Name of={hook.url} /></td>
       <td class="n">{count(hook.delivered)}</td><td class="n">{count(hook.failed)}</td>

@@ -1,4 +1,4 @@
-// The flow map (5.1): topics, who reads them, and where the dead go. Width is the rate, colour and dash the state; a table says the same.
+// The flow map (5.1): who writes, topics, who reads them, and where the dead go. Width is the rate, colour and dash the state; a table says the same.
 import { useState } from 'preact/hooks';
 import { get } from '../api/client.ts';
 import type { ShownFlow } from '../api/types.ts';
@@ -18,25 +18,33 @@ const GAP = 12;
 const TOP = 26;
 const NARROW = 600; // below this the boxes would lie on each other, and the table is shown instead
 const id = (one: { kind: string; name: string }): string => `${one.kind} ${one.name}`;
-const page = (node: Node): string => to(node.kind === 'topic' ? 'topics' : node.kind === 'group' ? 'groups' : 'queues', node.name);
+const PAGES: Record<string, string> = { topic: 'topics', group: 'groups', queue: 'queues', pipeline: 'pipelines' };
+// A writer has no page of its own: what it writes to has one, with all of its writers.
+const page = (node: Node, links: Link[]): string => {
+  const first = links.find((link) => id(link.from) === id(node));
+  return node.kind === 'writer' ? `${to('topics', first?.to.name ?? '')}?tab=writers` : to(PAGES[node.kind] ?? 'topics', node.name);
+};
 const cut = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function sub(node: Node): string {
+  if (node.kind === 'writer') return `${rate(node.per_s)}/s`;
   if (node.kind === 'topic') return `${rate(node.per_s)}/s in · ${count(node.amount)}`;
-  const words = node.kind === 'group' ? `${rate(node.per_s)}/s` : `${rate(node.per_s)}/s done`;
-  const rest = node.amount ? ` · ${count(node.amount)} ${node.kind === 'group' ? 'behind' : 'waiting'}` : '';
+  const words = node.kind === 'queue' ? `${rate(node.per_s)}/s done` : `${rate(node.per_s)}/s`;
+  const rest = node.amount ? ` · ${count(node.amount)} ${node.kind === 'queue' ? 'waiting' : 'behind'}` : '';
   return `${words}${rest}${node.paused ? ' · paused' : ''}`;
 }
 
 // Queues that only take the dead stand in the last column; a queue with a topic of its own is drawn once.
 function columns(flow: ShownFlow): { title: string; nodes: Node[] }[] {
-  const dead = new Set(flow.links.filter((link) => link.kind !== 'reads').map((link) => id(link.to)));
+  const dead = new Set(flow.links.filter((link) => link.kind === 'dead letters').map((link) => id(link.to)));
   const queues = new Set(flow.nodes.filter((node) => node.kind === 'queue').map((node) => node.name));
+  const written = new Set(flow.links.filter((link) => link.kind === 'writes').map((link) => id(link.to)));
   const touched = new Set(flow.links.flatMap((link) => [id(link.from), id(link.to)]));
-  const topics = flow.nodes.filter((node) => node.kind === 'topic' && !queues.has(node.name) && (touched.has(id(node)) || node.per_s > 0 || node.amount > 0));
-  const readers = flow.nodes.filter((node) => node.kind !== 'topic' && !dead.has(id(node)));
+  const topics = flow.nodes.filter((node) => node.kind === 'topic' && (!queues.has(node.name) || written.has(id(node))) && (touched.has(id(node)) || node.per_s > 0 || node.amount > 0));
+  const readers = flow.nodes.filter((node) => (node.kind === 'group' || node.kind === 'queue' || node.kind === 'pipeline') && !dead.has(id(node)));
+  const writers = flow.nodes.filter((node) => node.kind === 'writer' && touched.has(id(node)));
   const last = flow.nodes.filter((node) => dead.has(id(node)));
-  return [{ title: 'Topics', nodes: topics }, { title: 'Groups and queues', nodes: readers }, { title: 'Dead letters', nodes: last }].filter((column) => column.nodes.length);
+  return [{ title: 'Writers', nodes: writers }, { title: 'Topics', nodes: topics }, { title: readers.some((node) => node.kind === 'pipeline') ? 'Groups, queues, pipelines' : 'Groups and queues', nodes: readers }, { title: 'Dead letters', nodes: last }].filter((column) => column.nodes.length);
 }
 
 export function FlowMap({ flow }: { flow: ShownFlow }) {
@@ -71,7 +79,8 @@ export function FlowMap({ flow }: { flow: ShownFlow }) {
         {links.map((link) => {
           const a = at.get(id(link.from))!;
           const b = at.get(id(link.to))!;
-          const [x1, y1, x2, y2] = [a.x + wide, a.y + HIGH / 2, b.x, b.y + HIGH / 2];
+          const back = a.column > b.column; // a pipeline that writes to a topic again
+          const [x1, y1, x2, y2] = back ? [a.x, a.y + HIGH / 2 + 8, b.x + wide, b.y + HIGH / 2 + 8] : [a.x + wide, a.y + HIGH / 2, b.x, b.y + HIGH / 2];
           const middle = (x1 + x2) / 2;
           const both = path.has(id(link.from)) && path.has(id(link.to));
           return (
@@ -83,11 +92,11 @@ export function FlowMap({ flow }: { flow: ShownFlow }) {
         })}
         {drawn.flatMap((column) => column.nodes).map((node) => {
           const { x, y } = at.get(id(node))!;
-          const late = node.kind !== 'topic' && node.amount > 0 && node.per_s === 0;
+          const late = node.kind !== 'topic' && node.kind !== 'writer' && node.amount > 0 && node.per_s === 0;
           return (
             <g key={id(node)} class={`thing${on(id(node))}`} transform={`translate(${x} ${y})`} tabIndex={0} role="link"
               onMouseEnter={() => setLit(id(node))} onMouseLeave={() => setLit(undefined)} onFocus={() => setLit(id(node))} onBlur={() => setLit(undefined)}
-              onClick={() => go(page(node))} onKeyDown={(event) => { if (event.key === 'Enter') go(page(node)); }}>
+              onClick={() => go(page(node, flow.links))} onKeyDown={(event) => { if (event.key === 'Enter') go(page(node, flow.links)); }}>
               <title>{visible(node.name)}</title>
               <rect class="node" width={wide} height={HIGH} rx={7} />
               <text x={10} y={17}>{cut(visible(node.name), letters)}</text>
@@ -96,11 +105,11 @@ export function FlowMap({ flow }: { flow: ShownFlow }) {
           );
         })}
       </svg>}
-      <table class={narrow ? 'plain' : 'hidden'}>
+      <div class={narrow ? '' : 'hidden'}><table class="plain">
         <caption class="hidden">What flows where</caption>
         <thead><tr><th scope="col">From</th><th scope="col">To</th><th class="n" scope="col">A second</th><th class="n" scope="col">Behind</th><th class="less" scope="col">State</th></tr></thead>
         <tbody>{links.map((link: Link) => <tr key={`${id(link.from)} ${id(link.to)}`}><td><Name of={link.from.name} /></td><td><Name of={link.to.name} /></td><td class="n">{rate(link.per_s)}</td><td class="n">{count(link.behind)}</td><td class="less">{link.state}</td></tr>)}</tbody>
-      </table>
+      </table></div>
       <figcaption class={narrow ? 'hidden' : 'legend'}>
         {STATES.filter(([state]) => links.some((link) => link.state === state)).map(([state, words]) => (
           <span key={state}><svg class="flow key" width="34" height="8" aria-hidden="true"><g class={`link ${state}`}><path stroke-width="2.500" d="M0 4H34" /></g></svg>{words}</span>

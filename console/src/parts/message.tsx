@@ -2,12 +2,42 @@
 import { useState } from 'preact/hooks';
 import { get } from '../api/client.ts';
 import { http, kafka, viaKafka } from '../state/places.ts';
-import { choose } from '../state/place.ts';
+import { choose, to } from '../state/place.ts';
 import { useLoad } from './load.ts';
 import { brief, Payload, plain } from './payload.tsx';
 import { Publish, type Draft } from './publish.tsx';
-import { Copy, Name, ProblemBox, Waiting, When } from './ui.tsx';
+import { A, Age, Copy, Name, ProblemBox, Waiting, When } from './ui.tsx';
 import { count, quoted, size, visible } from './words.ts';
+
+const WORDS: Record<string, string> = { read: 'read', 'not-yet': 'not yet', ready: 'ready for a worker', locked: 'held by a worker', waiting: 'waits for its time', dying: 'on its way to the dead letters', done: 'done' };
+const KINDS: Record<string, string> = { read: 'good', done: 'good', locked: 'accent', dying: 'bad' };
+
+// What became of it: each group and queue over the topic has its own story.
+function Became({ topic, partition, offset }: { topic: string; partition: string; offset: string }) {
+  const { value } = useLoad(`became ${topic} ${partition} ${offset}`, (signal) => get('/topics/{topic}/records/{partition}/{offset}/readers', { topic, partition, offset }, { signal }), 3_000);
+  return (
+    <section>
+      <h3>What became of it</h3>
+      {value && value.items.length === 0 && <p class="faint">No group and no queue reads this topic.</p>}
+      {value && value.items.length > 0 && (
+        <table class="plain"><tbody>{value.items.map((row) => (
+          <tr key={`${row.kind} ${row.name}`}>
+            <td class="name"><A href={to(row.kind === 'group' ? 'groups' : 'queues', row.name)}><Name of={row.name} /></A></td>
+            <td><span class={`chip ${KINDS[row.state] ?? ''}`}>{WORDS[row.state] ?? row.state}</span></td>
+            <td class="soft num">
+              {row.kind === 'group' && row.state === 'read' && `committed ${count((row.committed ?? 0) - Number(offset))} past it`}
+              {row.kind === 'group' && row.state === 'not-yet' && `${count(row.ahead)} to go`}
+              {row.kind !== 'group' && !!row.deliveries && `delivered ${count(row.deliveries)} ×`}
+              {row.due_ms && <> · {row.state === 'locked' ? 'lock ends' : 'due'} <Age ms={row.due_ms} /></>}
+              {row.holder && <> · <Name of={row.holder} /></>}
+              {row.kind !== 'group' && row.state === 'done' && row.dead_letter && <> · if it failed: <A href={`${to('dead')}?queue=${encodeURIComponent(row.dead_letter)}`}>dead letters</A></>}
+            </td>
+          </tr>
+        ))}</tbody></table>
+      )}
+    </section>
+  );
+}
 
 export function MessagePanel({ topic, at }: { topic: string; at: string }) {
   const [partition = '', offset = ''] = at.split(':');
@@ -46,6 +76,7 @@ export function MessagePanel({ topic, at }: { topic: string; at: string }) {
               <table class="plain"><tbody>{headers.map(([name, text]) => <tr key={name}><th scope="row" class="slim"><Name of={name} /></th><td class="mono">{brief(text, 4_000)}</td></tr>)}</tbody></table>
             )}
           </section>
+          <Became topic={topic} partition={partition} offset={offset} />
           <dl class="facts">
             <dt>Time</dt><dd><When ms={value.timestamp_ms} />{value.batch.log_append_time && <span class="faint"> given by the broker</span>}</dd>
             <dt>Size</dt><dd class="num">{size(value.size)}</dd>

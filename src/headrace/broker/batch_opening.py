@@ -15,6 +15,7 @@ from typing import NamedTuple
 from headrace.broker.partition import Partition
 from headrace.broker.queueing.local.delayed import mark_waiting
 from headrace.broker.runtime import Runtime
+from headrace.broker.schema_ids import SchemaIds, strangers
 from headrace.cluster.configs import TopicConfig
 from headrace.core.limits import KIB, MIB
 from headrace.records.batch import CODEC_MASK, CRC_START, HEADER_BYTES, CorruptBatch, read_header
@@ -42,11 +43,13 @@ CODECS = {
 }
 
 
-class Opened(NamedTuple):
+class OpenedBatch(NamedTuple):
     records: memoryview
     """In the codec that the topic stores."""
     keyless: tuple[int, ...] = ()
     flaw: Flaw | None = None
+    strangers: tuple[tuple[int, str], ...] = ()
+    """Records whose schema the topic does not have: their indexes, and why."""
 
 
 class Glance:
@@ -58,7 +61,7 @@ class Glance:
         self._bytes_left = GLANCED_BYTES
         self._records_left = GLANCED_RECORDS
 
-    def at(self, partition: Partition, records: memoryview) -> Opened | None:
+    def at(self, partition: Partition, records: memoryview) -> OpenedBatch | None:
         """None: it takes a thread."""
         size = len(records)
         is_plain = not records[CRC_START + 1] & CODEC_MASK
@@ -73,7 +76,7 @@ class Glance:
             body = plain_view(records, 0, header, max_bytes=size if is_plain else SMALL_PLAIN_BYTES)
         except CorruptBatch:
             return None
-        return Opened(records) if is_regular(body, header.record_count) else None
+        return OpenedBatch(records) if is_regular(body, header.record_count) else None
 
 
 def is_small(records: memoryview) -> bool:
@@ -82,7 +85,9 @@ def is_small(records: memoryview) -> bool:
     return size <= HEADER_BYTES or (size <= SMALL_BYTES and not records[CRC_START + 1] & CODEC_MASK)
 
 
-def open_batch(records: memoryview, config: TopicConfig, *, trusted: bool = False) -> Opened:
+def open_batch(
+    records: memoryview, config: TopicConfig, *, trusted: bool = False, ids: SchemaIds | None = None
+) -> OpenedBatch:
     """`records` may be anything that a client sent; whether it is a batch at all is found out elsewhere.
 
     `trusted`: we have made it ourselves.
@@ -93,21 +98,23 @@ def open_batch(records: memoryview, config: TopicConfig, *, trusted: bool = Fals
         if config.validates_records and not trusted and not is_regular(view, header.record_count):
             flaw = find_flaw(view, header.record_count)
             if flaw is not None:
-                return Opened(records, flaw=flaw)
+                return OpenedBatch(records, flaw=flaw)
         if not config.opens_batches:
-            return Opened(records)
+            return OpenedBatch(records)
         body = bytes(view)
         keyless: tuple[int, ...] = ()
         if config.is_compacted:
             keyless = tuple(keyless_record_indexes(body, header))
+        if config.validates_schemas and ids is not None and (unknown := strangers(body, header, ids)):
+            return OpenedBatch(records, keyless, strangers=unknown)
         if config.compression_type != "producer" and header.codec != CODECS[config.compression_type]:
             codec, level = CODECS[config.compression_type], _level(config)
             records = memoryview(recompress(body, header, codec, level))
         if config.delay_enabled:
             records = mark_waiting(records, read_header(records), body)
     except CorruptBatch as problem:
-        return Opened(records, flaw=Flaw(0, str(problem)))
-    return Opened(records, keyless)
+        return OpenedBatch(records, flaw=Flaw(0, str(problem)))
+    return OpenedBatch(records, keyless)
 
 
 def _level(config: TopicConfig) -> int | None:
@@ -124,7 +131,9 @@ class Opener:
         self._runtime = runtime
         self._places = asyncio.Semaphore(OPENED_AT_ONCE)
 
-    async def open(self, records: memoryview, config: TopicConfig) -> Opened:
+    async def open(
+        self, records: memoryview, config: TopicConfig, ids: SchemaIds | None = None
+    ) -> OpenedBatch:
         """`records` must be the caller's own copy: the connection's buffer is used again meanwhile."""
         async with self._places:
-            return await self._runtime.run_blocking(lambda: open_batch(records, config))
+            return await self._runtime.run_blocking(lambda: open_batch(records, config, ids=ids))

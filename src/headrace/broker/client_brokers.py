@@ -12,7 +12,9 @@ call that was waiting for it then never returns (its issues 5456 and 5511); most
 from __future__ import annotations
 
 from headrace.broker.liveness import Liveness
-from headrace.cluster.image import Broker, BrokerDown, BrokerRegistered, BrokerUp, ClusterImage, Delta
+from headrace.cluster.deltas import BrokerDown, BrokerRegistered, BrokerUp, Delta
+from headrace.cluster.image import ClusterImage
+from headrace.cluster.rows import BrokerNode
 from headrace.core.ports import Clock
 
 LINGER_MS = 10_000
@@ -23,10 +25,10 @@ class ClientBrokers:
         self._liveness = liveness
         self._image = image
         self._clock = clock
-        self._live: dict[int, Broker] = {}
-        self._left: dict[int, tuple[Broker, int]] = {}
+        self._live: dict[int, BrokerNode] = {}
+        self._left: dict[int, tuple[BrokerNode, int]] = {}
         """Those who went lately, and when."""
-        self._remembered: dict[int, Broker] = {}
+        self._remembered: dict[int, BrokerNode] = {}
         """Whom we knew when we lost our own place."""
         self._forget_ms: int | None = None
 
@@ -49,7 +51,7 @@ class ClientBrokers:
         elif me in self._live and me not in before:
             self._forget_ms = now_ms + LINGER_MS
 
-    def now(self) -> list[Broker]:
+    def now(self) -> list[BrokerNode]:
         """Every broker that lives or went just now, and never nobody. Sorted, so that nothing moves without a reason."""
         live = {node.id: node for node in self._image.live_brokers()}
         if self._liveness.is_stopping and live:

@@ -21,6 +21,9 @@ class ClientConnection(Protocol):
     @property
     def principal(self) -> Principal: ...
 
+    @property
+    def credential(self) -> str: ...
+
     def close(self) -> None: ...
 
 
@@ -51,11 +54,11 @@ class Connections:
         if connection is not None:
             connection.close()
 
-    def close_user(self, name: str) -> None:
-        """Every connection of a user that is no longer one (A9)."""
+    def close_user(self, name: str, credential: str = "") -> None:
+        """Every connection of a user that is no longer one; or those that came with a credential that has ended (A9)."""
         gone = Principal(USER, name)
         for connection in list(self._open.values()):
-            if connection.principal == gone:
+            if connection.principal == gone and credential in ("", connection.credential):
                 connection.close()
 
     def is_open(self, connection_id: int) -> bool:

@@ -14,7 +14,7 @@ from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster.changes import batched
 from headrace.cluster.controller import DataLoss, rebalance_leaders, reconcile
-from headrace.cluster.image import (
+from headrace.cluster.deltas import (
     BrokerDown,
     BrokerRegistered,
     BrokerUp,

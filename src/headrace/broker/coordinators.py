@@ -7,8 +7,8 @@ import binascii
 from typing import NamedTuple
 
 from headrace.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
-from headrace.cluster.image import Broker as Node
 from headrace.cluster.image import ClusterImage
+from headrace.cluster.rows import BrokerNode as Node
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import shard_for
 from headrace.core.units import is_digits
@@ -16,7 +16,7 @@ from headrace.core.units import is_digits
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
-class Endpoint(NamedTuple):
+class NodeAddress(NamedTuple):
     id: int
     host: str
     port: int
@@ -27,7 +27,7 @@ class Coordinators:
         self._image = image
         self._internal_topics = internal_topics
 
-    async def find(self, key: str, kind: int) -> Endpoint:
+    async def find(self, key: str, kind: int) -> NodeAddress:
         """Makes the internal topics that are missing. Raises HeadraceError."""
         if kind == GROUP:
             if not key:
@@ -48,20 +48,27 @@ class Coordinators:
             raise HeadraceError(
                 ErrorKind.COORDINATOR_NOT_AVAILABLE, f"the partition of {key!r} has no leader right now"
             )
-        return Endpoint(node.id, node.registration.host, node.registration.port)
+        return NodeAddress(node.id, node.registration.host, node.registration.port)
 
     def of_transaction(self, transactional_id: str) -> Node:
         """The broker to ask as the image has it now. Raises COORDINATOR_NOT_AVAILABLE."""
-        node = self._leader(TRANSACTIONS_TOPIC, transactional_id)
+        return self._need(TRANSACTIONS_TOPIC, transactional_id)
+
+    def of_group(self, group_id: str) -> Node:
+        """The same of a group."""
+        return self._need(OFFSETS_TOPIC, group_id)
+
+    def _need(self, topic: str, key: str) -> Node:
+        node = self._leader(topic, key)
         if node is None:
-            raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, f"{transactional_id} has no coordinator")
+            raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, f"{key} has no coordinator")
         return node
 
     def _leader(self, topic: str, key: str) -> Node | None:
         count = self._internal_topics.partition_count(topic)
         return None if count is None else self._image.leader(topic, shard_for(key, count))
 
-    def _share_coordinator(self, key: str) -> Endpoint:
+    def _share_coordinator(self, key: str) -> NodeAddress:
         """`group:topic id:partition`. The state of a share partition lies beside its data."""
         group, _, place = key.partition(":")
         topic_id, _, number = place.partition(":")
@@ -75,4 +82,4 @@ class Coordinators:
         node = self._image.leader(topic.name, int(number))
         if node is None or not node.live:
             raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, f"{key!r} has no leader right now")
-        return Endpoint(node.id, node.registration.host, node.registration.port)
+        return NodeAddress(node.id, node.registration.host, node.registration.port)

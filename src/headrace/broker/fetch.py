@@ -17,7 +17,7 @@ from headrace.core.stored import Piece, Stored
 from headrace.records.batch import scan
 
 
-class Wanted(Protocol):
+class WantedPartition(Protocol):
     """What a fetch asks of one partition (fetch_sessions.Wanted)."""
 
     fetch_offset: int
@@ -41,7 +41,7 @@ class Got(NamedTuple):
 
 
 class FetchTarget(NamedTuple):
-    wanted: Wanted
+    wanted: WantedPartition
     partition: Partition | None
     verdict: Got | None = None
     """The answer, when it is known without reading."""
@@ -51,7 +51,7 @@ class FetchTarget(NamedTuple):
     """For a follower that catches up, when the topic says so (KIP-73)."""
 
 
-class Reader(NamedTuple):
+class FetchReader(NamedTuple):
     """Who reads: a follower up to the end, a consumer up to what is committed."""
 
     replica_id: int = -1
@@ -65,7 +65,7 @@ class Reader(NamedTuple):
         return self.replica_id >= 0
 
 
-def read_one(target: FetchTarget, max_bytes: int, reader: Reader) -> Got:
+def read_one(target: FetchTarget, max_bytes: int, reader: FetchReader) -> Got:
     if target.verdict is not None:
         return target.verdict
     partition = target.partition
@@ -121,12 +121,12 @@ def aborted_in(partition: Partition, offset: int, data: Piece) -> list[tuple[int
     ]
 
 
-class FetchRequest(NamedTuple):
+class LocalFetch(NamedTuple):
     targets: Sequence[FetchTarget]
     min_bytes: int
     max_bytes: int
     max_wait_ms: int
-    reader: Reader
+    reader: FetchReader
 
 
 class _Attempt:
@@ -134,7 +134,7 @@ class _Attempt:
 
     __slots__ = ("_failed", "_left", "_request", "_total", "results")
 
-    def __init__(self, request: FetchRequest) -> None:
+    def __init__(self, request: LocalFetch) -> None:
         self._request = request
         self._left = request.max_bytes
         self._total = 0
@@ -158,14 +158,14 @@ class _Attempt:
         return self._failed or self._total >= self._request.min_bytes
 
 
-def _attempt(request: FetchRequest) -> _Attempt:
+def _attempt(request: LocalFetch) -> _Attempt:
     attempt = _Attempt(request)
     for target in request.targets:
         attempt.read(target)
     return attempt
 
 
-def _places(request: FetchRequest) -> Iterator[dict[FetchWaiter, None]]:
+def _places(request: LocalFetch) -> Iterator[dict[FetchWaiter, None]]:
     """Where a fetch waits for news."""
     replica = request.reader.is_replica
     for target in request.targets:
@@ -178,7 +178,7 @@ class ParkedFetch:
 
     __slots__ = ("_done", "_request", "_respond", "_scheduled", "_timer")
 
-    def __init__(self, request: FetchRequest, respond: Callable[[list[Got]], None]) -> None:
+    def __init__(self, request: LocalFetch, respond: Callable[[list[Got]], None]) -> None:
         self._request = request
         self._respond = respond
         self._done = False
@@ -222,7 +222,7 @@ class ParkedFetch:
             waiters.pop(self, None)
 
 
-def fetch(request: FetchRequest, respond: Callable[[list[Got]], None]) -> ParkedFetch | None:
+def fetch(request: LocalFetch, respond: Callable[[list[Got]], None]) -> ParkedFetch | None:
     """Answer through `respond`, now or later; the parked fetch is returned so that a lost client can cancel it."""
     attempt = _attempt(request)
     if attempt.is_enough or request.max_wait_ms <= 0 or not request.targets:
@@ -236,7 +236,7 @@ class WideFetch:
 
     __slots__ = ("_cancelled", "_pace", "_request", "_woken")
 
-    def __init__(self, request: FetchRequest, pace: Pace) -> None:
+    def __init__(self, request: LocalFetch, pace: Pace) -> None:
         self._request = request
         self._pace = pace
         self._woken = asyncio.Event()

@@ -23,7 +23,7 @@ INITIAL_EPOCH = 0
 MIN_EVICTION_AGE_MS = 120_000
 
 
-class Wanted:
+class SessionPartition:
     """One partition a client wants, and what it was last told about it."""
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Told(Protocol):
     def log_start_offset(self) -> int: ...
 
 
-class Session:
+class FetchSession:
     __slots__ = ("by_id", "connection_id", "epoch", "id", "used_ms", "wanted")
 
     def __init__(self, session_id: int, by_id: bool, now_ms: int, connection_id: int) -> None:
@@ -82,17 +82,17 @@ class Session:
         self.epoch = 1
         self.by_id = by_id
         self.used_ms = now_ms
-        self.wanted: dict[Key, Wanted] = {}
+        self.wanted: dict[Key, SessionPartition] = {}
 
 
-class Opened(NamedTuple):
+class OpenedSession(NamedTuple):
     """How this fetch is to be answered."""
 
     session_id: int
-    wanted: list[Wanted]
+    wanted: list[SessionPartition]
     incremental: bool
     """Only partitions with news are in the answer."""
-    session: Session | None
+    session: FetchSession | None
 
 
 class FetchSessions:
@@ -105,7 +105,7 @@ class FetchSessions:
     ) -> None:
         self._limit = limit
         self._partition_limit = partition_limit
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._of_connection: dict[int, int] = {}
         self.partitions = 0
         """Of all sessions together."""
@@ -118,17 +118,17 @@ class FetchSessions:
         session_id: int,
         epoch: int,
         by_id: bool,
-        wanted: list[Wanted],
+        wanted: list[SessionPartition],
         forgotten: Iterable[Key],
         new_id: int,
         now_ms: int,
         connection_id: int = 0,
-        exists: Callable[[Wanted], bool] = lambda wanted: True,
-    ) -> Opened | ErrorKind:
+        exists: Callable[[SessionPartition], bool] = lambda wanted: True,
+    ) -> OpenedSession | ErrorKind:
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._end(session_id)
             if epoch == FINAL_EPOCH:
-                return Opened(0, wanted, False, None)
+                return OpenedSession(0, wanted, False, None)
             return self._start(by_id, wanted, new_id, now_ms, connection_id, exists)
         session = self._sessions.get(session_id)
         if session is None:
@@ -155,7 +155,7 @@ class FetchSessions:
                 held.leader_epoch, held.last_fetched_epoch = new.leader_epoch, new.last_fetched_epoch
                 held.log_start_offset = new.log_start_offset
         self.partitions += len(session.wanted) - before
-        return Opened(session.id, list(session.wanted.values()), True, session)
+        return OpenedSession(session.id, list(session.wanted.values()), True, session)
 
     def connection_closed(self, connection_id: int) -> None:
         self._end(self._of_connection.get(connection_id, 0))
@@ -163,22 +163,22 @@ class FetchSessions:
     def _start(
         self,
         by_id: bool,
-        wanted: list[Wanted],
+        wanted: list[SessionPartition],
         new_id: int,
         now_ms: int,
         connection_id: int,
-        exists: Callable[[Wanted], bool],
-    ) -> Opened:
+        exists: Callable[[SessionPartition], bool],
+    ) -> OpenedSession:
         self._end(self._of_connection.get(connection_id, 0))
         if not wanted or not all(map(exists, wanted)) or not self._make_room(len(wanted), now_ms):
-            return Opened(0, wanted, False, None)
-        session = Session(new_id, by_id, now_ms, connection_id)
+            return OpenedSession(0, wanted, False, None)
+        session = FetchSession(new_id, by_id, now_ms, connection_id)
         session.wanted = {entry.key: entry for entry in wanted}
         self._sessions[new_id] = session
         if connection_id:
             self._of_connection[connection_id] = new_id
         self.partitions += len(session.wanted)
-        return Opened(new_id, wanted, False, session)
+        return OpenedSession(new_id, wanted, False, session)
 
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
@@ -197,7 +197,7 @@ class FetchSessions:
         return True
 
     @staticmethod
-    def answered(session: Session, with_data: Iterable[Key]) -> None:
+    def answered(session: FetchSession, with_data: Iterable[Key]) -> None:
         """Partitions that just gave data go to the back, so that a byte limit can't starve the others."""
         for key in with_data:
             entry = session.wanted.pop(key, None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from headrace.broker.runtime import Runtime
@@ -117,9 +118,9 @@ class Flusher:
     async def _gather(self) -> None:
         """Several clients that wait for each answer ask again together, but the first of them a little earlier. A sync for
         it alone would make all the others wait for two."""
-        expected = sum(self._served)
         if max(self._served) < 2:
-            return  # one that comes alone each time
+            return  # one that comes alone each time is not kept waiting
+        expected = sum(self._served)
         time = asyncio.get_running_loop().time
         deadline = time() + min(GATHER_S, self._took_s / 2)
         seen, quiet = self._urgent, 0
@@ -155,7 +156,7 @@ class Flusher:
             self.sync_started_ms = self._runtime.clock.now_ms()
             began = asyncio.get_running_loop().time()
             try:
-                await self._runtime.run_blocking(lambda: _sync(files))
+                await self._runtime.run_blocking(partial(_sync, files))
             except OSError as problem:
                 for partition, flush in rounds:
                     partition.log.flush_failed(flush, problem)

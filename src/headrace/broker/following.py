@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import describe
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
+from headrace.log.growing_log import FULL_DISK
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import LogCorrupt, StartReason
 from headrace.replication.follower import (
@@ -25,6 +27,7 @@ from headrace.replication.follower import (
     FollowerEffect,
     GoOffline,
     LeaderChanged,
+    NotCut,
     OutOfRange,
     RefreshMetadata,
     RestartAt,
@@ -199,21 +202,34 @@ class Following:
             case SetHighWatermark(offset):
                 self._set_high_watermark(offset)
             case AdvanceLogStart(offset):
-                self._log.advance_start(offset, StartReason.LEADER_START)
+                if self._log.advance_start(offset, StartReason.LEADER_START):
+                    self._set_high_watermark(
+                        self._machine.high_watermark
+                    )  # who counts what is in it looks again
             case TruncateTo(offset):
                 log.warning("%s: truncating from %d to %d", self._tp, self._log.end_offset, offset)
-                self._log.truncate(offset)
-                return self._machine.step(Truncated(self._log.end_offset, _last_epoch(self._log)))
+                return self._cut(partial(self._log.truncate, offset))
             case RestartAt(offset):
                 log.warning("%s: starting over at the leader's first offset %d", self._tp, offset)
-                self._log.truncate_fully_and_start_at(offset)
-                return self._machine.step(Truncated(self._log.end_offset, _last_epoch(self._log)))
+                return self._cut(partial(self._log.truncate_fully_and_start_at, offset))
             case GoOffline(reason):
                 log.critical("%s goes offline, its bytes are kept: %s", self._tp, reason)
                 self._go_offline(reason)
             case RefreshMetadata():
                 pass  # the image follows the coordinator by itself; the replicator pauses before it asks again
         return []
+
+    def _cut(self, cut: Callable[[], object]) -> list[FollowerEffect]:
+        try:
+            cut()
+        except OSError as problem:
+            if self._log.failed is not None or problem.errno not in FULL_DISK:
+                raise
+            # The disk was too full to begin. The next answer of the leader says the same again.
+            self._not_taken(f"the disk is full: {problem}")
+            return self._machine.step(NotCut())
+        self._taken()
+        return self._machine.step(Truncated(self._log.end_offset, _last_epoch(self._log)))
 
     def _append(self) -> list[FollowerEffect]:
         before = self._log.end_offset
@@ -227,13 +243,17 @@ class Following:
                 self._go_offline(self._log.failed)
                 return []
             self._not_taken(result.detail)
-        elif self.stuck is not None:
-            log.warning("%s: what the leader sends is taken again", self._tp)
-            self.stuck, self._refusals = None, 0
+        else:
+            self._taken()
         if self._log.end_offset > before:
             self._request_flush(len(self._records))
         # Also when nothing was taken: the machine goes on from where the log really ends.
         return self._machine.step(Appended(self._log.end_offset, _last_epoch(self._log)))
+
+    def _taken(self) -> None:
+        if self.stuck is not None:
+            log.warning("%s: what the leader sends is taken again", self._tp)
+            self.stuck, self._refusals = None, 0
 
     def _not_taken(self, reason: str) -> None:
         """One line when it begins and one when it ends; in between a look now and then (F23)."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, Never, TypeAlias
 
 from headrace.broker.internal_topics import OFFSETS_TOPIC, InternalTopics
 from headrace.broker.load import Load
@@ -13,19 +13,20 @@ from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shard_set import ShardSet
-from headrace.cluster.group_configs import member_config
-from headrace.cluster.image import (
+from headrace.cluster.deltas import (
     BrokerConfigChanged,
     Delta,
     OpaqueChanged,
     PartitionChanged,
-    Topic,
     TopicCreated,
+    TopicGone,
 )
-from headrace.cluster.image import TopicDeleted as TopicGone
+from headrace.cluster.group_configs import member_config
+from headrace.cluster.rows import Topic
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAME_BYTES
+from headrace.core.plan import AnyCommand, Command, R
 from headrace.groups.commands import (
     AdoptOffsets,
     ConfigsChanged,
@@ -48,6 +49,9 @@ TOPICS_SETTLE_S = 0.05
 """Groups are told of all topics at once, so many that are made one after the other are told together (F27)."""
 
 
+GroupLoad: TypeAlias = Load[GroupShard, Never]
+
+
 class GroupOverview(NamedTuple):
     group_id: str
     members: int
@@ -55,7 +59,7 @@ class GroupOverview(NamedTuple):
     """(topic, partition, committed offset)"""
 
 
-class Groups(ShardSet):
+class Groups(ShardSet[GroupShard, Never]):
     def __init__(
         self,
         runtime: Runtime,
@@ -81,12 +85,12 @@ class Groups(ShardSet):
         own = self._own_configs()
         return GroupShard(self._config, own, wall_minus_now_ms=wall_minus_now_ms)
 
-    async def ask(self, identifier: str, make_command: Callable[[int], Any]) -> Any:
+    async def ask(self, identifier: str, command: Command[R]) -> R:
         if len(identifier) > MAX_NAME_BYTES:
             raise HeadraceError(ErrorKind.INVALID_GROUP_ID, f"a group id has at most {MAX_NAME_BYTES} bytes")
-        return await super().ask(identifier, make_command)
+        return await super().ask(identifier, command)
 
-    def confirms(self, command: Any, answer: Any) -> bool:
+    def confirms(self, command: AnyCommand | None, answer: object) -> bool:
         """R53: whoever asks where to go on must not be sent back to where it was under an earlier coordinator."""
         return isinstance(command, FetchOffsets)
 
@@ -94,7 +98,6 @@ class Groups(ShardSet):
         """Every group with what it has committed: a look, not a question, so nothing is journaled. Whoever goes through them may
         leave the loop to others in between: what comes or goes meanwhile is seen or not."""
         for shard in list(self.shards.values()):
-            assert isinstance(shard.machine, GroupShard)
             table = shard.machine.table
             for group_id in sorted(table.groups.keys() | table.offsets.committed.keys()):
                 group = table.groups.get(group_id)
@@ -141,7 +144,7 @@ class Groups(ShardSet):
             topic.name: TopicInfo(topic.id, len(topic.partitions), _racks(topic, racks))
             for topic in self._image.topics.values()
         }
-        self.tell_loaded(TopicsChanged(0, self._topics, self.sees))
+        self.tell_loaded(TopicsChanged(self._topics, self.sees))
 
     # -- configs ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +162,7 @@ class Groups(ShardSet):
                 else:
                     own.pop(group, None)
             self._of_groups = own
-        self.tell_loaded(ConfigsChanged(0, self._config, own))
+        self.tell_loaded(ConfigsChanged(self._config, own))
 
     def _own_configs(self) -> dict[str, GroupConfig]:
         if self._of_groups is None:
@@ -191,10 +194,10 @@ class Groups(ShardSet):
             streams_max_size=found.streams_max_size,
         )
 
-    def loaded(self, load: Load) -> None:
+    def loaded(self, load: GroupLoad) -> None:
         own = self._own_configs()
-        load.tell(ConfigsChanged(0, self._config, own))
-        load.tell(TopicsChanged(0, self._topics, self.sees))
+        load.tell(ConfigsChanged(self._config, own))
+        load.tell(TopicsChanged(self._topics, self.sees))
         self._catch_up(load)
 
     # -- topics that were deleted --------------------------------------------------------------------------------------
@@ -203,25 +206,22 @@ class Groups(ShardSet):
     # deletion; and what nobody can ask for any more is dropped when the deletion is heard of, or by the next to load.
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        self.tell_all(TopicDeleted(0, topic, topic_id))
+        self.tell_all(TopicDeleted(topic, topic_id))
 
-    def _catch_up(self, load: Load) -> None:
+    def _catch_up(self, load: GroupLoad) -> None:
         """What was deleted while nobody listened, and offsets from before they had ids."""
-        assert isinstance(load.machine, GroupShard)
         adopted: dict[str, bytes] = {}
         for name, topic_id in sorted(load.machine.table.offsets.topics()):
             topic = self._image.topic(name)
             if topic_id and self._image.was_deleted(topic_id.hex()):
-                load.tell(TopicDeleted(0, name, topic_id))
+                load.tell(TopicDeleted(name, topic_id))
             elif not topic_id and topic is not None:
                 adopted[name] = topic.id
         if adopted:
-            load.tell(AdoptOffsets(0, adopted))
+            load.tell(AdoptOffsets(adopted))
 
-    async def fetch_offsets(
-        self, group_id: str, make_command: Callable[[int], FetchOffsets]
-    ) -> FetchOffsetsResult:
-        result: FetchOffsetsResult = await self.ask(group_id, make_command)
+    async def fetch_offsets(self, group_id: str, command: FetchOffsets) -> FetchOffsetsResult:
+        result = await self.ask(group_id, command)
         if all(self._may_be_for(entry.topic, entry.topic_id) for entry in result.partitions):
             return result
         if any(self._is_strange(entry) for entry in result.partitions):
@@ -229,8 +229,8 @@ class Groups(ShardSet):
             for name, topic_id in {
                 (entry.topic, entry.topic_id) for entry in result.partitions if self._is_strange(entry)
             }:
-                self.shard_of(group_id).tell(TopicDeleted(0, name, topic_id))
-        asked_for_all = make_command(0).topics is None
+                self.shard_of(group_id).tell(TopicDeleted(name, topic_id))
+        asked_for_all = command.topics is None
         shown = [
             entry if self._may_be_for(entry.topic, entry.topic_id) else FetchedOffset(*entry[:2])
             for entry in result.partitions
@@ -261,13 +261,13 @@ class Groups(ShardSet):
             ) from problem
 
     def tell_wall_clock(self) -> None:
-        self.tell_loaded(WallClock(0, self._clock.wall_ms()))
+        self.tell_loaded(WallClock(self._clock.wall_ms()))
 
     def marker_committed(self, number: int, producer_id: int, producer_epoch: int, commit: bool) -> None:
         """A transaction that committed offsets here is decided (R50). Who loads reads it in the journal (F5)."""
         shard = self.shards.get(number)
         if shard is not None:
-            shard.current.tell(TxnMarker(0, producer_id, producer_epoch, commit))
+            shard.current.tell(TxnMarker(producer_id, producer_epoch, commit))
 
 
 def _racks(topic: Topic, racks: dict[int, str]) -> tuple[frozenset[str], ...]:
@@ -279,5 +279,5 @@ def _racks(topic: Topic, racks: dict[int, str]) -> tuple[frozenset[str], ...]:
     )
 
 
-def _no_effects(load: Load, effect: Any) -> None:
+def _no_effects(load: GroupLoad, effect: Never) -> None:
     raise AssertionError(f"groups ask for no effects, got {effect!r}")

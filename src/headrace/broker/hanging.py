@@ -109,7 +109,7 @@ class HangingTransactions:
     async def _coordinated_by(self, leader: int, producer_id: int) -> set[str]:
         if leader == self._image.broker_id:
             answers: list[ListResult] = await self._transactions.ask_all(
-                lambda waiter: ListTransactions(waiter, _OPEN, frozenset((producer_id,)))
+                ListTransactions(_OPEN, frozenset((producer_id,)))
             )
             return {entry.transactional_id for answer in answers for entry in answer.transactions}
         request = ListTransactionsRequest(sorted(_OPEN), [producer_id])
@@ -133,9 +133,7 @@ class HangingTransactions:
         spare = await self._producer_ids.take()
         await self._transactions.ask(
             transactional_id,
-            lambda waiter: InitProducerId(
-                waiter, transactional_id, ABORT_MS, spare, producer_id, producer_epoch
-            ),
+            InitProducerId(transactional_id, ABORT_MS, spare, producer_id, producer_epoch),
         )
 
 

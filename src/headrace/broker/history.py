@@ -19,7 +19,8 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.core.history import History
 from headrace.core.ids import TopicPartition
-from headrace.queues.commands import Counts, Lock, Source
+from headrace.core.writers import WriterNow, Writers
+from headrace.queues.commands import Counts, Lock, MessageGroup, MessageStatus, Source
 from headrace.records.build import Record
 
 BROKER = "broker"
@@ -41,6 +42,10 @@ class QueueLook(NamedTuple):
     """Of what this broker hosts."""
     oldest_age_ms: Callable[[QueueSpec], int]
     locks: Callable[[QueueSpec, int], list[tuple[Source, Lock]]]
+    groups: Callable[[QueueSpec, int], list[tuple[Source, MessageGroup]]]
+    """Of a FIFO queue: those that hold something, the blocked ones first."""
+    status: Callable[[QueueSpec, str, int, int], MessageStatus | None]
+    """Of one message by topic, partition and offset; None: another broker hosts it."""
     waiting: Callable[[QueueSpec], Awaitable[int]]
     """How many could be received, on all brokers."""
     peek: Callable[[QueueSpec, int], Awaitable[list[tuple[Source, Record]]]]
@@ -76,6 +81,8 @@ class GroupNow:
     lag: int = 0
     out_per_s: float = 0.0
     topics: dict[str, Share] = field(default_factory=dict)
+    elsewhere: list[tuple[str, int, int]] = field(default_factory=list)
+    """Topic, partition and offset of what is led by brokers that this one has no replica of: their lag is not in `lag`."""
     moved_ms: int = 0
     """When it last committed something new, by the wall clock; 0: not since this broker began."""
     seen_ms: int = 0
@@ -130,7 +137,13 @@ class Lately:
     groups: dict[str, GroupNow] = field(default_factory=dict)
     queues: dict[str, QueueNow] = field(default_factory=dict)
     broker: BrokerNow = field(default_factory=BrokerNow)
+    writers: Writers = field(default_factory=Writers)
+    told_writers: dict[str, list[WriterNow]] = field(default_factory=dict)
+    """Of all brokers, where others were asked (http/whole.py)."""
     began_ms: int = 0
+
+    def writers_of(self, topic: str) -> list[WriterNow]:
+        return self.told_writers.get(topic) or self.writers.of(topic)
 
 
 class Sampler:
@@ -163,6 +176,7 @@ class Sampler:
                 for one in rounds:
                     await anext(one)
                 self._note_broker()
+                self.lately.writers.look(self._clock.now_ms(), self._clock.wall_ms())
                 for listener in self.on_tick:
                     listener()
                 spent_ms = self._clock.now_ms() - began_ms
@@ -195,6 +209,7 @@ class Sampler:
         wall_ms, now_ms = self._clock.wall_ms(), self._clock.now_ms()
         for gone in known.keys() - sums.keys():
             del known[gone]
+            self.lately.writers.forget(gone)
         for place, (name, total) in enumerate(sums.items(), 1):
             topic = known.get(name)
             counted = (total.records, total.bytes_in, total.bytes_out)
@@ -242,11 +257,14 @@ class Sampler:
     def _note_group(self, name: str, members: int, offsets: list[tuple[str, int, int]]) -> None:
         now_ms = self._clock.now_ms()
         shares: dict[str, Share] = {}
+        elsewhere: list[tuple[str, int, int]] = []
         for topic, number, offset in offsets:
             partition = self._partitions.get((topic, number))
             share = shares.setdefault(topic, Share())
             if partition is not None:
                 share.lag += max(0, partition.high_watermark - max(offset, partition.log.start_offset))
+            else:
+                elsewhere.append((topic, number, offset))
             share.counted += offset
         lag = sum(share.lag for share in shares.values())
         counted = sum(share.counted for share in shares.values())
@@ -268,12 +286,24 @@ class Sampler:
             values = {"lag": lag, "out": group.out_per_s}
             self.lately.history.put(f"group:{name}", self._second, values)
         group.members, group.lag = members, lag
-        group.topics = shares
+        group.topics, group.elsewhere = shares, elsewhere
 
-    def written(self, tp: TopicPartition, otherwise: int) -> int:
-        """The high watermark, where this broker knows it."""
-        partition = self._partitions.get(tp)
-        return partition.high_watermark if partition is not None and partition.is_leader else otherwise
+    def ends(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """Start and high watermark of what this broker leads, for those who coordinate groups that read it."""
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+        for (topic, number), partition in self._partitions.items():
+            if partition.is_leader and not partition.is_internal:
+                found.setdefault(topic, {})[number] = (partition.log.start_offset, partition.high_watermark)
+        return found
+
+    def committed(self, tp: TopicPartition) -> list[tuple[str, int]]:
+        """Groups that this broker coordinates, and how far each has come there."""
+        return [
+            (group.group_id, offset)
+            for group in self._groups.look()
+            for topic, number, offset in group.offsets
+            if (topic, number) == tp
+        ]
 
     # -- queues --------------------------------------------------------------------------------------------------------
 

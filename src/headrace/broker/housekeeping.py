@@ -156,11 +156,10 @@ class Housekeeping:
             partition.log.pass_time(wall_ms, now_ms)
             return
         self._drop_delivered(partition)
-        limit = self._queues.retention_limit(partition)
-        if limit is not None:
-            report = partition.log.apply_retention(wall_ms, now_ms, limit)
-            if report.deleted_segments:
-                log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
+        report = partition.log.apply_retention(wall_ms, now_ms, self._queues.retention_limit(partition))
+        if report.deleted_segments:
+            log.info("%s: %d segments are past retention", partition.tp, report.deleted_segments)
+            partition.start_moved()
         partition.log.purge_deleted(now_ms)
         partition.log.expire_producers(wall_ms, now_ms, self._expiration_ms)
         self._scrub(partition, now_ms)

@@ -9,7 +9,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.election import alter_isr, isr_change
-from headrace.cluster.image import Topic
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import InvalidState, PartitionState, decode
 from headrace.coordinator.port import CoordinatorError, OutcomeUnknown
 from headrace.coordinator.resolve import ResolvingWriter

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Generic, Never, TypeVar
 
 T = TypeVar("T")
 
 
-class Lanes(Generic[T]):
+class WorkLanes(Generic[T]):
     def __init__(
         self,
-        carry_out: Callable[[T], Coroutine[Any, Any, None]],
+        carry_out: Callable[[T], Coroutine[object, Never, None]],
         touches: Callable[[T], tuple[str, int | None]],
         at_once: int,
     ) -> None:

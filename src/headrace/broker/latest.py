@@ -17,7 +17,7 @@ from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.coordinator.port import CoordinatorError
-from headrace.core.errors import ErrorKind, HeadraceError, Taken, Unknown
+from headrace.core.errors import ErrorKind, HeadraceError, NameTaken, Unknown
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,19 @@ class Latest:
             self._upcoming = self._runtime.spawn(self._catch_up(), "read metadata before a refusal")
         return await asyncio.shield(self._upcoming)
 
+    async def reach(self, revision: int) -> None:
+        """Before a peer is answered that knows the metadata up to there: not from older news than its own (F1). Raises when nobody
+        can tell."""
+        if revision > self._metadata.revision and not await self.news():
+            raise HeadraceError(
+                ErrorKind.BROKER_NOT_AVAILABLE,
+                "the broker that asked has newer metadata, and the coordinator does not answer here",
+            )
+
     async def answer(self, attempt: Callable[[], Awaitable[T]], *also: type[HeadraceError]) -> T:
         """What `attempt` returns; made once more, with the latest news, when it refused a name (or `also` in these ways). It
         must refuse before it acts."""
-        stale: tuple[type[HeadraceError], ...] = (Unknown, Taken, *also)
+        stale: tuple[type[HeadraceError], ...] = (Unknown, NameTaken, *also)
         try:
             return await attempt()
         except stale as refusal:

@@ -11,20 +11,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.broker.partition import Partition
-from headrace.broker.replay import Replay
+from headrace.broker.replay import JournalReplay
 from headrace.broker.runtime import Runtime
+from headrace.broker.supervision import Work
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.plan import JournalRecord, Machine, Plan, Reply
+from headrace.core.plan import AnyCommand, Command, JournalRecord, Machine, Plan, R, Rejected, Reply
 from headrace.records.build import Record, build_batch
 
 log = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Machine[Any])
+E = TypeVar("E")
 
 _durable = attrgetter("durable")
 
@@ -56,13 +60,22 @@ _AS_A_COORDINATOR_SAYS = {
 """A journal's troubles in the words that clients of coordinators know and retry, as in Kafka."""
 
 
+Confirms = Callable[[AnyCommand | None, object], bool]
+"""(command, answer) -> whether a client may come to harm if a coordinator that was just replaced answers so. No command: the
+answer to one of long ago."""
+
+
+class CommandRefused(HeadraceError):
+    """The machine refused the command: nothing has happened."""
+
+
 class ShardState(Enum):
     LOADING = "loading"
     READY = "ready"
     CLOSED = "closed"
 
 
-class LoadedShard(Protocol):
+class LoadedShard(Protocol[M, E]):
     """What a load has to know of the shard that it is a life of (shards.Shard)."""
 
     @property
@@ -78,19 +91,21 @@ class LoadedShard(Protocol):
     def leads(self) -> bool: ...
 
     @property
-    def perform(self) -> Callable[[Load, Any], None]: ...
+    def perform(self) -> Callable[[Load[M, E], E], None]: ...
 
     @property
-    def confirms(self) -> Callable[[Any, Any], bool]: ...
+    def confirms(self) -> Confirms: ...
 
     @property
     def settle(self) -> Callable[[], Awaitable[None]]: ...
 
-    def load_again(self, load: Load, kind: ErrorKind) -> None: ...
+    def load_again(self, load: Load[M, E], kind: ErrorKind) -> None: ...
 
 
-class Load:
-    def __init__(self, shard: LoadedShard, generation: int, machine: Machine) -> None:
+class Load(Generic[M, E]):
+    """`M` is the kind of machine, `E` what it may want done."""
+
+    def __init__(self, shard: LoadedShard[M, E], generation: int, machine: M) -> None:
         self.shard = shard
         self.generation = generation
         """The first load of a shard is 1. Every later one follows trouble with its journal."""
@@ -101,16 +116,16 @@ class Load:
         self._partition = shard.partition
         self._unwritten: list[JournalRecord] = []
         self._unwritten_bytes = 0
-        self._held: list[tuple[Sequence[Reply], Sequence[Any]]] = []
+        self._held: list[tuple[Sequence[Reply], Sequence[E]]] = []
         """What waits for them to be written, and then at the gate."""
         self._writes_soon = False
         self._waiters: dict[int, asyncio.Future[Any]] = {}
         self._next_waiter = 1
-        self._gate: deque[tuple[int, Sequence[Reply], Sequence[Any]]] = deque()
+        self._gate: deque[tuple[int, Sequence[Reply], Sequence[E]]] = deque()
         self._gate_offset = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: dict[asyncio.Task[object], None] = {}
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -123,7 +138,7 @@ class Load:
         if self.ended:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"{self._partition.tp} was loaded anew meanwhile")
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> None:
+    def spawn(self, coro: Work, name: str) -> None:
         """A task that is cancelled when this load ends."""
         if self.ended:
             coro.close()
@@ -141,7 +156,7 @@ class Load:
             await self._until_it_takes_writes()
         # After a reload our own last writes may still be on their way: they will count, so they must be seen.
         await self._wait_committed(partition.log.end_offset)
-        replay, position = Replay(self.machine), partition.log.start_offset
+        replay, position = JournalReplay(self.machine), partition.log.start_offset
         while (data := partition.read_all(position, LOAD_CHUNK_BYTES)) and not self.ended:
             position = replay.read(data, self._runtime.clock.now_ms())
             if position >= partition.high_watermark:
@@ -204,20 +219,17 @@ class Load:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def submit(
-        self, make_command: Callable[[int], Any], producer: tuple[int, int] | None = None
-    ) -> asyncio.Future[Any]:
-        """Decide one command now. The future resolves when the machine has answered and the answer is durable. With a
-        `producer`: the facts go into its open transaction, and count when it commits (R60)."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def submit(self, command: Command[R], producer: tuple[int, int] | None = None) -> asyncio.Future[R]:
+        """Decide one command now. The future resolves when the machine has answered and the answer is durable; a refusal is
+        raised. With a `producer`: the facts go into its open transaction, and count when it commits (R60)."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         if self.state is not ShardState.READY:
             loading = self.state is ShardState.LOADING
             _fail(future, ErrorKind.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorKind.NOT_COORDINATOR)
             return future
-        waiter = self._next_waiter
+        command.waiter = waiter = self._next_waiter
         self._next_waiter += 1
         self._waiters[waiter] = future
-        command = make_command(waiter)
         now_ms = self._runtime.clock.now_ms()
         plan = self.machine.decide(command, now_ms)
         durable = any(map(_durable, plan.facts))
@@ -230,7 +242,7 @@ class Load:
             self._execute(plan, now_ms, producer)
         return future
 
-    def tell(self, command: Any) -> bool:
+    def tell(self, command: AnyCommand) -> bool:
         """A command of this load that nobody waits for; false when it was not heard: not ready, or no more.
 
         What can't be written would be missing in memory, and is no client's to repeat: then the shard loads again.
@@ -247,7 +259,7 @@ class Load:
             self._execute(plan, now_ms, barrier=asks)
         return not self.ended
 
-    def _must_ask_followers(self, plan: Plan, command: Any) -> bool:
+    def _must_ask_followers(self, plan: Plan[E], command: AnyCommand | None) -> bool:
         """Whether we have to be sure that we still lead before this leaves (R7). Durable facts ask by themselves."""
         if not any(reply.waiter in self._waiters for reply in plan.replies):
             return False
@@ -256,7 +268,7 @@ class Load:
         confirms = self.shard.confirms
         return self._partition.has_rivals and any(confirms(command, value) for _, value in plan.replies)
 
-    def _append_barrier(self, plan: Plan) -> bool:
+    def _append_barrier(self, plan: Plan[E]) -> bool:
         """Shuts the gate until the followers have confirmed us. Where that can't be had, nobody is answered."""
         self._write_out()
         if self.state is not ShardState.READY:
@@ -270,7 +282,7 @@ class Load:
         return True
 
     def _execute(
-        self, plan: Plan, now_ms: int, of_all: tuple[int, int] | None = None, *, barrier: bool = False
+        self, plan: Plan[E], now_ms: int, of_all: tuple[int, int] | None = None, *, barrier: bool = False
     ) -> None:
         machine = self.machine
         journal: list[JournalRecord] = [BARRIER] if barrier else []
@@ -347,7 +359,7 @@ class Load:
             producer_epoch=epoch,
             transactional=producer is not None,
         )
-        last_offset = self._partition.append_internal(batch, urgent=True)
+        last_offset = self._partition.append_internal(batch, urgent=True, wall_ms=wall_ms)
         self._gate_offset = last_offset + 1
 
     def _not_written(self, problem: Exception) -> None:
@@ -372,10 +384,14 @@ class Load:
             _, replies, effects = gate.popleft()
             self._release(replies, effects)
 
-    def _release(self, replies: Sequence[Reply], effects: Sequence[Any]) -> None:
+    def _release(self, replies: Sequence[Reply], effects: Sequence[E]) -> None:
         for waiter, value in replies:
             future = self._waiters.pop(waiter, None)
-            if future is not None and not future.done():
+            if future is None or future.done():
+                continue
+            if type(value) is Rejected:
+                future.set_exception(CommandRefused(value.kind, value.detail))
+            else:
                 future.set_result(value)
         for effect in effects:
             if self.ended:

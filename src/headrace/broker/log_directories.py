@@ -13,7 +13,7 @@ from typing import NamedTuple
 from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster.configs import TopicConfig
-from headrace.cluster.image import Topic
+from headrace.cluster.rows import Topic
 from headrace.core.ports import FileSystem
 from headrace.core.units import is_digits
 from headrace.log.config import LogConfig
@@ -55,7 +55,7 @@ def directory_name(topic: str, topic_id: bytes) -> str:
     return f"{topic[:180]}@{topic_id.hex()}"
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     fs: FileSystem
     """The disk, or memory (storage=memory)."""
     directory: str
@@ -79,9 +79,9 @@ class LogDirectories:
         self._ephemeral = ephemeral
         self._repair = repair
 
-    def place(self, topic: Topic, number: int) -> Place:
+    def place(self, topic: Topic, number: int) -> LogPlace:
         fs = self._memory if self._ephemeral or topic.config.is_memory else self._runtime.fs
-        return Place(fs, f"{self._log_dir}/{directory_name(topic.name, topic.id)}/{number}")
+        return LogPlace(fs, f"{self._log_dir}/{directory_name(topic.name, topic.id)}/{number}")
 
     # -- opening -----------------------------------------------------------------------------------------------
 

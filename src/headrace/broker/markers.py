@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TypeAlias
 
 from headrace.broker.connections import Connections
 from headrace.broker.groups import Groups
@@ -20,7 +21,7 @@ from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
 from headrace.core.ports import Clock
 from headrace.records.build import build_control_batch
-from headrace.transactions.commands import MarkersWritten, SendMarkers
+from headrace.transactions.commands import MarkersWritten, SendMarkers, TransactionEffect
 from headrace.transactions.shard import TransactionShard
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,9 @@ class Markers:
         partition.when_committed(last_offset + 1, self._clock.now_ms() + COMMIT_MS, committed)
 
 
+TransactionLoad: TypeAlias = Load[TransactionShard, TransactionEffect]
+
+
 class MarkerSender:
     """Sends the markers of a transaction for the load that decided or resumed it, and only as long as that load waits for
     them: each attempt asks its machine (F4).
@@ -95,13 +99,12 @@ class MarkerSender:
             host.runtime, Peers(host.image, introductions), self._settled, COMMIT_MS / 1000 + 5
         )
 
-    def send(self, load: Load, effect: SendMarkers) -> None:
+    def send(self, load: TransactionLoad, effect: SendMarkers) -> None:
         load.spawn(self._deliver(load, effect), f"markers of {effect.transactional_id!r}")
 
-    async def _deliver(self, load: Load, effect: SendMarkers) -> None:
+    async def _deliver(self, load: TransactionLoad, effect: SendMarkers) -> None:
         """R49: Prepare is irreversible, so this goes on until every partition is done or we are no longer the one."""
         machine = load.machine
-        assert isinstance(machine, TransactionShard)
         while left := machine.unmarked(effect.transactional_id, effect.marker_round):
             found = await asyncio.gather(
                 *(self._write(leader, effect, tps) for leader, tps in self._by_leader(left).items())

@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import OR_END, Supervised
-from headrace.cluster import changes, keys
-from headrace.cluster.changes import Change, absent
-from headrace.cluster.image import ClusterImage, Delta, Undecodable
+from headrace.cluster import changes
+from headrace.cluster.changes import Change
+from headrace.cluster.deltas import Delta, Undecodable
+from headrace.cluster.image import ClusterImage
 from headrace.coordinator.port import (
     Compare,
+    CompareTarget,
     Coordinator,
     CoordinatorError,
     Delete,
@@ -26,7 +28,6 @@ from headrace.coordinator.port import (
     Put,
     Resync,
     Snapshot,
-    Target,
     TxnResult,
 )
 from headrace.coordinator.resolve import ResolvingWriter
@@ -37,7 +38,11 @@ log = logging.getLogger(__name__)
 REREAD_S = 30.0
 CATCH_UP_S = 10.0
 WATCH_PATIENCE_S = 1.0
-_TARGETS = {"mod": Target.MOD_REVISION, "create": Target.CREATE_REVISION, "value": Target.VALUE}
+_TARGETS = {
+    "mod": CompareTarget.MOD_REVISION,
+    "create": CompareTarget.CREATE_REVISION,
+    "value": CompareTarget.VALUE,
+}
 
 Listener = Callable[[list[Delta]], None]
 
@@ -187,17 +192,6 @@ class Metadata:
                 ErrorKind.BROKER_NOT_AVAILABLE, f"the coordinator does not answer: {problem}"
             ) from problem
 
-    async def shared_secret(self, name: str) -> bytes:
-        """32 random bytes that all brokers of the cluster share: made once, by whoever is first, and never shown."""
-        key = keys.opaque("secrets", name)
-        while (held := self.image.opaque("secrets").get(name)) is None:
-            fresh = self._runtime.random_bytes(32).hex().encode()
-            await self.commit(
-                Change((absent(key),), (changes.Put(key, fresh),), f"the secret {name} is made"), wait=False
-            )
-            await self.load()
-        return bytes.fromhex(held.decode())
-
     async def commit_all(self, transactions: Iterable[Change]) -> bool:
         """In order; stops at the first refusal, because what follows was decided from the same image."""
         for change in transactions:
@@ -208,4 +202,4 @@ class Metadata:
 
 
 def _operations(ops: Iterable[changes.Op]) -> list[Operation]:
-    return [Put(*op) if isinstance(op, changes.Put) else Delete(op.key) for op in ops]
+    return [Put(*op) if isinstance(op, changes.PutKey) else Delete(op.key) for op in ops]

@@ -19,6 +19,7 @@ from headrace.broker.flusher import Flusher
 from headrace.broker.following import Following
 from headrace.broker.low_watermark import LowWatermark
 from headrace.broker.runtime import Runtime
+from headrace.broker.schema_ids import SchemaIds
 from headrace.broker.sequence_doubts import SequenceDoubts
 from headrace.broker.watchlist import Watchlist
 from headrace.cluster.configs import TopicConfig
@@ -29,7 +30,7 @@ from headrace.core.ports import Buffer, FileSystem
 from headrace.core.stored import Stored
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
-from headrace.log.results import ACCEPT, UNTOLD, Appended, Duplicate, LogCorrupt
+from headrace.log.results import ACCEPT, UNTOLD, AppendResult, Duplicate, LogCorrupt
 from headrace.records.batch import LENGTH_PREFIX_BYTES, BatchHeader, read_header
 from headrace.replication.acks import Acks
 from headrace.replication.events import (
@@ -91,6 +92,8 @@ class Partition:
         self.looks_inside = self.opens_batches or config.validates_records
         self.fs = fs
         """Where the log lives: the disk, or memory (storage=memory)."""
+        self.schema_ids: Callable[[], SchemaIds] | None = None
+        """Which schemas its records may have, where the topic asks (schema_registry.py)."""
         self.room: DiskRoom | None = None
         """Where clients' data is refused before the disk is full (S15)."""
         self.failed = False
@@ -246,7 +249,7 @@ class Partition:
         urgent: bool,
         ticket: int = 0,
         wall_ms: int | None = None,
-    ) -> Appended | Duplicate | Rejected:
+    ) -> AppendResult | Duplicate | Rejected:
         """Take one validated batch. The caller has asked `refusal` in the same turn of the loop.
 
         `ticket` is what the coordinator confirmed a transaction's first batch here with (R45). `wall_ms`: what the clock said in
@@ -298,17 +301,17 @@ class Partition:
         self._delegate(self, RereadPartition())
         return False
 
-    def append_internal(self, batch: bytes | bytearray, *, urgent: bool) -> int:
+    def append_internal(self, batch: bytes | bytearray, *, urgent: bool, wall_ms: int | None = None) -> int:
         """Append a batch of our own making (journals, markers); its last offset. Raises when it can't be taken."""
         if (kind := self.refusal(-1)) is not None:
             raise HeadraceError(kind, f"{self.tp} takes no writes: {kind.name}")
         writable = memoryview(batch if isinstance(batch, bytearray) else bytearray(batch))
-        result = self.append(writable, read_header(writable), urgent=urgent, ticket=TRUSTED)
+        result = self.append(writable, read_header(writable), urgent=urgent, ticket=TRUSTED, wall_ms=wall_ms)
         if isinstance(result, Rejected):
             raise HeadraceError(result.kind, result.detail)
         return result.last_offset
 
-    def _write(self, batch: memoryview, header: BatchHeader, wall_ms: int) -> Appended | Rejected:
+    def _write(self, batch: memoryview, header: BatchHeader, wall_ms: int) -> AppendResult | Rejected:
         result = self.log.append(batch, header, self.leader_epoch, wall_ms)
         if isinstance(result, Rejected) and self.log.failed is not None:
             log.critical("%s: %s", self.tp, self.log.failed)
@@ -429,7 +432,12 @@ class Partition:
         start = self.log.delete_records(offset)
         self._watchlist.moved[self] = None
         self._wake_fetchers()
+        self.start_moved()
         return start
+
+    def start_moved(self) -> None:
+        """The log begins later now: who counts what is in it looks again, as after a commit."""
+        self.on_commit.tell(self.high_watermark)
 
     # -- reading ---------------------------------------------------------------------------------------------
 

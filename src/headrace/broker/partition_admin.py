@@ -12,9 +12,9 @@ from headrace.broker.metadata import Metadata
 from headrace.cluster.changes import Change
 from headrace.cluster.controller import Standings, elect
 from headrace.cluster.election import ElectionType
-from headrace.cluster.image import Topic
 from headrace.cluster.membership import unregister
 from headrace.cluster.reassignment import start, stop
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import PartitionState
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.plan import Rejected

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Delete, Put
-from headrace.cluster.image import Delta, OpaqueChanged
+from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey
+from headrace.cluster.deltas import Delta, OpaqueChanged
 from headrace.cluster.quotas import Entity, Quotas, decode_values, encode_values, key_name
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_QUOTA_ENTITIES
@@ -38,8 +38,8 @@ class QuotaAdmin:
         image = self._metadata.image
         for _ in range(MAX_ATTEMPTS):
             stored = image.opaque(SPACE)
-            compares: list[Compare] = []
-            ops: list[Put | Delete] = []
+            compares: list[Expect] = []
+            ops: list[PutKey | DeleteKey] = []
             added = 0
             for entity, changes in wanted.items():
                 name = key_name(entity)
@@ -49,8 +49,8 @@ class QuotaAdmin:
                 values = {
                     quota: value for quota, value in values.items() if changes.get(quota, 0) is not None
                 }
-                compares.append(Compare(key, "mod", image.mod_revision(key)))
-                ops.append(Put(key, encode_values(values)) if values else Delete(key))
+                compares.append(Expect(key, "mod", image.mod_revision(key)))
+                ops.append(PutKey(key, encode_values(values)) if values else DeleteKey(key))
                 added += bool(values) - (name in stored)
             if added > 0 and len(stored) + added > MAX_QUOTA_ENTITIES:
                 raise HeadraceError(

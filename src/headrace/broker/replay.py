@@ -20,8 +20,8 @@ class TransactionalMachine(Protocol):
     def replay_marker(self, producer_id: int, producer_epoch: int, commit: bool, now_ms: int) -> None: ...
 
 
-class Replay:
-    def __init__(self, machine: Machine) -> None:
+class JournalReplay:
+    def __init__(self, machine: Machine[object]) -> None:
         self._machine = machine
         self._undecided: dict[int, list[JournalRecord]] = {}
         """Facts of transactions whose marker has not come yet, by producer."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from headrace.broker.disk_room import AUTOMATIC, DiskRoom
 from headrace.broker.flusher import Flusher
 from headrace.broker.isr_writer import IsrWriter
-from headrace.broker.lanes import Lanes
+from headrace.broker.lanes import WorkLanes
 from headrace.broker.log_directories import LogDirectories, log_config
 from headrace.broker.metadata import Metadata
 from headrace.broker.pacing import Pace
@@ -19,17 +19,17 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.watchlist import Watchlist
 from headrace.cluster import keys
 from headrace.cluster.controller import Standings
-from headrace.cluster.election import hand_over, raise_epoch
-from headrace.cluster.image import (
+from headrace.cluster.deltas import (
     BrokerDown,
     BrokerRegistered,
     BrokerUp,
     Delta,
     PartitionChanged,
-    Topic,
     TopicConfigChanged,
-    TopicDeleted,
+    TopicGone,
 )
+from headrace.cluster.election import hand_over, raise_epoch
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
@@ -52,7 +52,7 @@ from headrace.replication.leader import Leader, Leadership
 
 log = logging.getLogger(__name__)
 
-_Change = PartitionChanged | TopicDeleted | TopicConfigChanged
+_Change = PartitionChanged | TopicGone | TopicConfigChanged
 """What there is to do for us in a change of the image."""
 AT_ONCE = 6
 """Partitions that are opened, closed or deleted at a time: most of it is waiting for the disk (F27). Fewer than there are threads for
@@ -105,13 +105,15 @@ class Replicas:
         self._logs = LogDirectories(runtime, metadata, log_dir, ephemeral=ephemeral, repair=repair)
         self.quarantine_unknown = self._logs.quarantine_unknown
         self.room = DiskRoom(runtime.fs, log_dir, disk_reserve_bytes)
-        self._work = Lanes(self._carry_out, _touches, AT_ONCE)
+        self._work = WorkLanes(self._carry_out, _touches, AT_ONCE)
 
     # -- following the image -----------------------------------------------------------------------------------
 
     def heard(self, deltas: list[Delta]) -> None:
         for delta in deltas:
-            if isinstance(delta, (PartitionChanged, TopicDeleted, TopicConfigChanged)):
+            if isinstance(delta, (PartitionChanged, TopicGone, TopicConfigChanged)):
+                if isinstance(delta, TopicGone):
+                    self._let_go(delta)
                 self._work.put(delta)
                 if isinstance(delta, PartitionChanged) and delta.old is None:
                     self._expect(delta)
@@ -119,6 +121,13 @@ class Replicas:
                 self.broker_changed(delta.broker.id)
             elif isinstance(delta, BrokerDown):
                 self.broker_changed(delta.broker_id)
+
+    def _let_go(self, deleted: TopicGone) -> None:
+        """F1: nobody is served from a topic of which is known here that it is gone, however long its files take to follow."""
+        for number in range(deleted.partition_count):
+            partition = self.partitions.get((deleted.name, number))
+            if partition is not None and partition.topic_id == deleted.topic_id and partition.is_leader:
+                self._resign(partition)
 
     def _expect(self, new: PartitionChanged) -> None:
         if (
@@ -243,7 +252,8 @@ class Replicas:
             partition.mark_failed()  # which hands the partition to somebody whose disk works
             return
         if (
-            topic.partitions[number] is not state
+            self._image.topic(topic.name) is not topic
+            or topic.partitions[number] is not state
             or partition.failed
             or not self._image.leads_in_this_life(topic, number, me, self.broker_epoch)
         ):
@@ -454,7 +464,7 @@ class Replicas:
         self.watchlist.forget(partition)
         partition.log.close(clean=False)
 
-    async def _delete_topic(self, deleted: TopicDeleted) -> None:
+    async def _delete_topic(self, deleted: TopicGone) -> None:
         for number in range(deleted.partition_count):
             self.offline.pop(TopicPartition(deleted.name, number), None)
             partition = self.partitions.get((deleted.name, number))

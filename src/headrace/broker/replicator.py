@@ -45,7 +45,7 @@ PAUSE_S = 0.1
 SYNC_PATIENCE_S = 1.0
 
 
-class Asked(NamedTuple):
+class PlannedFetch(NamedTuple):
     partition: Partition
     plan: FetchPlan
 
@@ -129,7 +129,7 @@ class Replicator:
     async def _round(self, connection: PeerConnection, partitions: list[Partition]) -> None:
         await _synced(partitions)
         asked = [
-            Asked(partition, plan)
+            PlannedFetch(partition, plan)
             for partition in partitions
             if not (self._throttle.is_spent and self._is_throttled(partition))
             and (plan := partition.following.next_fetch()) is not None
@@ -163,7 +163,7 @@ class Replicator:
         state = self._image.partition(*partition.tp)
         return state is not None and self._image.broker_id not in state.isr
 
-    def _request(self, asked: list[Asked], max_wait_ms: int) -> FetchRequest:
+    def _request(self, asked: list[PlannedFetch], max_wait_ms: int) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
         for partition, plan in asked:
             topic = topics.setdefault(partition.topic_id, FetchTopic("", partition.topic_id, []))
@@ -192,7 +192,7 @@ class Replicator:
         )
 
 
-def _take(asked: Asked, row: FetchPartitionResponse) -> None:
+def _take(asked: PlannedFetch, row: FetchPartitionResponse) -> None:
     """Give one partition its answer. A partition in trouble rests by itself: the others are asked for at once."""
     following, plan = asked.partition.following, asked.plan
     kind = _kind(row.error_code)

@@ -11,10 +11,10 @@ import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Never, Protocol, TypeVar
 
 from headrace.broker.supervision import RESTART, Factory, Policy, Supervised, Supervisor
+from headrace.broker.threads import Threads
 from headrace.core.ports import Clock, FileSystem, Stopwatch
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Runtime(Protocol):
 
     def random_bytes(self, count: int) -> bytes: ...
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(self, coro: Coroutine[object, Never, T], name: str) -> asyncio.Task[T]:
         """Start a task that has an end of its own: its failure is logged, and `close` ends it."""
         ...
 
@@ -89,14 +89,14 @@ class SystemRuntime:
         self.lease_clock: Clock = SystemClock()
         self.clock: Clock = clock or self.lease_clock
         self.fs = fs
-        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="headrace-io")
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._threads = Threads(threads, "headrace-io")
+        self._tasks: set[asyncio.Task[object]] = set()
         self.supervisor = Supervisor(self.clock, self.spawn)
         self.supervise = self.supervisor.supervise
         self.unexpected = self.supervisor.unexpected
 
     def run_blocking(self, fn: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.get_running_loop().run_in_executor(self._pool, fn)
+        return self._threads.run(fn)
 
     def stopwatch(self) -> Stopwatch:
         return SystemStopwatch()
@@ -104,13 +104,13 @@ class SystemRuntime:
     def random_bytes(self, count: int) -> bytes:
         return secrets.token_bytes(count)
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(self, coro: Coroutine[object, Never, T], name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coro, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
+    def _finished(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             self.unexpected("task", problem, task.get_name())
@@ -120,7 +120,7 @@ class SystemRuntime:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._pool.shutdown(wait=True)
+        self._threads.close()
 
 
 async def happens(event: asyncio.Event, seconds: float) -> bool:

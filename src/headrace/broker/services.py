@@ -29,6 +29,7 @@ from headrace.broker.queueing.placement.upkeep import QueueUpkeep
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.quota_admin import QuotaAdmin
+from headrace.broker.schema_registry import SchemaRegistry
 from headrace.broker.share_groups import ShareGroups
 from headrace.broker.share_offsets import ShareOffsets
 from headrace.broker.throttles import ReplicationThrottle
@@ -36,6 +37,7 @@ from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.transactions import Transactions
 from headrace.broker.views.views import Views
 from headrace.cluster.quotas import Quotas
+from headrace.core.writers import Writers
 
 
 @dataclass(slots=True)
@@ -81,7 +83,10 @@ class Services:
     share_offsets: ShareOffsets
     # Reading and writing.
     opener: Opener
+    schemas: SchemaRegistry
     views: Views
     sampler: Sampler
+    writers: Writers
+    """The sampler's, for those who write."""
     fetch_sessions: FetchSessions
     throttle: ReplicationThrottle

@@ -4,51 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Generic
 
 from headrace.broker.internal_topics import InternalTopics
-from headrace.broker.load import Load
+from headrace.broker.load import E, Load, M
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.shards import Shard
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import shard_for
-from headrace.core.plan import Machine
+from headrace.core.plan import AnyCommand, Command, R
 
 
-class ShardSet:
+class ShardSet(Generic[M, E]):
     def __init__(
         self,
         runtime: Runtime,
         topic: str,
         internal_topics: InternalTopics,
-        make_machine: Callable[[Partition], Machine],
-        perform: Callable[[Load, Any], None],
+        make_machine: Callable[[Partition], M],
+        perform: Callable[[Load[M, E], E], None],
     ) -> None:
         self._runtime = runtime
         self._topic = topic
         self._internal_topics = internal_topics
         self._make_machine = make_machine
         self._perform = perform
-        self.shards: dict[int, Shard] = {}
+        self.shards: dict[int, Shard[M, E]] = {}
 
     def owns(self, topic: str) -> bool:
         return topic == self._topic
 
     def lead(self, partition: Partition) -> None:
         self.resign(partition)
-        shard = Shard(
+        shard: Shard[M, E] = Shard(
             self._runtime, partition, lambda: self._make_machine(partition), self._perform, self.confirms
         )
         shard.on_ready = self.loaded
         self.shards[partition.tp.partition] = shard
         shard.start()
 
-    def confirms(self, command: Any, answer: Any) -> bool:
-        """See shards.Confirms."""
+    def confirms(self, command: AnyCommand | None, answer: object) -> bool:
+        """See load.Confirms."""
         return False
 
-    def loaded(self, load: Load) -> None:
+    def loaded(self, load: Load[M, E]) -> None:
         """A shard has its state again; what it has to know besides can be told now."""
 
     def resign(self, partition: Partition) -> None:
@@ -60,7 +60,7 @@ class ShardSet:
         count = self._internal_topics.partition_count(self._topic)
         return None if count is None else shard_for(identifier, count)
 
-    def shard_of(self, identifier: str) -> Shard:
+    def shard_of(self, identifier: str) -> Shard[M, E]:
         """Raises NOT_COORDINATOR when another broker, or nobody, has it."""
         number = self.number_of(identifier)
         shard = None if number is None else self.shards.get(number)
@@ -68,20 +68,18 @@ class ShardSet:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR)
         return shard
 
-    async def ask(self, identifier: str, make_command: Callable[[int], Any]) -> Any:
+    async def ask(self, identifier: str, command: Command[R]) -> R:
         """Put one command to the shard of `identifier`. It is decided before anything else can happen."""
-        return await self.shard_of(identifier).submit(make_command)
+        return await self.shard_of(identifier).submit(command)
 
-    async def ask_all(self, make_command: Callable[[int], Any]) -> list[Any]:
-        return list(
-            await asyncio.gather(*(shard.submit(make_command) for shard in list(self.shards.values())))
-        )
+    async def ask_all(self, command: Command[R]) -> list[R]:
+        return list(await asyncio.gather(*(shard.submit(command) for shard in list(self.shards.values()))))
 
-    def tell_all(self, command: Any) -> None:
+    def tell_all(self, command: AnyCommand) -> None:
         for shard in list(self.shards.values()):
             shard.tell(command)
 
-    def tell_loaded(self, command: Any) -> None:
+    def tell_loaded(self, command: AnyCommand) -> None:
         """What every load knows when it begins, and what is told again and again."""
         for shard in list(self.shards.values()):
             shard.current.tell(command)

@@ -11,32 +11,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Generic
 
-from headrace.broker.load import FIRST_PAUSE_S, MAX_PAUSE_S, Load, ShardState
+from headrace.broker.load import FIRST_PAUSE_S, MAX_PAUSE_S, Confirms, E, Load, M, ShardState
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.plan import Machine
+from headrace.core.plan import AnyCommand, Command, R
 
 log = logging.getLogger(__name__)
 
 CALM_MS = 10_000
 """A load that lived so long had no part in the trouble that ended it: the next one begins at once."""
 
-Confirms = Callable[[Any, Any], bool]
-"""(command, answer) -> whether a client may come to harm if a coordinator that was just replaced answers so."""
 
-
-class Shard:
+class Shard(Generic[M, E]):
     """One partition of coordinator state on this broker, for as long as it leads that partition."""
 
     def __init__(
         self,
         runtime: Runtime,
         partition: Partition,
-        make_machine: Callable[[], Machine],
-        perform: Callable[[Load, Any], None],
+        make_machine: Callable[[], M],
+        perform: Callable[[Load[M, E], E], None],
         confirms: Confirms = lambda command, answer: False,
         *,
         gathers: bool = False,
@@ -53,13 +50,13 @@ class Shard:
         self.gathers = gathers
         self.settle: Callable[[], Awaitable[None]] = _settled
         """Before each load: ends what an earlier life left open in the journal."""
-        self.on_ready: Callable[[Load], None] = lambda load: None
+        self.on_ready: Callable[[Load[M, E]], None] = lambda load: None
         """Called after each load, before anybody is answered from it."""
         self._closed = False
         self._pause_s = 0.0
-        self._unheard: list[Any] = []
+        self._unheard: list[AnyCommand] = []
         """What was told while there was nobody to hear it, in order."""
-        self.current = Load(self, 1, make_machine())
+        self.current: Load[M, E] = Load(self, 1, make_machine())
         partition.on_commit.append(self._committed, self._broke)
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -69,7 +66,7 @@ class Shard:
         return self.current.state
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> M:
         return self.current.machine
 
     @property
@@ -86,7 +83,7 @@ class Shard:
         self.partition.on_commit.remove(self._committed)
         self.current.end(ErrorKind.NOT_COORDINATOR)
 
-    def load_again(self, load: Load, kind: ErrorKind) -> None:
+    def load_again(self, load: Load[M, E], kind: ErrorKind) -> None:
         """`load` can't go on. Its successor begins at once, or after a while when the trouble lasts; a leader goes on until
         it has loaded (F18). Should somebody else lead by now, nothing begins."""
         if load is not self.current or load.ended:
@@ -100,10 +97,10 @@ class Shard:
         self.current = Load(self, load.generation + 1, self.make_machine())
         self._begin(self.current, pause_s)
 
-    def _begin(self, load: Load, pause_s: float = 0.0) -> None:
+    def _begin(self, load: Load[M, E], pause_s: float = 0.0) -> None:
         load.spawn(self._load(load, pause_s), f"load {self.partition.tp}")
 
-    async def _load(self, load: Load, pause_s: float) -> None:
+    async def _load(self, load: Load[M, E], pause_s: float) -> None:
         if pause_s:
             await asyncio.sleep(pause_s)
         try:
@@ -116,7 +113,7 @@ class Shard:
             log.exception("%s: not loaded", self.partition.tp)
             self.load_again(load, ErrorKind.UNKNOWN_SERVER_ERROR)
 
-    def _ready(self, load: Load) -> None:
+    def _ready(self, load: Load[M, E]) -> None:
         if not load.ended:
             self.on_ready(load)
         while self._unheard and not load.ended:
@@ -136,11 +133,11 @@ class Shard:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def submit(self, make_command: Callable[[int], Any]) -> asyncio.Future[Any]:
+    def submit(self, command: Command[R]) -> asyncio.Future[R]:
         """Decide one command now. The future resolves when the machine has answered and the answer is durable."""
-        return self.current.submit(make_command)
+        return self.current.submit(command)
 
-    def tell(self, command: Any) -> None:
+    def tell(self, command: AnyCommand) -> None:
         """News from the world, which is told once: what can't be heard now is heard by the next load that is ready.
 
         What concerns one load, or what the journal says as well, is told to the load itself.

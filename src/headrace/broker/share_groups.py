@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from headrace.broker.groups import CONFIGS
@@ -19,8 +18,8 @@ from headrace.broker.queueing.local.payloads import is_aborted
 from headrace.broker.queueing.local.shards import SHARE_PREFIX
 from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.share_sessions import Owner, ShareSessions
+from headrace.cluster.deltas import BrokerConfigChanged, Delta, OpaqueChanged
 from headrace.cluster.group_configs import RENEW_ENABLE, ShareConfig, share_config
-from headrace.cluster.image import BrokerConfigChanged, Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
@@ -137,9 +136,7 @@ class ShareGroups:
             raise HeadraceError(
                 ErrorKind.INVALID_RECORD_STATE, f"{RENEW_ENABLE.name} is false: group {group} may not renew"
             )
-        await self._rooms.local.submit(
-            source, lambda waiter: engine.Acknowledge(source, member, given, waiter=waiter)
-        )
+        await self._rooms.local.submit(source, engine.Acknowledge(source, member, given))
 
     async def acquire(
         self, group: str, member: str, tp: TopicPartition, max_records: int, max_bytes: int, *, whole: bool
@@ -149,26 +146,22 @@ class ShareGroups:
         source = await self.source(group, tp)
         rooms = self._rooms
         hosted = rooms.layouts.hosted(source)
-        while first := await rooms.local.submit(source, lambda waiter: engine.Peek(source, 1, waiter=waiter)):
+        while first := await rooms.local.submit(source, engine.Peek(source, 1)):
             # Read first, acquire second: a record that would not fit into the answer is left for somebody else.
             data = self._read(hosted, source.queue, first[0], max_bytes)
             below = _reach(data, first[0], max_records if whole else None)
             if below <= first[0]:
                 break
             limit = below - first[0] if whole else max_records
-            taking = engine.Receive(source, limit, None, member, below=below)
             received = await rooms.local.submit(
-                source, lambda waiter, taking=taking: replace(taking, waiter=waiter)
+                source, engine.Receive(source, limit, None, member, below=below)
             )
             if not received.runs:
                 break
             runs, void = _without(received.runs, self._void(hosted, source.queue, data))
             if void:
                 gaps = tuple((low, high - 1, (int(engine.AckType.GAP),)) for low, high in void)
-                settling = engine.Acknowledge(source, member, gaps)
-                await rooms.local.submit(
-                    source, lambda waiter, settling=settling: replace(settling, waiter=waiter)
-                )
+                await rooms.local.submit(source, engine.Acknowledge(source, member, gaps))
             if runs:
                 return Acquired(_covering(data, runs), tuple(runs))
         return Acquired()

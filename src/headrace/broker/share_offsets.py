@@ -5,6 +5,7 @@ partition lies beside its data, so the coordinator asks whoever has it, router t
 from __future__ import annotations
 
 from headrace.broker.groups import Groups
+from headrace.broker.load import CommandRefused
 from headrace.broker.queueing import names
 from headrace.broker.queueing.local.shards import SHARE_PREFIX
 from headrace.broker.queueing.rooms import QueueRooms
@@ -33,21 +34,21 @@ class ShareOffsets:
 
     async def require_group(self, group: str, *, empty: bool) -> None:
         """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why the coordinator can't say."""
-        (found,) = await self._groups.ask(group, lambda waiter: commands.ShareGroupDescribe(waiter, (group,)))
+        (found,) = await self._groups.ask(group, commands.ShareGroupDescribe((group,)))
         if found.error is not ErrorKind.NONE:
-            raise HeadraceError(found.error, found.message)
+            raise HeadraceError(found.error, found.message or "")
         if empty and found.state not in EMPTY:
             raise HeadraceError(ErrorKind.NON_EMPTY_GROUP, f"the group {group} has members")
 
     async def make_group(self, group: str) -> None:
         """As Kafka 4.2 has it: who sets where a group begins makes it (F35). Raises HeadraceError when it has members."""
-        error: ErrorKind = await self._groups.ask(
-            group, lambda waiter: commands.MakeShareGroup(waiter, group)
-        )
-        if error is ErrorKind.NON_EMPTY_GROUP:
-            raise HeadraceError(error, f"the group {group} has members")
-        if error is not ErrorKind.NONE:
-            raise HeadraceError(error, f"there is no share group {group!r}, and it can't be made")
+        try:
+            await self._groups.ask(group, commands.MakeShareGroup(group))
+        except CommandRefused as refused:
+            why = f"there is no share group {group!r}, and it can't be made"
+            if refused.kind is ErrorKind.NON_EMPTY_GROUP:
+                why = f"the group {group} has members"
+            raise HeadraceError(refused.kind, why) from None
 
     def topics(self) -> list[str]:
         """Where any share group may have been."""
@@ -86,10 +87,10 @@ class ShareOffsets:
         rooms = self._rooms
         if ask.action == "set":
             source = await self._share_groups.source(ask.queue.removeprefix(SHARE_PREFIX), tp)
-            await rooms.local.submit(source, lambda waiter: engine.Seek(source, ask.offset, waiter=waiter))
+            await rooms.local.submit(source, engine.SeekSource(source, ask.offset))
             rooms.shards.feed_source(rooms.layouts.hosted(source), source)
         elif ask.action == "forget" and source in rooms.layouts.hosted(source).machine.sources():
-            await rooms.local.submit(source, lambda waiter: engine.Close(source, waiter=waiter))
+            await rooms.local.submit(source, engine.Close(source))
             self._share_groups.forget(source)
         hosted = rooms.layouts.hosted(source)
         counts = hosted.machine.counts(source)

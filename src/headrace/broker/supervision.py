@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Never, Protocol, TypeAlias
 
 from headrace.core.ports import Clock
 
 log = logging.getLogger(__name__)
 
-Factory = Callable[[], Coroutine[Any, Any, Any]]
+Work: TypeAlias = Coroutine[object, Never, object]
+"""What a task carries out; nobody looks at what comes of it."""
+
+Factory = Callable[[], Work]
 
 SETTLED_MS = 5_000
 """Who was started again and ran this long is well again in the eyes of a health check."""
@@ -66,7 +69,7 @@ class Supervised:
         self.in_a_row = 0
         self.failed_ms = 0
         self.problem = ""
-        self.task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[object] | None = None
 
     def trouble(self, now_ms: int) -> str | None:
         """What a health check says of it."""
@@ -97,7 +100,7 @@ class Tally:
 
 
 class Spawns(Protocol):
-    def __call__(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]: ...
+    def __call__(self, coro: Work, name: str) -> asyncio.Task[object]: ...
 
 
 class Supervisor:

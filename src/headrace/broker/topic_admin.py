@@ -16,7 +16,7 @@ from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, absent
 from headrace.cluster.configs import Alteration, AlterOp
-from headrace.cluster.image import Topic
+from headrace.cluster.rows import Topic
 from headrace.cluster.topics import (
     CreateTopic,
     adopt_journal,

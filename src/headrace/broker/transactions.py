@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import assert_never
 
 from headrace.broker.connections import Connections
 from headrace.broker.internal_topics import TRANSACTIONS_TOPIC, InternalTopics
-from headrace.broker.load import Load
-from headrace.broker.markers import MarkerSender
+from headrace.broker.markers import MarkerSender, TransactionLoad
 from headrace.broker.partition import Partition
 from headrace.broker.peer import PeerLost
 from headrace.broker.peers import Peers
@@ -17,6 +16,7 @@ from headrace.broker.shard_set import ShardSet
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.core.plan import AnyCommand
 from headrace.transactions.commands import (
     AddOffsets,
     AddPartitions,
@@ -25,6 +25,7 @@ from headrace.transactions.commands import (
     InitProducerId,
     ProducerIdentity,
     SendMarkers,
+    TransactionEffect,
     VerifyPartitions,
     WallClock,
 )
@@ -53,7 +54,7 @@ _COORDINATOR_AWAY = (
 )
 
 
-class Transactions(ShardSet):
+class Transactions(ShardSet[TransactionShard, TransactionEffect]):
     def __init__(
         self,
         runtime: Runtime,
@@ -83,25 +84,29 @@ class Transactions(ShardSet):
             wall_minus_now_ms=clock.wall_ms() - clock.now_ms(),
         )
 
-    def confirms(self, command: Any, answer: Any) -> bool:
+    def confirms(self, command: AnyCommand | None, answer: object) -> bool:
         """R42, R44: "that has happened already" and "that can't happen" are said only by the coordinator there is now.
 
         So is "there is no such producer" to a partition leader, which ends a producer that is alive (R45, F84)."""
-        if isinstance(command, VerifyPartitions):
-            return any(error is not ErrorKind.NONE and not error.info.retriable for error in answer.values())
+        if isinstance(answer, dict):
+            return isinstance(command, VerifyPartitions) and any(
+                error is not ErrorKind.NONE and not error.info.retriable for error in answer.values()
+            )
         if not isinstance(command, (EndTxn, AddPartitions, AddOffsets, InitProducerId)):
             return False
         error = answer.error if isinstance(answer, ProducerIdentity) else answer
-        return error is ErrorKind.NONE or not error.info.retriable
+        return isinstance(error, ErrorKind) and (error is ErrorKind.NONE or not error.info.retriable)
 
-    def _carry_out(self, load: Load, effect: Any) -> None:
+    def _carry_out(self, load: TransactionLoad, effect: TransactionEffect) -> None:
         if isinstance(effect, SendMarkers):
             self._markers.send(load, effect)
         elif isinstance(effect, CloseConnection):
             self._connections.close(effect.connection_id)
+        else:
+            assert_never(effect)
 
     def tell_wall_clock(self) -> None:
-        self.tell_loaded(WallClock(0, self._clock.wall_ms()))
+        self.tell_loaded(WallClock(self._clock.wall_ms()))
 
     async def confirm(
         self,
@@ -136,12 +141,10 @@ class Transactions(ShardSet):
         if number is None:
             return ErrorKind.COORDINATOR_NOT_AVAILABLE  # the topic of all coordinators is news to us (F84)
         if number in self.shards:
-            kind = AddPartitions if add else VerifyPartitions
-            answer: ErrorKind | dict[TopicPartition, ErrorKind] = await self.ask(
-                transactional_id,
-                lambda waiter: kind(waiter, transactional_id, producer_id, producer_epoch, wanted),
-            )
-            return _worst(answer.values()) if isinstance(answer, dict) else answer
+            what = (transactional_id, producer_id, producer_epoch, wanted)
+            if add:
+                return await self.ask(transactional_id, AddPartitions(*what))
+            return _worst((await self.ask(transactional_id, VerifyPartitions(*what))).values())
         leader = self._image.leader(TRANSACTIONS_TOPIC, number)
         if leader is None:
             return ErrorKind.COORDINATOR_NOT_AVAILABLE

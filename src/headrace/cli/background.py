@@ -71,13 +71,13 @@ def _detail(body: bytes) -> str:
         return "not ready"
 
 
-class Place(NamedTuple):
+class ServerPlace(NamedTuple):
     """Where a server is written down; by its data directory, also when that is not used (--ephemeral)."""
 
     directory: Path
 
     @classmethod
-    def of(cls, settings: Settings) -> Place:
+    def of(cls, settings: Settings) -> ServerPlace:
         return cls(settings.directory().absolute())
 
     @property

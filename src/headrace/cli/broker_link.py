@@ -84,9 +84,17 @@ class BrokerLink:
             **(extra or {}),
         }
 
-    def _login(self) -> dict[str, str]:
+    def _login(self) -> dict[str, Any]:
         profile = self.profile
         trust = {"ssl.ca.location": profile.tls_ca} if profile.tls_ca else {}
+        if profile.token_file:
+            # It is asked for again when its hour is over; the file may hold another by then.
+            return {
+                **trust,
+                "security.protocol": "SASL_SSL" if trust else "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "oauth_cb": lambda _: (profile.token, time.time() + 3_600),
+            }
         if not profile.user:
             return {"security.protocol": "SSL", **trust} if trust else {}
         return {

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
+from headrace import __version__
 from headrace.cli.addresses import split_address
 from headrace.cli.broker_link import BrokerLink
 from headrace.cli.cluster_view import ClusterLink
@@ -27,6 +28,7 @@ from headrace.cli.failure import Failure
 from headrace.cli.output import Row
 from headrace.cli.processes import command_line, listener
 from headrace.cli.profile import Profile
+from headrace.core.compiled import how_it_runs
 from headrace.core.units import format_size
 from headrace.node.data_directory import holder
 from headrace.node.settings import Settings
@@ -84,7 +86,7 @@ def all_checks(settings: Settings, profile: Profile) -> Iterator[CheckRow]:
 # -- where the broker keeps its data ------------------------------------------------------------------------------
 
 
-class Store(NamedTuple):
+class StoreReport(NamedTuple):
     """What the broker says of its data directory."""
 
     directory: Path | None
@@ -95,7 +97,7 @@ class Store(NamedTuple):
     has_failed: bool
 
 
-def broker_store(profile: Profile) -> Store | None:
+def broker_store(profile: Profile) -> StoreReport | None:
     """The directory of the broker that runs, not the one that a broker would use by default (F47); None: nobody answers."""
     try:
         found = ClusterLink(BrokerLink(profile)).log_directory()
@@ -106,7 +108,7 @@ def broker_store(profile: Profile) -> Store | None:
         split_address(one.strip())[0] in ("localhost", "127.0.0.1", "::1")
         for one in profile.bootstrap.split(",")
     )
-    return Store(
+    return StoreReport(
         directory if is_here and directory.exists() else None,
         str(directory),
         found.usable_bytes,
@@ -114,7 +116,7 @@ def broker_store(profile: Profile) -> Store | None:
     )
 
 
-def store_checks(store: Store | None, directory: Path) -> Iterator[CheckRow]:
+def store_checks(store: StoreReport | None, directory: Path) -> Iterator[CheckRow]:
     if store is not None and store.has_failed:
         yield fail(
             "data directory", f"{store.name} failed: the broker takes no writes", "see its log; restart it"
@@ -135,7 +137,8 @@ def store_checks(store: Store | None, directory: Path) -> Iterator[CheckRow]:
 
 def check_python() -> CheckRow:
     """Below 3.11 nothing of this could be imported, so there is only something to tell."""
-    return ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    where = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return ok("python", f"{where}; headrace {__version__}, {how_it_runs()}")
 
 
 def check_event_loop() -> CheckRow:

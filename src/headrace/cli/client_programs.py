@@ -14,7 +14,7 @@ class Ways(NamedTuple):
     tls_ca: str = ""
 
 
-class Program(NamedTuple):
+class ClientProgram(NamedTuple):
     file: str
     text: Callable[[Ways], str]
 
@@ -141,9 +141,9 @@ set -e
 
 
 PROGRAMS = {
-    "sdk": Program("first.py", _sdk),
-    "python": Program("first.py", _python),
-    "javascript": Program("first.js", _javascript),
-    "boto3": Program("first.py", _boto3),
-    "curl": Program("first.sh", _curl),
+    "sdk": ClientProgram("first.py", _sdk),
+    "python": ClientProgram("first.py", _python),
+    "javascript": ClientProgram("first.js", _javascript),
+    "boto3": ClientProgram("first.py", _boto3),
+    "curl": ClientProgram("first.sh", _curl),
 }

@@ -21,7 +21,7 @@ from headrace.cli.peer_login import open_connection
 from headrace.cluster import keys
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.reassignment import Reassignment
-from headrace.cluster.state import PartitionState, Registration, TopicState, encode
+from headrace.cluster.state import BrokerRegistration, PartitionState, TopicState, encode
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.alter_partition_reassignments import (
@@ -32,12 +32,21 @@ from headrace.wire.messages.alter_partition_reassignments import (
 from headrace.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from headrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
 from headrace.wire.messages.describe_quorum import DescribeQuorumRequest
-from headrace.wire.messages.elect_leaders import ElectLeadersRequest
+from headrace.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
+from headrace.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from headrace.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
+from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest
+
+BROKER_RESOURCE = 4
 
 
-class View(NamedTuple):
+class ClusterView(NamedTuple):
     cluster: DescribeClusterResponse
     metadata: MetadataResponse
     moving: dict[tuple[str, int], Any]
@@ -69,15 +78,15 @@ class ClusterLink:
         self._seconds = link.timeout_s
         self._profile = link.profile
 
-    def view(self) -> View:
-        cluster, metadata, moves = self._ask(
+    def view(self) -> ClusterView:
+        cluster, metadata, moves = self.ask(
             (ApiKey.DESCRIBE_CLUSTER, 2, DescribeClusterRequest(False, 1, True)),
             (ApiKey.METADATA, 9, MetadataRequest(None, False)),
             (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest()),
         )
-        return View(cluster, metadata, _moving(moves))
+        return ClusterView(cluster, metadata, _moving(moves))
 
-    def troubles(self, view: View) -> list[str]:
+    def troubles(self, view: ClusterView) -> list[str]:
         """What each broker that should be there says of itself (DescribeQuorum), and those that do not answer."""
 
         async def ask(node: Any) -> list[str]:
@@ -101,12 +110,12 @@ class ClusterLink:
 
     def log_directory(self) -> DescribeLogDirsResult:
         """Of the broker that answers first."""
-        (answer,) = self._ask((ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest([])))
+        (answer,) = self.ask((ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest([])))
         found: DescribeLogDirsResult = answer.results[0]
         return found
 
     def moving(self) -> dict[tuple[str, int], Any]:
-        (moves,) = self._ask((ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest()))
+        (moves,) = self.ask((ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest()))
         return _moving(moves)
 
     def start(self, plan: Iterable[Reassignment]) -> None:
@@ -115,16 +124,66 @@ class ClusterLink:
             entry = topics.setdefault(topic.name, ReassignableTopic(topic.name, []))
             entry.partitions.append(ReassignablePartition(number, list(target)))
         request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
-        (answer,) = self._ask((ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request))
+        (answer,) = self.ask((ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request))
         for entry in answer.responses:
             for row in entry.partitions:
                 if row.error_code:
                     problem = HeadraceError(ErrorKind(row.error_code), row.error_message or "")
                     raise failure_of(problem, f"{entry.name}-{row.partition_index}")
 
+    def elect(self, places: dict[str, list[int]] | None, *, unclean: bool) -> list[tuple[str, int, str]]:
+        """Topic, partition, and what became of it."""
+        wanted = (
+            None if places is None else [TopicPartitions(name, numbers) for name, numbers in places.items()]
+        )
+        (answer,) = self.ask((ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(int(unclean), wanted)))
+        if answer.error_code:
+            raise failure_of(HeadraceError(ErrorKind(answer.error_code)))
+        return [
+            (topic.topic, row.partition_id, _elected(row))
+            for topic in answer.replica_election_results
+            for row in topic.partition_result
+        ]
+
+    def alter_broker(self, name: str, changes: list[tuple[str, str | None]], *, dry_run: bool) -> None:
+        """Configs of one broker, or (no name) of all, which librdkafka has no word for. None: back to the default."""
+        configs = [AlterableConfig(key, int(value is None), value) for key, value in changes]
+        request = IncrementalAlterConfigsRequest(
+            [AlterConfigsResource(BROKER_RESOURCE, name, configs)], dry_run
+        )
+        (answer,) = self.ask((ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request))
+        for row in answer.responses:
+            if row.error_code:
+                raise failure_of(HeadraceError(ErrorKind(row.error_code), row.error_message or ""))
+
+    def unregister(self, broker: int) -> None:
+        (answer,) = self.ask((ApiKey.UNREGISTER_BROKER, 0, UnregisterBrokerRequest(broker)))
+        if answer.error_code:
+            problem = HeadraceError(ErrorKind(answer.error_code), answer.error_message or "")
+            raise failure_of(problem, f"broker {broker}")
+
+    def ask_coordinator(self, group: str, api: int, version: int, request: object) -> Any:
+        """A question to the broker that keeps a group."""
+        (found,) = self.ask((ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest("", 0, [group])))
+        (keeper,) = found.coordinators
+        if keeper.error_code:
+            raise failure_of(HeadraceError(ErrorKind(keeper.error_code)), f'group "{group}"')
+
+        async def ask() -> Any:
+            connection = await open_connection(self._profile, keeper.host, keeper.port)
+            try:
+                return await connection.call(api, version, request, self._seconds)
+            finally:
+                connection.close()
+
+        try:
+            return asyncio.run(ask())
+        except HeadraceError as problem:
+            raise failure_of(problem, f"{keeper.host}:{keeper.port}") from None
+
     def elect_preferred(self) -> int:
         """Leaderships go back to the first replica wherever that can lead; how many were moved."""
-        (answer,) = self._ask((ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, None)))
+        (answer,) = self.ask((ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, None)))
         return sum(
             not row.error_code for topic in answer.replica_election_results for row in topic.partition_result
         )
@@ -140,7 +199,7 @@ class ClusterLink:
                 )
             pause.wait(0.2)
 
-    def _ask(self, *questions: tuple[int, int, object]) -> list[Any]:
+    def ask(self, *questions: tuple[int, int, object]) -> list[Any]:
         async def ask() -> list[Any]:
             connection = await self._open()
             try:
@@ -163,18 +222,26 @@ class ClusterLink:
         return await open_connection(self._profile, *last)
 
 
+def _elected(row: Any) -> str:
+    if not row.error_code:
+        return "elected"
+    if row.error_code == ErrorKind.ELECTION_NOT_NEEDED:
+        return "not needed"
+    return row.error_message or ErrorKind(row.error_code).name.lower().replace("_", " ")
+
+
 def _moving(answer: Any) -> dict[tuple[str, int], Any]:
     return {
         (topic.name, entry.partition_index): entry for topic in answer.topics for entry in topic.partitions
     }
 
 
-def image_of(view: View) -> ClusterImage:
+def image_of(view: ClusterView) -> ClusterImage:
     """What planning needs of a ClusterImage, from what any broker tells its clients."""
     items = [
         _Item(
             keys.broker(node.broker_id),
-            encode(Registration(node.host, node.port, node.host, 0, "cli", node.rack)),
+            encode(BrokerRegistration(node.host, node.port, node.host, 0, "cli", node.rack)),
         )
         for node in view.cluster.brokers
         if not node.is_fenced

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
@@ -38,6 +39,34 @@ def _over_http(what: str, path: str, field: str = "name", query: dict[str, str] 
         from headrace.cli.http_link import HttpLink
 
         return [str(item[field]) for item in HttpLink(profile).all_items(path, query)]
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return _starting(incomplete, what, ctx, question)
+
+    return complete
+
+
+def _of(parameter: str, path: str, field: str) -> Completer:
+    """What belongs to a thing that was named before it on the line: `{}` in the path."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        owner = ctx.params.get(parameter)
+        if not owner:
+            return []
+        return _over_http(f"{path}-{owner}", path.format(quote(owner, safe="")), field)(
+            ctx, param, incomplete
+        )
+
+    return complete
+
+
+def _plain(what: str, path: str) -> Completer:
+    """A list of names and nothing around it."""
+
+    def question(profile: Profile) -> list[str]:
+        from headrace.cli.http_link import HttpLink
+
+        return list(HttpLink(profile).ask("GET", path))
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         return _starting(incomplete, what, ctx, question)
@@ -84,7 +113,56 @@ complete_queues_and_subscriptions = _over_http("all-queues", "/api/v1/queues")
 complete_subscriptions = _over_http("subscriptions", "/api/v1/queues", query={"kind": "subscription"})
 complete_webhooks = _over_http("webhooks", "/api/v1/webhooks")
 complete_users = _over_http("users", "/api/v1/security/users")
-complete_schedules = _over_http("schedules", "/api/v1/schedules")
+complete_subjects = _plain("subjects", "/schemas/subjects")
+complete_tenants = _over_http("tenants", "/api/v1/security/tenants")
+complete_tokens = _over_http("tokens", "/api/v1/security/tokens", "id")
+complete_keys = _over_http("keys", "/api/v1/security/keys", "id")
+complete_deliveries = _of("name", "/api/v1/webhooks/{}/deliveries", "id")
+complete_waiting = _of("queue", "/api/v1/queues/{}/scheduled", "message_id")
+_crons = _over_http("schedules", "/api/v1/schedules")
+
+
+def complete_schedules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """With --queue they are messages that wait there."""
+    return (complete_waiting if ctx.params.get("queue") else _crons)(ctx, param, incomplete)
+
+
+def complete_moves(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Those that can still be stopped, of every queue of dead letters."""
+
+    def question(profile: Profile) -> list[str]:
+        from headrace.cli.http_link import HttpLink
+
+        link = HttpLink(profile)
+        dead = [item["name"] for item in link.all_items("/api/v1/queues") if item["dead_letter_of"]]
+        moves = [
+            move for name in dead for move in link.all_items(f"/api/v1/queues/{quote(name, safe='')}/moves")
+        ]
+        return [move["id"] for move in moves if move["status"] == "running"]
+
+    return _starting(incomplete, "moves", ctx, question)
+
+
+def complete_operations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """No broker is asked; several are written with commas."""
+    from headrace.cli.acl_view import OPERATIONS
+
+    before, comma, begun = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in OPERATIONS if name.startswith(begun.lower())]
+
+
+def complete_resources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Of the kind that was named before: a topic or a group. Transactional ids are listed by nobody."""
+    kinds = {"topic": complete_topics, "group": complete_groups}
+    complete = kinds.get(str(ctx.params.get("kind")))
+    return complete(ctx, param, incomplete) if complete else []
+
+
+def complete_broker_configs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """No broker is asked: all have the same."""
+    from headrace.cluster.broker_configs import BROKER_CONFIGS
+
+    return [name for name in BROKER_CONFIGS if name.startswith(incomplete)]
 
 
 def complete_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -18,6 +18,8 @@ class ContextRow(Row):
     """Null: the broker is asked for it."""
     user: str | None
     password_file: str | None
+    token_file: str | None
+    """What `headrace login` got."""
     tls_ca: str | None
     kept_by: str | None
     """The data directory of the server that keeps it up to date; null when a person made it."""
@@ -31,6 +33,7 @@ def context_row(name: str, context: Context, in_use: str) -> ContextRow:
         url=context.url or None,
         user=context.user or None,
         password_file=context.password_file or None,
+        token_file=context.token_file or None,
         tls_ca=context.tls_ca or None,
         kept_by=context.kept_by or None,
     )
@@ -42,7 +45,8 @@ def shown(row: ContextRow) -> str:
         "Kafka": row.bootstrap,
         "HTTP": row.url or "as the broker says",
         "User": row.user,
-        "Password": row.password_file or ("HEADRACE_PASSWORD" if row.user else None),
+        "Token": row.token_file,
+        "Password": row.password_file or ("HEADRACE_PASSWORD" if row.user and not row.token_file else None),
         "Trusts": row.tls_ca,
         "Kept by": row.kept_by and f"headrace serve in {row.kept_by}",
     }

@@ -2,6 +2,7 @@
 
 contexts/prod.toml        0600: addresses, who we are, whom we trust
 contexts/prod.password    0600: only when the password was typed in; a file of somebody else's is named, not copied
+contexts/prod.token       0600: what `headrace login` got
 contexts/in-use           the name of the one that commands use, and of the one before it
 """
 
@@ -31,6 +32,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: learned from the broker."""
     user: str = ""
     password_file: str = ""
+    token_file: str = ""
     tls_ca: str = ""
     kept_by: str = ""
     """The data directory of the server that keeps this up to date (`local`); empty when a person made it."""
@@ -88,14 +90,19 @@ class Contexts:
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
         self._write(self.directory / f"{name}.toml", text)
 
-    def keep_password(self, name: str, password: str) -> Path:
-        path = self.directory / f"{name}.password"
-        self._write(path, password + "\n")
+    def keep_secret(self, name: str, kind: str, secret: str) -> Path:
+        """`kind`: password or token."""
+        path = self.directory / f"{name}.{kind}"
+        self._write(path, secret + "\n")
         return path
+
+    def forget_secret(self, name: str, kind: str) -> None:
+        (self.directory / f"{name}.{kind}").unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         (self.directory / f"{name}.toml").unlink(missing_ok=True)
-        (self.directory / f"{name}.password").unlink(missing_ok=True)
+        for kind in ("password", "token"):
+            self.forget_secret(name, kind)
         current, previous = self._used()
         if name in (current, previous):
             self._note_use("" if current == name else current, "" if previous == name else previous)

@@ -119,6 +119,8 @@ class DevCluster:
             "http_port": settings.http_port and settings.http_port + number - 1,
             "data_dir": str(settings.directory() / f"broker-{number}"),
         }
+        if settings.schema_registry_port:
+            own["schema_registry_port"] = settings.schema_registry_port + number - 1
         return [sys.executable, "-m", "headrace", "serve", "--json", *flag_words(own)]
 
     def _environment(self, number: int) -> dict[str, str]:
@@ -155,9 +157,9 @@ class DevCluster:
             for end in done - {asked}:
                 number = ends.pop(end)
                 run.warn(
-                    f"broker {number} ended with exit code {end.result()}; the others go on. To start it again:\n"
-                    f"  {self.start_command(number)}"
+                    f"broker {number} ended with exit code {end.result()}; the others go on. To start it again:"
                 )
+                run.note(f"  {self.start_command(number)}")
         asked.cancel()
         if not ends:
             raise Failure(Exit.FAILED, "every broker has ended")

@@ -10,7 +10,7 @@ import msgspec
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
-from headrace.cli.output import Row, column, counted
+from headrace.cli.output import Row, column, counted, words
 
 LOOK_S = 0.2
 DONE = {"redrive": "Redriven", "edit": "Edited", "discard": "Discarded"}
@@ -47,7 +47,7 @@ class RedriveRow(Row):
 
 
 REDRIVE_COLUMNS = [
-    column("TASK", "id"),
+    column("TASK", "id", whole=True),
     column("QUEUE", "source"),
     column("ACT", "act"),
     column("STATUS", "status"),
@@ -77,7 +77,8 @@ def show_plan(run: Invocation, plan: RedriveRow) -> None:
 
 def _change(sample: SampleRow) -> str:
     place = f"{sample.before['partition']}:{sample.before['offset']}"
-    return f"{place}  {sample.before['value']}\n{' ' * len(place)}→ {sample.after['value']}"
+    before, after = words(sample.before["value"]), words(sample.after["value"])
+    return f"{place}  {before}\n{' ' * len(place)}→ {after}"
 
 
 def move(run: Invocation, name: str, body: dict[str, Any], *, no_wait: bool) -> Exit:

@@ -11,7 +11,7 @@ from headrace.cli.broker_link import BrokerLink, Span
 from headrace.cli.failure import Exit, Failure, did_you_mean
 
 
-class Position(NamedTuple):
+class GroupPosition(NamedTuple):
     """Where a group stands on one partition of a topic that it reads."""
 
     group: str
@@ -69,7 +69,7 @@ def type_name(group: Any) -> str:
     return "classic" if kind is ConsumerGroupType.UNKNOWN else str(kind.name).lower()
 
 
-def positions(link: BrokerLink, names: list[str]) -> list[Position]:
+def positions(link: BrokerLink, names: list[str]) -> list[GroupPosition]:
     """Where these groups stand on every partition of every topic they have committed anything for, in order."""
     known = link.topics()
     committed = {name: _committed(link, name) for name in names}
@@ -82,7 +82,7 @@ def positions(link: BrokerLink, names: list[str]) -> list[Position]:
             offset = offsets.get(key)
             # The topic may be gone; what was committed for it is still there.
             span = spans.get(key, Span(offset or 0, offset or 0))
-            found.append(Position(name, *key, offset, span.start, span.end))
+            found.append(GroupPosition(name, *key, offset, span.start, span.end))
     return found
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from headrace import __version__
@@ -34,8 +34,15 @@ _REQUEST = re.compile(
 _CHANGE = re.compile(r'PATCH /api/v1/queues/(\S+) with {"(\w+)": true}')
 
 
+class HttpLogin(NamedTuple):
+    user: str
+    password: str
+
+
 class HttpLink:
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, login: HttpLogin | None = None) -> None:
+        """`login`: as somebody else than the profile says."""
+        self._login = login
         self._timeout_s = profile.timeout_ms / 1000
         self._profile = profile
         self._answers = ""
@@ -113,9 +120,12 @@ class HttpLink:
 
     def _headers(self, has_body: bool) -> dict[str, str]:
         headers = {"X-Headrace-Client": f"cli/{__version__}"}
-        if self._profile.user:
-            login = f"{self._profile.user}:{self._profile.password}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+        profile = self._profile
+        if self._login is None and profile.token_file:
+            headers["Authorization"] = f"Bearer {profile.token}"
+        elif self._login is not None or profile.user:
+            user, password = self._login or (profile.user, profile.password)
+            headers["Authorization"] = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
         if has_body:
             headers["Content-Type"] = "application/json"
         return headers
@@ -164,6 +174,12 @@ def part(text: str) -> str:
 def _refusal(status: int, content: bytes) -> Failure:
     try:
         problem = json.loads(content)
+        if "error_code" in problem:  # the schema registry's words
+            return Failure(
+                _BY_STATUS.get(status, Exit.FAILED),
+                problem["message"],
+                code=f"SCHEMA_{problem['error_code']}",
+            )
         detail, hint, code = problem["detail"], problem.get("hint", ""), problem["code"]
     except (ValueError, KeyError, TypeError):
         return Failure(Exit.FAILED, f"the broker answered with status {status}")

@@ -33,6 +33,7 @@ class Invocation:
         self.no_colour = False
         self.assume_yes = False
         self.no_progress = False
+        self.no_input = False
 
     @cached_property
     def profile(self) -> Profile:
@@ -69,7 +70,7 @@ class Invocation:
 
     @property
     def interactive(self) -> bool:
-        return sys.stdin.isatty() and sys.stderr.isatty()
+        return not self.no_input and sys.stdin.isatty() and sys.stderr.isatty()
 
     @property
     def shows_progress(self) -> bool:

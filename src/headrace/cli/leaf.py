@@ -86,6 +86,7 @@ def _standard_options(
         ),
         _flag(["--json"], "output", is_flag=True, flag_value="json", help="The same as --output json."),
         _stored(["--no-color"], "no_colour", is_flag=True, help="No colours (also NO_COLOR)."),
+        _stored(["--no-input"], "no_input", is_flag=True, help="Never ask, not even on a terminal."),
         _stored(["--no-progress"], "no_progress", is_flag=True, help="No progress bars."),
         _stored(["-q", "--quiet"], "quiet", is_flag=True, help="Say less."),
         _stored(["-v", "--verbose"], "verbosity", count=True, help="Say more, with tracebacks."),

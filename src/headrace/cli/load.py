@@ -19,19 +19,19 @@ SAMPLE_EVERY = 100
 PAYLOADS = 64
 
 
-class Load(NamedTuple):
+class LoadPlan(NamedTuple):
     topic: str
     messages: int
     size: int
     rate: float | None = None
 
 
-class Sent(NamedTuple):
+class LoadResult(NamedTuple):
     seconds: float
     latencies_ms: list[float]
 
 
-def produce_load(producer: Producer, load: Load, advance: Advance) -> Sent:
+def produce_load(producer: Producer, load: LoadPlan, advance: Advance) -> LoadResult:
     """Until all is acknowledged. Fails with the first error, of which librdkafka tells for every message."""
     failures: list[Failure] = []
     latencies_ms: list[float] = []
@@ -71,4 +71,4 @@ def produce_load(producer: Producer, load: Load, advance: Advance) -> Sent:
     producer.flush()
     if failures:
         raise failures[0]
-    return Sent(time.perf_counter() - begin, latencies_ms)
+    return LoadResult(time.perf_counter() - begin, latencies_ms)

@@ -12,6 +12,7 @@ import click
 from headrace import __version__
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.lazy import LazyGroup
+from headrace.core.compiled import how_it_runs
 
 NOUNS = {
     "serve": "Start a broker.",
@@ -26,9 +27,14 @@ NOUNS = {
     "schedule": "Look at, move and cancel messages that wait; send by the calendar.",
     "subscription": "Named queues over topics, each with everything.",
     "webhook": "Push queues to HTTP endpoints, signed, with retries.",
+    "schema": "Register schemas of messages, look at them, hold one against another.",
+    "login": "Log in, and stay logged in.",
+    "logout": "Forget who you are there, and end the token.",
     "user": "Make users, change their passwords, shut them out.",
     "acl": "Give and take rights, and find out why something is denied.",
     "security": "Turn authentication and rights on, look at them, turn them off.",
+    "tenant": "Parts of a cluster that belong to somebody: a prefix, its rights, a quota, a token.",
+    "quota": "Limit what users and clients use.",
     "token": "Tokens for programs that use HTTP.",
     "key": "Access keys for SQS: what boto3 and the AWS command line sign with.",
     "cert": "Make certificates for brokers and clients, look at them, renew them.",
@@ -42,7 +48,7 @@ NOUNS = {
     "context": "Named ways to a broker: where it is, who you are, whom you trust.",
     "config": "Show the settings and where each comes from.",
     "debug": "Look inside a data directory.",
-    "generate": "Write files for systemd and Prometheus, and first programs for clients, to stdout.",
+    "generate": "Write files for systemd, containers, Prometheus and Grafana, and first programs for clients, to stdout.",
     "completion": "Print the completion script of a shell.",
     "cheat": "Show the commands that people need most, on one page.",
 }
@@ -134,7 +140,7 @@ def _unexpected(run: Any, error: Exception) -> Exit:
 )
 @click.option("-v", "--verbose", "verbosity", count=True, help="Say more, with tracebacks.")
 @click.option("--context", metavar="NAME", help="The way to the broker: headrace context list.")
-@click.version_option(__version__, "-V", "--version", message="headrace %(version)s")
+@click.version_option(__version__, "-V", "--version", message=f"headrace %(version)s ({how_it_runs()})")
 @click.pass_obj
 def main(run: Any, verbosity: int, context: str | None) -> None:
     run.verbosity = verbosity

@@ -20,7 +20,7 @@ from headrace.cli.addresses import split_address
 from headrace.cli.broker_link import BrokerLink
 from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
-from headrace.cli.output import Row, grouped
+from headrace.cli.output import Row, counted, grouped
 from headrace.cli.processes import Usage, listener, usage
 from headrace.core.units import format_size
 
@@ -94,7 +94,7 @@ class RequestCount:
         return self.requests
 
 
-class Meter:
+class BrokerMeter:
     """What the broker used between `begin` and `end`."""
 
     def __init__(self, link: BrokerLink, pid: int | None) -> None:
@@ -156,17 +156,16 @@ def measurement_text(row: Measurement) -> str:
     if row.latency is not None:
         found = row.latency
         lines.append(
-            f"  latency      p50 {found.p50_ms:.2f} ms   p90 {found.p90_ms:.2f}   p99 {found.p99_ms:.2f}   "
-            f"p99.9 {found.p999_ms:.2f}   max {found.max_ms:.2f}   ({grouped(found.samples)} samples)"
+            f"  latency      p50 {found.p50_ms:.2f} ms   p90 {found.p90_ms:.2f}   p99 {found.p99_ms:.2f}\n"
+            f"               p99.9 {found.p999_ms:.2f}   max {found.max_ms:.2f}   ({counted(found.samples, 'sample')})"
         )
     if row.broker is None:
         lines.append("  broker       not on this machine; --pid tells which process to watch")
     else:
         cost = row.broker
         lines.append(
-            f"  broker CPU   {cost.cpu_seconds:.2f}s   {cost.cpu_seconds_per_gb:.2f} s/GB   "
-            f"{cost.cpu_us_per_request:.0f} µs/request ({grouped(cost.requests)} requests)   "
-            f"{cost.cpu_us_per_message:.2f} µs/message"
+            f"  broker CPU   {cost.cpu_seconds:.2f}s   {cost.cpu_seconds_per_gb:.2f} s/GB   {cost.cpu_us_per_message:.2f} µs/message\n"
+            f"               {cost.cpu_us_per_request:.0f} µs/request ({counted(cost.requests, 'request')})"
         )
         lines.append(f"  broker RSS   {format_size(cost.memory_bytes)}   (process {cost.pid})")
     return "\n".join(lines)

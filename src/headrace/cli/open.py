@@ -25,7 +25,7 @@ def command(run: Invocation, only_print: bool) -> None:
 
     With a user and a password (HEADRACE_USER, HEADRACE_PASSWORD) the address logs in once, within a minute.
     """
-    if run.profile.user:
+    if run.profile.user or run.profile.token_file:
         path = run.http.ask("POST", "/api/v1/session/links")["path"]
     else:
         run.http.ask("GET", "/api/v1/session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, NamedTuple
@@ -45,6 +46,7 @@ class Format(StrEnum):
     WIDE = "wide"
     JSON = "json"
     JSONL = "jsonl"
+    YAML = "yaml"
     CSV = "csv"
     NAME = "name"
 
@@ -68,6 +70,15 @@ def column(title: str, field: str, *, right: bool = False, wide: bool = False, w
     return Column(title, lambda row: getattr(row, field), right, wide, whole)
 
 
+def moment(title: str, field: str) -> Column:
+    """To the second, and never cut: half a time tells nobody anything."""
+    return Column(title, lambda row: _to_the_second(getattr(row, field)), whole=True)
+
+
+def _to_the_second(text: str | None) -> str | None:
+    return None if text is None else re.sub(r"\.\d+", "", text)
+
+
 def encode(value: object) -> str:
     """JSON escapes control characters below 32; those above can move a cursor as well (X28)."""
     text = msgspec.json.encode(value).decode()
@@ -78,6 +89,12 @@ def document(row: Row) -> dict[str, Any]:
     return {"schema": row.SCHEMA, **_fields(row)}
 
 
+def _yaml(value: object) -> str:
+    from headrace.cli.yaml_text import yaml_text
+
+    return yaml_text(value)
+
+
 def _fields(row: Row) -> dict[str, Any]:
     return timed(msgspec.to_builtins(row))
 
@@ -86,9 +103,10 @@ class Output:
     def __init__(
         self, format: Format = Format.TABLE, *, colour: bool = False, width: int | None = None
     ) -> None:
-        """`width` is that of somebody's terminal; without one nothing is ever cut."""
+        """`width` is that of somebody's terminal; without one nothing is ever cut, and nothing that others wrote is escaped."""
         self.format = format
         self.colour = colour
+        self.on_terminal = width is not None
         self._width = None if format is Format.WIDE else width
 
     @property
@@ -108,6 +126,8 @@ class Output:
         elif self.format is Format.JSONL:
             for row in rows:
                 click.echo(encode(document(row)))
+        elif self.format is Format.YAML:
+            click.echo(_yaml({"schema": kind.SCHEMA, "items": [_fields(row) for row in rows]}), nl=False)
         elif self.format is Format.CSV:
             self._csv(kind, rows)
         elif self.format is Format.NAME:
@@ -120,16 +140,21 @@ class Output:
         """A single thing; `text` makes what people see."""
         if self.is_json:
             click.echo(encode(document(row)))
+        elif self.format is Format.YAML:
+            click.echo(_yaml(document(row)), nl=False)
         elif self.format is Format.CSV:
             self._csv(type(row), [row])
         elif self.format is Format.NAME:
             click.echo(_name(row))
         elif shown := text():
-            click.echo(shown)
+            click.echo(_clean_lines(shown) if self.on_terminal else shown)
 
     def line(self, row: Callable[[], Row], text: Callable[[], bytes]) -> None:
         """One of a stream. Only what is shown is made."""
-        raw = (encode(document(row())) + "\n").encode() if self.is_json else text()
+        if self.format is Format.YAML:
+            raw = ("---\n" + _yaml(document(row()))).encode()
+        else:
+            raw = (encode(document(row())) + "\n").encode() if self.is_json else text()
         sys.stdout.buffer.write(raw)
 
     def table(self, rows: Sequence[Any], columns: Sequence[Column], indent: str = "") -> None:
@@ -141,7 +166,7 @@ class Output:
         shown = [entry for entry in columns if not entry.wide or self.format is Format.WIDE]
         cells = [[_cell(entry.show(row)) for entry in shown] for row in rows]
         widths = [
-            max([len(entry.title), *(len(line[index]) for line in cells)])
+            max([len(entry.title), *(cells_of(line[index]) for line in cells)])
             for index, entry in enumerate(shown)
         ]
         if self._width is not None and not _fit(widths, shown, self._width - len(indent)):
@@ -149,7 +174,7 @@ class Output:
 
         def join(line: Sequence[str]) -> str:
             padded = [
-                text.rjust(width) if entry.right else _cut(text, width).ljust(width)
+                _padding(text, width) + text if entry.right else _filled(_cut(text, width), width)
                 for text, width, entry in zip(line, widths, shown, strict=True)
             ]
             return indent + "  ".join(padded).rstrip()
@@ -181,7 +206,7 @@ class Output:
         for row in rows:
             values = _fields(row)
             cells = [_csv_cell(values[name]) for name in names]
-            if self._width is not None:
+            if self.on_terminal:
                 cells = [printable(cell) if isinstance(cell, str) else cell for cell in cells]
             writer.writerow(cells)
 
@@ -218,8 +243,42 @@ def _fit(widths: list[int], columns: Sequence[Column], room: int) -> bool:
     return True
 
 
+def cells_of(text: str) -> int:
+    """How much room it takes on a terminal: Chinese, Japanese and Korean characters and emoji take two cells, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells(char) for char in text)
+
+
+def _cells(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    if cells_of(text) <= width:
+        return text
+    room, kept = width - 1, []
+    for char in text:
+        room -= _cells(char)
+        if room < 0:
+            break
+        kept.append(char)
+    return "".join(kept) + "…"
+
+
+def _padding(text: str, width: int) -> str:
+    return " " * (width - cells_of(text))
+
+
+def _filled(text: str, width: int) -> str:
+    return text + _padding(text, width)
+
+
+def _clean_lines(text: str) -> str:
+    """Lines and tabs are ours; whoever puts a value of others into a line cleans its line feeds (F57)."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 def _csv_cell(value: object) -> object:

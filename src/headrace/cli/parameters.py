@@ -13,9 +13,9 @@ from click.shell_completion import CompletionItem
 from headrace.core.units import parse_duration_ms, parse_size
 
 if TYPE_CHECKING:
-    from headrace.client.positions import Position
     from headrace.cluster.config_keys import ConfigKey
     from headrace.records.filters import Filter
+    from headrace.records.positions import Position
 
 
 class _Parsed(click.ParamType[Any]):
@@ -85,14 +85,8 @@ class StartPosition(_Parsed):
         super().__init__(_position)
 
 
-class Shift(NamedTuple):
-    """So far from where something is now."""
-
-    offsets: int
-
-
 class GroupTarget(_Parsed):
-    """A Position, as everywhere, or a Shift: +10 is ten on from where the group is."""
+    """A Position, as everywhere, and +10: ten on from where the group is."""
 
     name = "position"
 
@@ -130,7 +124,7 @@ class Setting(NamedTuple):
     value: str
 
 
-class TopicConfig(_Parsed):
+class TopicSetting(_Parsed):
     """A Setting that the Kafka door takes."""
 
     name = "key=value"
@@ -163,13 +157,15 @@ def _settable_topic_configs(incomplete: str) -> list[str]:
 
 
 def _position(text: str) -> Position:
-    from headrace.client.positions import parse_position
+    from headrace.records.positions import parse_position
 
     return parse_position(text, time.time_ns() // 1_000_000)
 
 
-def _group_target(text: str) -> Position | Shift:
-    return Shift(int(text)) if re.fullmatch(r"\+[0-9]+", text) else _position(text)
+def _group_target(text: str) -> Position:
+    from headrace.records.positions import parse_target
+
+    return parse_target(text, time.time_ns() // 1_000_000)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

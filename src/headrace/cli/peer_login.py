@@ -11,6 +11,7 @@ from headrace.broker.peer import PeerConnection
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.profile import Profile
 from headrace.core.errors import ErrorKind
+from headrace.security.logins import OAUTHBEARER
 from headrace.security.scram import SHA_512, salted_password
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -27,21 +28,35 @@ async def open_connection(profile: Profile, host: str, port: int) -> PeerConnect
 
         tls = client_context(profile.tls_ca)
     connection = await PeerConnection.open(host, port, "headrace-cli", tls)
-    if profile.user:
+    if profile.user or profile.token_file:
         try:
-            await _log_in(connection, profile.user, profile.password)
+            await _log_in(connection, profile)
         except BaseException:
             connection.close()
             raise
     return connection
 
 
-async def _log_in(connection: PeerConnection, user: str, password: str) -> None:
-    shaken = await connection.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(SHA_512), SECONDS)
+async def _log_in(connection: PeerConnection, profile: Profile) -> None:
+    if profile.token_file:
+        await _shake(connection, OAUTHBEARER)
+        said = await _exchange(connection, f"n,,\x01auth=Bearer {profile.token}\x01\x01")
+        if said:  # what is wrong, before it is refused (RFC 7628)
+            raise Failure(Exit.DENIED, "the token is not known, or has ended", "headrace login")
+        return
+    await _shake(connection, SHA_512)
+    await _scram(connection, profile.user, profile.password)
+
+
+async def _shake(connection: PeerConnection, mechanism: str) -> None:
+    shaken = await connection.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism), SECONDS)
     if shaken.error_code:
         raise Failure(
-            Exit.DENIED, f"the broker does not take {SHA_512}: {', '.join(shaken.mechanisms) or 'nothing'}"
+            Exit.DENIED, f"the broker does not take {mechanism}: {', '.join(shaken.mechanisms) or 'nothing'}"
         )
+
+
+async def _scram(connection: PeerConnection, user: str, password: str) -> None:
     name = user.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={name},r={secrets.token_urlsafe(24)}"
     first = await _exchange(connection, f"n,,{bare}")

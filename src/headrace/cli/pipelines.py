@@ -18,9 +18,9 @@ from headrace.core.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.cli.profile import Profile
-    from headrace.spark.connection import Access
+    from headrace.core.pipelines import Hold, Submitted
+    from headrace.spark.connection import ClusterAccess
     from headrace.spark.pipelines.definition import Kinds
-    from headrace.spark.service.records import Hold, Submitted
     from headrace.spark.sync_client import SyncClient
 
 
@@ -71,14 +71,19 @@ class PipelineRow(Row):
 
 
 def definition_of(
-    file: Path, *, bootstrap: str | None = None, master: str | None = None, confs: tuple[str, ...] = ()
+    file: Path, run: Invocation | None = None, *, master: str | None = None, confs: tuple[str, ...] = ()
 ) -> Kinds:
-    """The pipeline in a file; flags win over what it says."""
+    """The pipeline in a file; flags win over what it says, and with `run` a file that names no cluster means the context's."""
     from headrace.spark.pipelines.definition import DefinitionError
     from headrace.spark.pipelines.loading import load
 
     try:
-        found = load(file, overrides={"bootstrap": bootstrap} if bootstrap else None)
+        flagged = run.flags.get("bootstrap") if run is not None else None
+        found = load(
+            file,
+            overrides={"bootstrap": flagged} if flagged else None,
+            here=None if run is None else _cluster_of(run.profile),
+        )
     except DefinitionError as problem:
         raise Failure(
             Exit.USAGE, f"{file}: {problem}", "docs/pipelines.md has every key", code="INVALID_DEFINITION"
@@ -91,6 +96,17 @@ def definition_of(
         settings[key.strip()] = value.strip()
     spark = msgspec.structs.replace(found.spark, master=master or found.spark.master, settings=settings)
     return msgspec.structs.replace(found, spark=spark)
+
+
+def _cluster_of(profile: Profile) -> dict[str, Any]:
+    """Where the commands of this context go, and as whom, in the words of a definition."""
+    files = {"tls_ca": profile.tls_ca, "token_file": profile.token_file}
+    if profile.user and profile.password_file and not profile.token_file:
+        files["password_file"] = profile.password_file
+    login = {name: str(Path(text).expanduser().absolute()) for name, text in files.items() if text}
+    if "password_file" in login:
+        login["user"] = profile.user
+    return {"bootstrap": profile.bootstrap, "login": login}
 
 
 def need_spark(master: str | None = None) -> None:
@@ -106,11 +122,11 @@ class Pipelines:
     """What is known of pipelines: what they say themselves, and what was submitted."""
 
     def __init__(self, client: SyncClient) -> None:
-        from headrace.spark.pipelines.board import Board
+        from headrace.spark.pipelines.board import PipelineBoard
         from headrace.spark.service.store import Store
 
         self.client = client
-        self.board = Board(client)
+        self.board = PipelineBoard(client)
         self.store = Store(client)
 
     def rows(self) -> dict[str, PipelineRow]:
@@ -144,17 +160,23 @@ class Pipelines:
         return row
 
 
-def access_of(profile: Profile, client_id: str = "headrace-cli") -> Access:
-    from headrace.spark.connection import Access
+def access_of(profile: Profile, client_id: str = "headrace-cli") -> ClusterAccess:
+    from headrace.spark.connection import ClusterAccess
 
-    return Access(
+    return ClusterAccess(
         profile.bootstrap,
         client_id,
         profile.timeout_ms / 1000,
         tls=bool(profile.tls_ca),
         tls_ca=profile.tls_ca or None,
-        sasl_user=profile.user or None,
-        sasl_password=profile.password if profile.user else None,
+        **(
+            {"token_file": profile.token_file}
+            if profile.token_file
+            else {
+                "sasl_user": profile.user or None,
+                "sasl_password": profile.password if profile.user else None,
+            }
+        ),
     )
 
 
@@ -186,7 +208,7 @@ def author(run: Invocation) -> str:
 
 
 def _submitted_row(definition: Submitted, hold: Hold | None, wall_ms: int) -> PipelineRow:
-    from headrace.spark.service.records import Hold, shown_state
+    from headrace.core.pipelines import Hold, shown_state
 
     told = hold or Hold()
     row = _row(definition.name, {**told.progress, "kind": definition.kind})

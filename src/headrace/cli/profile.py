@@ -20,7 +20,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.node.settings import (
     CLIENT_TABLE,
     Layer,
-    Loaded,
+    LoadedSettings,
     SettingsError,
     default_files,
     environment_layers,
@@ -43,11 +43,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Who the commands are, where a broker asks for it; the password is in password_file or HEADRACE_PASSWORD."""
     password_file: str = ""
     """A file with the user's password, readable by nobody else."""
+    token_file: str = ""
+    """A file with a token of the user's, readable by nobody else; instead of a user and a password."""
     tls_ca: str = ""
     """Certificates that the commands trust, PEM; given, they speak TLS with the broker."""
     timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """How long to wait for an answer."""
-    output: Literal["table", "wide", "json", "jsonl", "csv", "name"] = "table"
+    output: Literal["table", "wide", "json", "jsonl", "yaml", "csv", "name"] = "table"
     """How results are printed."""
 
     @property
@@ -55,17 +57,23 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         """A29: never from the command line."""
         if not self.password_file:
             return os.environ.get("HEADRACE_PASSWORD", "")
-        path = Path(self.password_file).expanduser()
-        try:
-            if path.stat().st_mode & 0o077:
-                raise Failure(
-                    Exit.DENIED, f"{path} holds a password and can be read by others", f"chmod 600 {path}"
-                )
-            return path.read_text().rstrip("\n")
-        except OSError as problem:
-            raise Failure(
-                Exit.USAGE, f"{path}: {(problem.strerror or '').lower()}", "check password_file"
-            ) from None
+        return read_secret(self.password_file, "a password")
+
+    @property
+    def token(self) -> str:
+        return read_secret(self.token_file, "a token").strip()
+
+
+def read_secret(file: str, what: str) -> str:
+    path = Path(file).expanduser()
+    try:
+        if path.stat().st_mode & 0o077:
+            raise Failure(Exit.DENIED, f"{path} holds {what} and can be read by others", f"chmod 600 {path}")
+        return path.read_text().rstrip("\n")
+    except OSError as problem:
+        raise Failure(
+            Exit.USAGE, f"{path}: {(problem.strerror or '').lower()}", "check password_file and token_file"
+        ) from None
 
 
 class Chosen(NamedTuple):
@@ -89,7 +97,7 @@ def load_profile(flags: Mapping[str, Any]) -> Profile:
     return profile_layers(flags).settings
 
 
-def profile_layers(flags: Mapping[str, Any]) -> Loaded[Profile]:
+def profile_layers(flags: Mapping[str, Any]) -> LoadedSettings[Profile]:
     context = chosen_context(flags)
     own = []
     if context.name:
@@ -108,9 +116,12 @@ def profile_layers(flags: Mapping[str, Any]) -> Loaded[Profile]:
         loaded = merge_layers(Profile, layers)
     except SettingsError as error:
         raise settings_failure(error) from None
+    if loaded.settings.token_file and _strength(layers, "user") > _strength(layers, "token_file"):
+        # Who says more strongly who they are does not mean somebody's token.
+        loaded = LoadedSettings(msgspec.structs.replace(loaded.settings, token_file=""), loaded.origins)
     if not loaded.settings.url or _strength(layers, "bootstrap") > _strength(layers, "url"):
         origins = {**loaded.origins, "url": f"learned from {loaded.settings.bootstrap}"}
-        loaded = Loaded(msgspec.structs.replace(loaded.settings, url=""), origins)
+        loaded = LoadedSettings(msgspec.structs.replace(loaded.settings, url=""), origins)
     return loaded
 
 

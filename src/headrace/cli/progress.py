@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -33,7 +34,7 @@ def progress(run: Invocation, what: str, total: int | None, *, size: bool = Fals
         BarColumn(),
         DownloadColumn() if size else MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True, no_color=run.no_colour),
+        console=Console(stderr=True, no_color=not run.colours(sys.stderr)),
         transient=True,
     )
     with bar:

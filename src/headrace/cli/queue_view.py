@@ -41,7 +41,7 @@ QUEUE_COLUMNS = [
 ]
 
 
-class MessageRow(Row):
+class QueueMessageRow(Row):
     SCHEMA: ClassVar[str] = "headrace.queue.message/v2"
     NAME: ClassVar[str] = "message_id"
     message_id: str
@@ -77,8 +77,8 @@ def queue_row(item: dict[str, Any]) -> QueueRow:
     return msgspec.convert(item, QueueRow)
 
 
-def message_row(item: dict[str, Any]) -> MessageRow:
-    return msgspec.convert(item, MessageRow)
+def message_row(item: dict[str, Any]) -> QueueMessageRow:
+    return msgspec.convert(item, QueueMessageRow)
 
 
 def short(value: Any) -> str:

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, TopicPartition
 from headrace.cli.broker_link import BrokerLink, Span
 from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.client.errors import headrace_error
-from headrace.client.positions import Anchor, Position
 from headrace.records.filters import Filter, FilterInput
+from headrace.records.positions import Anchor, Position
 
 BATCH = 500
 LOOK_SECONDS = 0.2
@@ -39,12 +39,20 @@ class Reading(NamedTuple):
     where: Filter | None = None
 
 
-class Reader:
+class TopicConsumer:
     """Iterate over `messages()`, then `close()`, which also commits what was taken for a group."""
 
-    def __init__(self, link: BrokerLink, reading: Reading, before_waiting: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        link: BrokerLink,
+        reading: Reading,
+        before_waiting: Callable[[], None],
+        see: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """`see` is done to each message before anybody looks at it."""
         self._link = link
         self._before_waiting = before_waiting
+        self._see = see
         self._reading = reading
         self._ends: dict[Key, int] = {}
         self._open: set[Key] = set()
@@ -152,7 +160,8 @@ class Reader:
         if first is None:
             return []
         entries: list[Any] = [first, *self._consumer.consume(count - 1, timeout=0)]
-        return [entry for entry in entries if self._is_message(entry)]
+        found = [entry for entry in entries if self._is_message(entry)]
+        return found if self._see is None else [self._see(message) for message in found]
 
     def _is_message(self, entry: Any) -> bool:
         key, error = (entry.topic(), entry.partition()), entry.error()

@@ -70,16 +70,16 @@ def client_lines(files: SecureFiles, bootstrap: str, url: str) -> list[ClientLin
     ]  # fmt: skip
 
 
-class ClientSettings(NamedTuple):
+class ClientConfigs(NamedTuple):
     librdkafka: Path
     java: Path
     curl: Path
 
 
-def client_settings(files: SecureFiles) -> ClientSettings:
+def client_settings(files: SecureFiles) -> ClientConfigs:
     """Files for clients that take their secrets from one; written anew when the directory was moved."""
     ca, word = files.authority.certificate, files.password.read_text().strip()
-    made = ClientSettings(
+    made = ClientConfigs(
         *(files.directory / f"{ADMIN}.{name}" for name in ("librdkafka", "properties", "curl"))
     )
     login = "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"

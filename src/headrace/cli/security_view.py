@@ -34,7 +34,7 @@ def show(row: SecurityRow) -> str:
         f"users          {row.users}",
         f"rights         {row.rights}",
         f"super users    {', '.join(row.super_users) or 'none'}",
-        f"denied         {row.denied} since this broker started",
+        f"denied         {row.denied} at this broker since it started",
         f"failed logins  {row.failed_logins}",
     ]
     return "\n".join(lines)

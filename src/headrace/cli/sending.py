@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,14 +29,16 @@ class PartitionTally(msgspec.Struct):
     last_offset: int
 
 
-class Outgoing(NamedTuple):
+class OutgoingLine(NamedTuple):
     key: bytes | None
     value: bytes | None
     read_bytes: int
     """Of the input, for the progress bar."""
+    more: Mapping[str, Any] = {}
+    """Headers, a partition, a time of its own."""
 
 
-class Sender:
+class LineSender:
     """Publishes everything and keeps count of the answers."""
 
     def __init__(
@@ -67,7 +69,7 @@ class Sender:
             }
         )
 
-    def send_all(self, source: Iterator[Outgoing], advance: Advance) -> None:
+    def send_all(self, source: Iterator[OutgoingLine], advance: Advance) -> None:
         """Also when the input turns bad half-way: what was read before is published and answered."""
         started = time.monotonic()
         try:
@@ -109,12 +111,17 @@ class Sender:
     def tallies(self) -> list[PartitionTally]:
         return [self._tallies[number] for number in sorted(self._tallies)]
 
-    def _send(self, outgoing: Outgoing) -> None:
+    def _send(self, outgoing: OutgoingLine) -> None:
         self.bytes += len(outgoing.value or b"")
         while True:
             try:
                 self._producer.produce(
-                    self._topic, outgoing.value, outgoing.key, on_delivery=self._answered, **self._fixed
+                    self._topic,
+                    outgoing.value,
+                    outgoing.key,
+                    on_delivery=self._answered,
+                    **self._fixed,
+                    **outgoing.more,
                 )
                 self._producer.poll(0)
                 return
@@ -147,10 +154,10 @@ def outgoing_messages(
     key_separator: str | None,
     key_field: str | None,
     tombstone: bool,
-) -> Iterator[Outgoing]:
+) -> Iterator[OutgoingLine]:
     fixed = encode_key(key)
     if tombstone:
-        yield Outgoing(fixed, None, 0)
+        yield OutgoingLine(fixed, None, 0)
         return
     if values:
         lines: Iterator[bytes] = (value.encode() for value in values)
@@ -162,11 +169,11 @@ def outgoing_messages(
             front, separator, line = line.partition(key_separator.encode())
             if not separator:
                 raise Failure(Exit.USAGE, f'line {number} has no "{key_separator}" in it')
-            yield Outgoing(front, line, size)
+            yield OutgoingLine(front, line, size)
         elif key_field is not None:
-            yield Outgoing(_field(line, key_field, number), line, size)
+            yield OutgoingLine(_field(line, key_field, number), line, size)
         else:
-            yield Outgoing(fixed, line, size)
+            yield OutgoingLine(fixed, line, size)
 
 
 def _lines(path: str | None) -> Iterator[bytes]:

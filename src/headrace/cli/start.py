@@ -13,7 +13,7 @@ from typing import IO, Any, ClassVar
 
 import click
 
-from headrace.cli.background import Place, Server
+from headrace.cli.background import Server, ServerPlace
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -62,7 +62,7 @@ def command(
         settings = load_settings(flags, os.environ, files).settings
     except SettingsError as error:
         raise settings_failure(error) from None
-    place = Place.of(settings)
+    place = ServerPlace.of(settings)
     known = place.server()
     if known is not None and known.is_running:
         _tell(run, known, already=True)
@@ -82,7 +82,7 @@ def command(
     _tell(run, server, already=False)
 
 
-def _start(place: Place, command: list[str], wait_ms: int) -> Server:
+def _start(place: ServerPlace, command: list[str], wait_ms: int) -> Server:
     place.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     said = place.log.with_name(f".{place.log.name}.{os.getpid()}")
     log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -123,7 +123,7 @@ def _wait(process: subprocess.Popen[bytes], answer: IO[bytes], seconds: float) -
     return None
 
 
-def _ended(place: Place, begins: int, code: int) -> Failure:
+def _ended(place: ServerPlace, begins: int, code: int) -> Failure:
     """With the words that it ended with."""
     with place.log.open("rb") as log:
         log.seek(max(begins, place.log.stat().st_size - TAIL_BYTES))
@@ -140,7 +140,7 @@ def _ended(place: Place, begins: int, code: int) -> Failure:
     return Failure(Exit.FAILED, f"the broker ended with code {code}{last}", f"its log is {place.log}")
 
 
-def _server(place: Place, pid: int, ready: dict[str, Any]) -> Server:
+def _server(place: ServerPlace, pid: int, ready: dict[str, Any]) -> Server:
     """From what `serve` says of one broker, or of several."""
     brokers = ready.get("brokers")
     trust = ""

@@ -25,7 +25,11 @@ def need_safe_bind(settings: Settings) -> None:
 
 def need_free_ports(settings: Settings) -> None:
     """Before the data directory is touched: a port that is taken must not cost it its clean-shutdown marker."""
-    for flag, port in (("--kafka-port", settings.kafka_port), ("--http-port", settings.http_port)):
+    for flag, port in (
+        ("--kafka-port", settings.kafka_port),
+        ("--http-port", settings.http_port),
+        ("--schema-registry-port", settings.schema_registry_port),
+    ):
         if port == 0:
             continue
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import click
 
-from headrace.cli.background import Place
+from headrace.cli.background import ServerPlace
 from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -39,7 +39,7 @@ def command(run: Invocation, data_dir: str | None) -> Exit:
     Ends with 0 when it is ready, with 1 when it runs and is not, with 3 when nothing runs. How the cluster is: headrace cluster status.
     """
     try:
-        place = Place.of(load_settings({"data_dir": data_dir}, os.environ, default_files()).settings)
+        place = ServerPlace.of(load_settings({"data_dir": data_dir}, os.environ, default_files()).settings)
     except SettingsError as error:
         raise settings_failure(error) from None
     row = _look(place)
@@ -47,7 +47,7 @@ def command(run: Invocation, data_dir: str | None) -> Exit:
     return EXITS.get(row.status, Exit.NOT_FOUND)
 
 
-def _look(place: Place) -> StatusRow:
+def _look(place: ServerPlace) -> StatusRow:
     server = place.server()
     if server is not None and server.is_running:
         trouble = server.trouble()

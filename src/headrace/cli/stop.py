@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import click
 
-from headrace.cli.background import Place, Server
+from headrace.cli.background import Server, ServerPlace
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -38,7 +38,7 @@ class StopRow(Row):
 def command(run: Invocation, data_dir: str | None, wait_ms: int, force: bool) -> None:
     """Stop the broker that runs in the background. In order: it hands over, syncs, and marks its directory as clean."""
     try:
-        place = Place.of(load_settings({"data_dir": data_dir}, os.environ, default_files()).settings)
+        place = ServerPlace.of(load_settings({"data_dir": data_dir}, os.environ, default_files()).settings)
     except SettingsError as error:
         raise settings_failure(error) from None
     server = place.server()
@@ -62,7 +62,7 @@ def command(run: Invocation, data_dir: str | None, wait_ms: int, force: bool) ->
     run.done(f"{status.capitalize()} (process {server.pid})")
 
 
-def _say_that_none_runs(run: Invocation, place: Place, server: Server | None) -> None:
+def _say_that_none_runs(run: Invocation, place: ServerPlace, server: Server | None) -> None:
     other = place.other()
     if other is not None:
         raise Failure(

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
 from headrace.client.login import login
 from headrace.client.message import Delivery
-from headrace.client.payload import Headers
-from headrace.client.positions import START, Anchor, Position, parse_position, since
+from headrace.client.payload import Headers, encode_payload
 from headrace.client.publisher import Publisher
+from headrace.client.queue_address import http_address
+from headrace.client.queue_client import QueueClient
 from headrace.client.reaching import LARGE_MESSAGES, need_broker
 from headrace.client.semantics import CommitOrder, contract
 from headrace.client.subscription import Ack, Subscription
 from headrace.client.transaction import TransactionalPublisher
+from headrace.client.worker import Worker
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.net.secret_files import read_secret
+from headrace.records.positions import START, Anchor, Position, parse_position, since
 
 LOG = logging.getLogger("headrace.client")
 """What librdkafka has to say. Quiet unless the program has set up logging."""
@@ -33,6 +40,10 @@ LOG.addHandler(logging.NullHandler())
 
 REACH_SECONDS = 3.0
 """How long the first use waits for somebody to listen: a broker that is just being started has the time to."""
+
+JOIN_SECONDS = 0.5
+"""How often the main thread looks up while workers work: a signal is heard between two looks."""
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 
 LONE_GROUP = "headrace-reader"
 """librdkafka wants a group id even from readers that never join one."""
@@ -51,12 +62,13 @@ class Client:
         user: str = "",
         password_file: str = "",
         tls_ca: str = "",
+        url: str = "",
         config: Mapping[str, Any] | None = None,
     ) -> None:
         """`delivery` is at-most-once, at-least-once or exactly-once. `config` is passed on to librdkafka.
 
         `user` logs in (SCRAM) with the password in `password_file`, which nobody else may read; `tls_ca` is the certificate to trust, and
-        speaks TLS.
+        speaks TLS. `url` is where queues are served, when the broker does not say that itself.
 
         Exactly-once: what is published while a group's messages are read belongs to them and is committed with their
         offsets; what is published otherwise becomes visible at `flush`, all of it or nothing. With a `transactional_id`
@@ -74,6 +86,12 @@ class Client:
             **login(user, password_file, tls_ca),
             **(config or {}),
         }
+        self._url = url
+        self._tls_ca = tls_ca
+        self._login = (user, read_secret(password_file)) if user else None
+        self._queues: dict[str, QueueClient] = {}
+        self._sending = threading.Lock()
+        self._workers: list[Worker] = []
         self._publisher: Publisher | None = None
         self._subscriptions: list[Subscription] = []
 
@@ -90,7 +108,8 @@ class Client:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Send one message. Returns at once; the Delivery tells where it is once the broker has it."""
-        return self._publishing().publish(topic, payload, key, headers, partition, timestamp_ms)
+        publisher = self._publisher or self._publishing()
+        return publisher.publish(topic, payload, key, headers, partition, timestamp_ms)
 
     def publish_many(
         self,
@@ -160,7 +179,7 @@ class Client:
         only for what it has never read. `follow=False` ends the iteration when everything there is has been read.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
-        position = since(start) if isinstance(start, datetime) else _position(start)
+        position = _since(start) if isinstance(start, datetime) else _position(start)
         if group is not None and position.anchor not in (Anchor.START, Anchor.END):
             raise HeadraceError(
                 ErrorKind.INVALID_PARAMETER,
@@ -202,9 +221,98 @@ class Client:
         assert isinstance(publisher, TransactionalPublisher)
         return publisher
 
+    # -- queues ------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        queue: str,
+        payload: object,
+        *,
+        delay: float | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> str:
+        """One message for one worker of a queue, after `delay` seconds; `group` keeps the order of a FIFO queue. Returns its id once it is
+        stored."""
+        value = encode_payload(payload)
+        record: dict[str, Any] = {"value": None if value is None else {"base64": b64encode(value).decode()}}
+        given = {"group": group, "key": key, "tag": tag, "headers": dict(headers) if headers else None}
+        record |= {name: entry for name, entry in given.items() if entry is not None}
+        if delay is not None:
+            record["delay"] = f"{round(delay * 1000)}ms"
+        with self._sending:
+            link = self._queues.get(queue)
+            if link is None:
+                link = self._queues[queue] = self._open_queue(queue)
+            return link.send(record)
+
+    def worker(
+        self, queue: str, *, concurrency: int = 1, visibility: float = 30.0
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Call the function below for each message of the queue, `concurrency` of them at a time, once `run` is called.
+
+        Its parameter's type says what it wants: bytes, str, a dataclass, a msgspec struct, a pydantic model, or a QueueMessage.
+        """
+
+        def add(work: Callable[..., Any]) -> Callable[..., Any]:
+            self._workers.append(
+                Worker(
+                    lambda: self._open_queue(queue),
+                    queue,
+                    work,
+                    concurrency=concurrency,
+                    visibility_ms=round(visibility * 1000),
+                )
+            )
+            return work
+
+        return add
+
+    def run(self) -> None:
+        """Work until `stop`, Ctrl-C or SIGTERM; what was begun is finished."""
+        if not self._workers:
+            raise HeadraceError(
+                ErrorKind.INVALID_REQUEST, "there is no worker", '@client.worker("queue") above a function'
+            )
+        self._open_queue(self._workers[0].queue).close()  # nobody there: told now, not by the workers' logs
+        before = {}
+        if threading.current_thread() is threading.main_thread():
+            before = {number: signal.signal(number, lambda *_: self.stop()) for number in _ENDS}
+        try:
+            for worker in self._workers:
+                worker.start()
+            for worker in self._workers:
+                while not worker.join(JOIN_SECONDS):
+                    pass
+                if worker.problem is not None:
+                    raise worker.problem
+        finally:
+            self.stop()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """End `run`, from any thread or signal."""
+        for worker in self._workers:
+            worker.stop()
+
+    def _open_queue(self, queue: str) -> QueueClient:
+        if not self._url:
+            self._reach()
+            self._url = http_address(self._config, self._timeout)
+        return QueueClient(self._url, queue, login=self._login, tls_ca=self._tls_ca)
+
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
+        self.stop()
+        for worker in self._workers:
+            worker.join()
+        for link in self._queues.values():
+            link.close()
+        self._queues.clear()
         for subscription in self._subscriptions:
             subscription.close()
         self._subscriptions.clear()
@@ -239,6 +347,11 @@ class Client:
                 subscription.abandon()
             self._publisher.abort()
         self.close()
+
+
+def _since(moment: datetime) -> Position:
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return since(round(aware.timestamp() * 1000))
 
 
 def _position(text: str) -> Position:

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from confluent_kafka import KafkaError
+from confluent_kafka import Message as KafkaMessage
+
+from headrace.client.errors import headrace_error
+from headrace.client.payload import decode_payload
+from headrace.core.errors import HeadraceError
+
+LOG = logging.getLogger("headrace.client")
+T = TypeVar("T")
+_WAITING = threading.Lock()
+"""Held for a moment by who begins to wait and by who tells them; one for all, because there is next to nothing to do under it."""
+
+
+class AnswerServer(Protocol):
+    def expect(self, delivery: Delivery) -> None:
+        """Somebody waits for this one: go and hear answers until it is there."""
+
+    def failed(self, delivery: Delivery) -> None:
+        """Keep it, for `flush` to tell of."""
 
 
 class Receipt(NamedTuple):
@@ -18,23 +39,91 @@ class Receipt(NamedTuple):
     offset: int
 
 
-class Delivery(Future[Receipt]):
-    """The answer to one publish: `.result(timeout)`, or `await` it. Fails with HeadraceError."""
+class Delivery:
+    """The answer to one publish: `.result(timeout)`, or `await` it. Fails with HeadraceError.
 
-    observed = False
-    """Somebody asked for the outcome, so `flush` has no need to tell of it."""
+    Most are never asked for, so one is made of four plain slots; what it takes to wait is made when somebody waits. An outcome is
+    written before `_waiting` is read, and who waits writes `_waiting` before it reads the outcome: one of them sees the other.
+    """
+
+    __slots__ = ("_outcome", "_server", "_waiting", "observed")
+
+    def __init__(self, server: AnswerServer) -> None:
+        self._server = server
+        self._outcome: Receipt | HeadraceError | None = None
+        self._waiting: list[Callable[[Delivery], None]] | None = None
+        self.observed = False
+        """Somebody asked for the outcome, so `flush` has no need to tell of it."""
+
+    def done(self) -> bool:
+        return self._outcome is not None
+
+    def answered(self, error: KafkaError | None, message: KafkaMessage) -> None:
+        """For librdkafka: what became of it."""
+        if error is None:
+            offset = message.offset()
+            self._outcome = Receipt(message.partition() or 0, -1 if offset is None else offset)
+        else:
+            self._server.failed(self)
+            self._outcome = headrace_error(error)
+        if self._waiting is not None:
+            self._tell()
+
+    def add_done_callback(self, tell: Callable[[Delivery], None]) -> None:
+        """Called once it is answered, by the thread that hears of it; at once when it already is."""
+        self.observed = True
+        with _WAITING:
+            if self._waiting is None:
+                self._waiting = []
+                self._server.expect(self)
+            self._waiting.append(tell)
+        if self._outcome is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        with _WAITING:
+            waiting, self._waiting = self._waiting, None
+        for tell in waiting or ():
+            try:
+                tell(self)
+            except Exception:
+                LOG.exception("a callback of a delivery failed")
 
     def result(self, timeout: float | None = None) -> Receipt:
-        self.observed = True
-        return super().result(timeout)
+        outcome = self._wait(timeout)
+        if isinstance(outcome, HeadraceError):
+            raise outcome
+        return outcome
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout: float | None = None) -> HeadraceError | None:
+        outcome = self._wait(timeout)
+        return outcome if isinstance(outcome, HeadraceError) else None
+
+    def _wait(self, timeout: float | None) -> Receipt | HeadraceError:
         self.observed = True
-        return super().exception(timeout)
+        if self._outcome is None:
+            answered = threading.Event()
+            self.add_done_callback(lambda _: answered.set())
+            answered.wait(timeout)
+            if self._outcome is None:
+                raise TimeoutError(f"not acknowledged within {timeout} s; it may still be")
+        return self._outcome
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        self.observed = True
-        return asyncio.wrap_future(self).__await__()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not waiting.done():
+                waiting.set_result(None)
+
+        def answered(_: Delivery) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(wake)
+
+        self.add_done_callback(answered)
+        yield from waiting
+        return self.result()
 
 
 class Message:
@@ -76,6 +165,10 @@ class Message:
 
     def json(self) -> Any:
         return msgspec.json.decode(self.value or b"null")
+
+    def decode(self, kind: type[T]) -> T:
+        """The value as a dataclass, a msgspec struct, a pydantic model, a TypedDict. HeadraceError: it is something else."""
+        return decode_payload(self.value, kind)
 
     def __repr__(self) -> str:
         size = "tombstone" if self.value is None else f"{len(self.value)} bytes"

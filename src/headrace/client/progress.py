@@ -24,6 +24,10 @@ class Progress:
         """The offset to commit now, or None when an earlier message is still being worked on."""
         if not self._working or offset < self._working[0]:
             return None  # finished before
+        if offset == self._working[0] and not self._finished:  # in order, as nearly always
+            self._working.popleft()
+            self.done = offset + 1
+            return self.done
         self._finished.add(offset)
         moved = False
         while self._working and self._working[0] in self._finished:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka import Message as KafkaMessage
+from confluent_kafka import KafkaException, Producer
 
 from headrace.client.errors import headrace_error
-from headrace.client.message import Delivery, Receipt
+from headrace.client.message import Delivery
 from headrace.client.payload import Headers, encode_headers, encode_key, encode_payload
 from headrace.core.errors import ErrorKind, HeadraceError
 
 POLL_SECONDS = 0.1
+SERVE_EVERY = 200
+"""Published messages after which the publisher itself hears the answers that are there. A thread of its own would have to take the
+interpreter's lock for each of them while the publisher wants it, too: that cost more than the publishing."""
 EXIT_SECONDS = 10.0
 """How long the end of the program waits for messages nobody flushed."""
 
@@ -23,14 +26,10 @@ EXIT_SECONDS = 10.0
 class Publisher:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._producer = Producer(dict(config))
-        self._failed: list[Delivery] = []
-        stop = threading.Event()
-        thread = threading.Thread(
-            target=_serve_answers, args=(self._producer, stop), name="headrace-publisher", daemon=True
-        )
-        thread.start()
+        self._unserved = 0
+        self._server = _Server(self._producer)
         # Runs at close, when we are collected, and at exit: what was published is not lost by forgetting to flush.
-        self._end = weakref.finalize(self, _finish, self._producer, stop, thread)
+        self._end = weakref.finalize(self, _finish, self._producer, self._server)
 
     def publish(
         self,
@@ -41,26 +40,28 @@ class Publisher:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Delivery:
-        delivery = Delivery()
+        delivery = Delivery(self._server)
         options: dict[str, Any] = {}
-        if partition is not None:
-            options["partition"] = partition
         if timestamp_ms is not None:
             options["timestamp"] = timestamp_ms
         if headers:
             options["headers"] = encode_headers(headers)
-        value, key_bytes = encode_payload(payload), encode_key(key)
-
-        def answered(error: KafkaError | None, message: KafkaMessage) -> None:
-            if error is None:
-                delivery.set_result(Receipt(message.partition() or 0, _offset(message)))
-            else:
-                self._failed.append(delivery)
-                delivery.set_exception(headrace_error(error))
-
+        value = payload if type(payload) is bytes else encode_payload(payload)
+        key_bytes = key if type(key) is bytes else encode_key(key)
+        self._unserved += 1
+        if self._unserved >= SERVE_EVERY:
+            self._unserved = 0
+            self._producer.poll(0)
         while True:
             try:
-                self._producer.produce(topic, value, key_bytes, on_delivery=answered, **options)
+                self._producer.produce(
+                    topic,
+                    value,
+                    key_bytes,
+                    -1 if partition is None else partition,
+                    delivery.answered,
+                    **options,
+                )
                 return delivery
             except BufferError:
                 # The queue is full: the publisher waits for the broker, which is what back pressure is.
@@ -73,11 +74,11 @@ class Publisher:
         left = self._producer.flush(-1 if timeout is None else timeout)
         if left:
             raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, f"{left} messages are not acknowledged yet")
-        failed, self._failed = self._failed, []
+        failed = self._server.take_failed()
         unseen = [delivery for delivery in failed if not delivery.observed]
         if unseen:
             first = unseen[0].exception()
-            assert isinstance(first, HeadraceError)
+            assert first is not None
             raise HeadraceError(
                 first.kind, f"{len(unseen)} messages were not published: {first.detail}", first.hint
             )
@@ -89,17 +90,47 @@ class Publisher:
             self._end()
 
 
-def _offset(message: KafkaMessage) -> int:
-    offset = message.offset()
-    return -1 if offset is None else offset
+class _Server:
+    """The thread that hears answers for those who wait for one, and now and then for everybody else's sake."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._asked = threading.Event()
+        self._awaited: deque[Delivery] = deque()
+        self._failed: list[Delivery] = []
+        self._stop = False
+        self._thread = threading.Thread(target=self._serve, name="headrace-publisher", daemon=True)
+        self._thread.start()
+
+    def expect(self, delivery: Delivery) -> None:
+        self._awaited.append(delivery)
+        self._asked.set()
+
+    def failed(self, delivery: Delivery) -> None:
+        self._failed.append(delivery)
+
+    def take_failed(self) -> list[Delivery]:
+        found = self._failed.copy()
+        del self._failed[: len(found)]
+        return found
+
+    def _serve(self) -> None:
+        while not self._stop:
+            self._asked.wait(POLL_SECONDS)
+            self._asked.clear()
+            self._producer.poll(0)
+            while self._awaited and not self._stop:
+                if self._awaited[0].done():
+                    self._awaited.popleft()
+                else:
+                    self._producer.poll(POLL_SECONDS)
+
+    def stop(self) -> None:
+        self._stop = True
+        self._asked.set()
+        self._thread.join()
 
 
-def _serve_answers(producer: Producer, stop: threading.Event) -> None:
-    while not stop.is_set():
-        producer.poll(POLL_SECONDS)
-
-
-def _finish(producer: Producer, stop: threading.Event, thread: threading.Thread) -> None:
+def _finish(producer: Producer, server: _Server) -> None:
     producer.flush(EXIT_SECONDS)
-    stop.set()
-    thread.join()
+    server.stop()

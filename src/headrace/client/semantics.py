@@ -27,7 +27,7 @@ class CommitOrder(Enum):
     """In the transaction that also holds what was published because of a message."""
 
 
-class Contract(NamedTuple):
+class Guarantees(NamedTuple):
     """What a choice means for librdkafka, and for the order of work and commit."""
 
     producer: Mapping[str, object]
@@ -36,12 +36,12 @@ class Contract(NamedTuple):
 
 
 _CONTRACTS = {
-    Semantics.AT_MOST_ONCE: Contract(
+    Semantics.AT_MOST_ONCE: Guarantees(
         producer={"acks": "1", "enable.idempotence": False, "message.send.max.retries": 0},
         consumer={"enable.auto.commit": False, "enable.auto.offset.store": False},
         commit=CommitOrder.BEFORE_WORK,
     ),
-    Semantics.AT_LEAST_ONCE: Contract(
+    Semantics.AT_LEAST_ONCE: Guarantees(
         producer={"acks": "all", "enable.idempotence": True},
         # Acknowledged offsets are stored by us and committed by librdkafka: in the background, when partitions move
         # to another member, and at close.
@@ -52,7 +52,7 @@ _CONTRACTS = {
         },
         commit=CommitOrder.AFTER_WORK,
     ),
-    Semantics.EXACTLY_ONCE: Contract(
+    Semantics.EXACTLY_ONCE: Guarantees(
         producer={"acks": "all", "enable.idempotence": True},
         consumer={
             "enable.auto.commit": False,
@@ -64,7 +64,7 @@ _CONTRACTS = {
 }
 
 
-def contract(delivery: str) -> Contract:
+def contract(delivery: str) -> Guarantees:
     try:
         return _CONTRACTS[Semantics(delivery)]
     except ValueError:

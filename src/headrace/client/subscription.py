@@ -22,11 +22,11 @@ from confluent_kafka import Message as KafkaMessage
 
 from headrace.client.errors import headrace_error
 from headrace.client.message import Message
-from headrace.client.positions import Anchor, Position
 from headrace.client.progress import Progress
 from headrace.client.semantics import CommitOrder
 from headrace.client.transaction import TransactionAborted, TransactionalPublisher
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.records.positions import Anchor, Position
 
 POLL_SECONDS = 0.5
 """How long one look for messages may take; also how soon Ctrl+C and close are noticed."""
@@ -38,6 +38,8 @@ TRANSACTION_SECONDS = 1.0
 """Exactly-once: results are visible after about this long at the latest, or when there is nothing more to do."""
 
 METADATA_SECONDS = 10.0
+STORE_SECONDS = 0.2
+"""How old a finished offset may be before librdkafka hears of it. It commits every few seconds."""
 CREATED_SECONDS = 0.05
 _OFFSET_TAIL_BASE = -2000
 """librdkafka: -2000 - n is n before the end."""
@@ -66,7 +68,8 @@ class Subscription:
         self._start = start
         self._transaction = transaction if group is not None else None
         self._done: dict[tuple[str, int], int] = {}
-        """Finished offsets that wait for the transaction's commit."""
+        """Finished offsets that wait for the transaction's commit, or to be told to librdkafka, which commits them in its time."""
+        self._stored_at = time.monotonic()
         self._committed_at = time.monotonic()
         self._commits_first = commit is CommitOrder.BEFORE_WORK and group is not None
         self._acks_itself = ack == "auto"
@@ -147,6 +150,7 @@ class Subscription:
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """They belong to another member from now on: what was not handed out is its work, and so are late acks."""
+        self._store()
         lost = {(entry.topic, entry.partition) for entry in partitions}
         self._buffer = deque(entry for entry in self._buffer if (entry.topic, entry.partition) not in lost)
         for key in lost:
@@ -171,6 +175,7 @@ class Subscription:
         """Look once for messages. False when there is nothing more to come."""
         # A rebalance happens inside poll: with the transaction committed before, it finds nothing half done.
         self._commit_transaction()
+        self._store()
         first = self._consumer.poll(POLL_SECONDS)
         if first is None:
             return not self._finished
@@ -208,7 +213,7 @@ class Subscription:
             offset,
             entry.key(),
             entry.value(),
-            tuple(entry.headers() or ()),  # type: ignore[arg-type]
+            tuple(headers) if (headers := entry.headers()) else (),  # type: ignore[arg-type]
             timestamp_ms if kind else None,
             self._acked,
         )
@@ -225,24 +230,38 @@ class Subscription:
         message = self._current = self._buffer.popleft()
         if self._group is not None and not self._commits_first:
             key = (message.topic, message.partition)
-            self._progress.setdefault(key, Progress()).handed_out(message.offset)
+            progress = self._progress.get(key)
+            if progress is None:
+                progress = self._progress[key] = Progress()
+            progress.handed_out(message.offset)
         return message
 
     def _finish_current(self) -> None:
-        if self._acks_itself and self._current is not None:
-            self._current.ack()
-        self._current = None
+        """What was handed out last is done, since the next one is asked for. One who reads alone keeps no account."""
+        done, self._current = self._current, None
+        if done is not None and self._acks_itself and self._progress:
+            self._acked(done.topic, done.partition, done.offset)
 
     def _acked(self, topic: str, partition: int, offset: int) -> None:
         progress = self._progress.get((topic, partition))
         done = None if progress is None else progress.finished(offset)
         if done is None or self._closed:
             return
-        if self._transaction is not None:
-            self._done[topic, partition] = done
-        else:
+        self._done[topic, partition] = done
+        if self._transaction is None and (
+            not self._acks_itself or time.monotonic() - self._stored_at > STORE_SECONDS
+        ):
+            self._store()
+
+    def _store(self) -> None:
+        """Not for every message: that cost more than reading it."""
+        self._stored_at = time.monotonic()
+        if self._transaction is not None or not self._done:
+            return
+        done, self._done = self._done, {}
+        for (topic, partition), offset in done.items():
             try:
-                self._consumer.store_offsets(offsets=[TopicPartition(topic, partition, done)])
+                self._consumer.store_offsets(offsets=[TopicPartition(topic, partition, offset)])
             except KafkaException as problem:
                 # The partition was taken away in this very moment; its new owner will do the work again.
                 if problem.args[0].code() != KafkaError._STATE:
@@ -279,7 +298,7 @@ class Subscription:
 
     @property
     def _commit_is_due(self) -> bool:
-        return self._transaction is not None and time.monotonic() - self._committed_at > TRANSACTION_SECONDS
+        return time.monotonic() - self._committed_at > TRANSACTION_SECONDS
 
     # -- iteration ---------------------------------------------------------------------------------------------
 
@@ -287,8 +306,9 @@ class Subscription:
         return self
 
     def __next__(self) -> Message:
-        self._finish_current()
-        if self._commit_is_due:
+        if self._current is not None:
+            self._finish_current()
+        if self._transaction is not None and self._commit_is_due:
             self._commit_transaction()
         while not self._closed:
             if self._buffer:
@@ -301,8 +321,9 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
-        self._finish_current()
-        if self._commit_is_due:
+        if self._current is not None:
+            self._finish_current()
+        if self._transaction is not None and self._commit_is_due:
             await self._in_thread(self._commit_transaction)
         while not self._closed:
             if self._buffer:
@@ -338,6 +359,7 @@ class Subscription:
                 if self._transaction is not None:
                     self._commit_transaction()
                     self._transaction.abort()
+                self._store()
             finally:
                 self._consumer.close()
 

@@ -74,13 +74,13 @@ class TransactionalPublisher(Publisher):
             self.abort()
             raise
         self._open = False
-        self._failed.clear()
+        self._server.take_failed()
 
     def abort(self) -> None:
         if self._open:
             self._open = False
             self._call(lambda: self._producer.abort_transaction(self._timeout))
-            self._failed.clear()
+            self._server.take_failed()
 
     def close(self, timeout: float | None) -> None:
         """What was published and not committed is rolled back."""

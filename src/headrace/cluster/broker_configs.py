@@ -15,10 +15,10 @@ from headrace.cluster.config_keys import (
     MAX_LONG,
     Check,
     ConfigKey,
+    ConfigStanding,
     ConfigType,
     Importance,
     Scope,
-    Standing,
     Synonym,
     at_least,
     between,
@@ -58,7 +58,7 @@ def _settable(
 
 
 def _read_only(
-    standing: Standing,
+    standing: ConfigStanding,
     name: str,
     kind: ConfigType,
     default: str | None,
@@ -74,17 +74,17 @@ def _setting(
     name: str, kind: ConfigType, default: str | None, words: str, check: Check | None = None
 ) -> ConfigKey:
     """Shows a setting of the node (node.static_configs), under Kafka's name and with Kafka's default."""
-    return _read_only(Standing.SETTING, name, kind, default, words, check)
+    return _read_only(ConfigStanding.SETTING, name, kind, default, words, check)
 
 
 def _built_in(name: str, kind: ConfigType, value: str | None, words: str) -> ConfigKey:
     """Shows how this broker is built: the value is true, and always the same."""
-    return _read_only(Standing.BUILT_IN, name, kind, value, words)
+    return _read_only(ConfigStanding.BUILT_IN, name, kind, value, words)
 
 
 def _ignored(name: str, kind: ConfigType, default: str | None, words: str) -> ConfigKey:
     """Shown with Kafka's default for tools that expect it."""
-    return _read_only(Standing.IGNORED, name, kind, default, f"{words} No effect here.")
+    return _read_only(ConfigStanding.IGNORED, name, kind, default, f"{words} No effect here.")
 
 
 def _topic_default(
@@ -102,7 +102,7 @@ def _topic_default(
         synonyms,
         key.importance,
         Scope.READ_ONLY if key.fixed else Scope.CLUSTER,
-        standing=Standing.TOPIC_DEFAULT,
+        standing=ConfigStanding.TOPIC_DEFAULT,
     )
 
 
@@ -110,7 +110,7 @@ def _unit_of(
     name: str, kind: ConfigType, default: str | None, other: str, unit: str, check: Check
 ) -> ConfigKey:
     words = f"{other} in {unit}; used when {other} is not set."
-    return _read_only(Standing.TOPIC_DEFAULT, name, kind, default, words, check)
+    return _read_only(ConfigStanding.TOPIC_DEFAULT, name, kind, default, words, check)
 
 
 NUM_PARTITIONS: Final = _settable(
@@ -202,12 +202,12 @@ _LOG = (
     _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms"),
     _topic_default("log.flush.interval.messages", "flush.messages"),
     _topic_default("log.flush.interval.ms", "flush.ms", (Synonym("log.flush.scheduler.interval.ms"),), default=False),
-    _read_only(Standing.TOPIC_DEFAULT, "log.flush.scheduler.interval.ms", _LONG, "1000", "Used when log.flush.interval.ms is not set.", _POSITIVE),
+    _read_only(ConfigStanding.TOPIC_DEFAULT, "log.flush.scheduler.interval.ms", _LONG, "1000", "Used when log.flush.interval.ms is not set.", _POSITIVE),
     _built_in("log.flush.offset.checkpoint.interval.ms", _INT, "5000", "How often recovery points are written."),
     _built_in("log.flush.start.offset.checkpoint.interval.ms", _INT, "5000", "How often log start offsets are written."),
     _topic_default("headrace.flush", "headrace.flush"),
     # Not to be changed under topics that exist: they would look for their data in the wrong place.
-    _read_only(Standing.TOPIC_DEFAULT, "headrace.storage", _STRING, "disk", "Where topics keep their data unless they say otherwise when they are made."),
+    _read_only(ConfigStanding.TOPIC_DEFAULT, "headrace.storage", _STRING, "disk", "Where topics keep their data unless they say otherwise when they are made."),
     _topic_default("log.index.interval.bytes", "index.interval.bytes"),
     _topic_default("log.index.size.max.bytes", "segment.index.bytes"),
     _topic_default("log.local.retention.bytes", "local.retention.bytes"),

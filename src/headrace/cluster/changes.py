@@ -17,7 +17,7 @@ MAX_OPS_PER_TRANSACTION = 100
 CompareTarget = Literal["mod", "create", "value"]
 
 
-class Compare(NamedTuple):
+class Expect(NamedTuple):
     """`mod` and `create` expect a revision (0 = the key does not exist); `value` expects the exact bytes."""
 
     key: str
@@ -25,34 +25,34 @@ class Compare(NamedTuple):
     expected: int | bytes
 
 
-class Put(NamedTuple):
+class PutKey(NamedTuple):
     key: str
     value: bytes
     lease: int = 0
 
 
-class Delete(NamedTuple):
+class DeleteKey(NamedTuple):
     key: str
 
 
-Op = Put | Delete
+Op = PutKey | DeleteKey
 
 
 class Change(NamedTuple):
     """One transaction: if every compare holds, every op is applied. `why` is for people who read the log."""
 
-    compares: tuple[Compare, ...]
+    compares: tuple[Expect, ...]
     ops: tuple[Op, ...]
     why: str = ""
 
 
-def controller_is(epoch: int) -> Compare:
+def controller_is(epoch: int) -> Expect:
     """R1: a zombie controller's transactions fail. The controller key is created once and never updated."""
-    return Compare(keys.CONTROLLER, "create", epoch)
+    return Expect(keys.CONTROLLER, "create", epoch)
 
 
-def absent(key: str) -> Compare:
-    return Compare(key, "create", 0)
+def absent(key: str) -> Expect:
+    return Expect(key, "create", 0)
 
 
 def batched(changes: Iterable[Change], max_ops: int = MAX_OPS_PER_TRANSACTION) -> list[Change]:
@@ -62,7 +62,7 @@ def batched(changes: Iterable[Change], max_ops: int = MAX_OPS_PER_TRANSACTION) -
     Changes whose order matters (topic creation) must not be batched.
     """
     batches: list[Change] = []
-    compares: dict[Compare, None] = {}
+    compares: dict[Expect, None] = {}
     ops: list[Op] = []
     reasons: dict[str, None] = {}
     for change in changes:
@@ -78,7 +78,7 @@ def batched(changes: Iterable[Change], max_ops: int = MAX_OPS_PER_TRANSACTION) -
     return batches
 
 
-def _joined(compares: dict[Compare, None], ops: Sequence[Op], reasons: dict[str, None]) -> Change:
+def _joined(compares: dict[Expect, None], ops: Sequence[Op], reasons: dict[str, None]) -> Change:
     shown = list(reasons)
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return Change(tuple(compares), tuple(ops), "; ".join(shown[:3]) + more)

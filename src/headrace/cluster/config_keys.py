@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from headrace.records.masks import mask_problem
+
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 
@@ -34,7 +36,7 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where an effective value came from; numbers as in DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
@@ -62,7 +64,7 @@ class Scope(IntEnum):
     """One broker or the cluster-wide default."""
 
 
-class Standing(Enum):
+class ConfigStanding(Enum):
     """What makes a broker config more than words."""
 
     READ = "read"
@@ -97,7 +99,7 @@ class ConfigKey:
     aliases: tuple[str, ...] = ()
     fixed: bool = False
     """A topic config that can be seen but not changed."""
-    standing: Standing = Standing.READ
+    standing: ConfigStanding = ConfigStanding.READ
 
     @property
     def sensitive(self) -> bool:
@@ -188,6 +190,12 @@ def one_of(*allowed: str) -> Check:
         return None if value in allowed else f"must be one of {', '.join(allowed)}"
 
     return check
+
+
+def masks(value: Value) -> str | None:
+    """W19."""
+    assert isinstance(value, tuple)
+    return mask_problem(value)
 
 
 def subset_of(*allowed: str) -> Check:

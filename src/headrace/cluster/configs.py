@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from headrace.cluster.broker_configs import BROKER_CONFIGS
 from headrace.cluster.config_keys import (
     ConfigKey,
+    ConfigSource,
+    ConfigStanding,
     ConfigType,
     Importance,
     Scope,
-    Source,
-    Standing,
     Synonym,
     Value,
     split_list,
@@ -36,10 +36,10 @@ __all__ = [
     "BrokerLayers",
     "ConfigEntry",
     "ConfigKey",
+    "ConfigSource",
     "ConfigType",
     "Importance",
     "Scope",
-    "Source",
     "TopicConfig",
     "alter_broker",
     "alter_topic",
@@ -69,7 +69,7 @@ class SynonymValue(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 class _Candidate(NamedTuple):
@@ -83,7 +83,7 @@ class ConfigEntry(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     read_only: bool
     sensitive: bool
     type: ConfigType
@@ -108,7 +108,7 @@ def describe_topic(
     overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
     """Every topic config, or the named ones that exist, as DescribeConfigs wants them (K12)."""
-    return describe_overrides(TOPIC_CONFIGS, overrides, layers, names, Source.DYNAMIC_TOPIC)
+    return describe_overrides(TOPIC_CONFIGS, overrides, layers, names, ConfigSource.DYNAMIC_TOPIC)
 
 
 def describe_overrides(
@@ -116,7 +116,7 @@ def describe_overrides(
     overrides: Mapping[str, str],
     layers: BrokerLayers,
     names: Iterable[str] | None,
-    source: Source,
+    source: ConfigSource,
 ) -> list[ConfigEntry]:
     """Of a topic or a group: what is set for it, or else what brokers say of all."""
     wanted = table if names is None else [name for name in names if name in table]
@@ -148,7 +148,7 @@ def broker_number(key: ConfigKey, layers: BrokerLayers) -> int | float:
 
 
 def _entry(key: ConfigKey, candidates: list[_Candidate], *, read_only: bool) -> ConfigEntry:
-    unset = _Candidate(SynonymValue(key.name, None, Source.DEFAULT), None)
+    unset = _Candidate(SynonymValue(key.name, None, ConfigSource.DEFAULT), None)
     found = candidates[0] if candidates else unset
     synonyms = tuple(candidate.shown for candidate in candidates)
     if key.sensitive:
@@ -169,7 +169,7 @@ def candidates(
     key: ConfigKey,
     overrides: Mapping[str, str],
     layers: BrokerLayers,
-    source: Source = Source.DYNAMIC_TOPIC,
+    source: ConfigSource = ConfigSource.DYNAMIC_TOPIC,
 ) -> Iterator[_Candidate]:
     """Every place that gives a config of a topic or a group a value, strongest first; the first one counts."""
     override = overrides.get(key.name)
@@ -178,7 +178,7 @@ def candidates(
     for synonym in key.synonyms:
         yield from _broker_given(key, synonym, layers)
     name = key.synonyms[0].name if key.synonyms else key.name
-    yield _Candidate(SynonymValue(name, key.default, Source.DEFAULT), key.default)
+    yield _Candidate(SynonymValue(name, key.default, ConfigSource.DEFAULT), key.default)
 
 
 def _broker_candidates(key: ConfigKey, layers: BrokerLayers) -> Iterator[_Candidate]:
@@ -189,15 +189,15 @@ def _broker_candidates(key: ConfigKey, layers: BrokerLayers) -> Iterator[_Candid
         default = BROKER_CONFIGS[synonym.name].default
         if default is not None:
             yield _Candidate(
-                SynonymValue(synonym.name, default, Source.DEFAULT), _scaled(default, synonym.scale)
+                SynonymValue(synonym.name, default, ConfigSource.DEFAULT), _scaled(default, synonym.scale)
             )
 
 
 def _broker_given(key: ConfigKey, synonym: Synonym, layers: BrokerLayers) -> Iterator[_Candidate]:
     places = (
-        (layers.dynamic, Source.DYNAMIC_BROKER),
-        (layers.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
-        (layers.static, Source.STATIC_BROKER),
+        (layers.dynamic, ConfigSource.DYNAMIC_BROKER),
+        (layers.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (layers.static, ConfigSource.STATIC_BROKER),
     )
     for configs, source in places:
         text = configs.get(synonym.name)
@@ -332,11 +332,13 @@ def alter_broker(
     return Rejected(ErrorKind.INVALID_CONFIG, problem) if problem else after
 
 
-_WHY_NOT: Mapping[Standing, Callable[[ConfigKey], str]] = {
-    Standing.SETTING: lambda key: "comes from the broker's settings; change it there and restart",
-    Standing.TOPIC_DEFAULT: lambda key: f"can't be set while the broker runs. {key.documentation}",
-    Standing.BUILT_IN: lambda key: f"says how Headrace is built and can't be changed. {key.documentation}",
-    Standing.IGNORED: lambda key: f"would change nothing. {key.documentation}",
+_WHY_NOT: Mapping[ConfigStanding, Callable[[ConfigKey], str]] = {
+    ConfigStanding.SETTING: lambda key: "comes from the broker's settings; change it there and restart",
+    ConfigStanding.TOPIC_DEFAULT: lambda key: f"can't be set while the broker runs. {key.documentation}",
+    ConfigStanding.BUILT_IN: lambda key: (
+        f"says how Headrace is built and can't be changed. {key.documentation}"
+    ),
+    ConfigStanding.IGNORED: lambda key: f"would change nothing. {key.documentation}",
 }
 
 

@@ -13,16 +13,17 @@ from typing import NamedTuple
 from headrace.cluster import membership
 from headrace.cluster.changes import Change, batched
 from headrace.cluster.election import (
+    BrokersStanding,
     Elected,
     ElectionType,
-    Standing,
     elect_preferred,
     elect_unclean,
     partition_change,
     settle,
 )
-from headrace.cluster.image import ClusterImage, Topic
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.reassignment import complete
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import NO_LEADER, Loss
 from headrace.cluster.topic_configs import TopicConfig
 from headrace.core.errors import ErrorKind
@@ -53,16 +54,16 @@ class Standings:
             for broker in image.brokers.values()
             if broker.fence is not None and broker.fence.loss is not Loss.NOTHING
         }
-        self._by_kind: dict[tuple[bool, bool], Standing] = {}
+        self._by_kind: dict[tuple[bool, bool], BrokersStanding] = {}
 
-    def of(self, config: TopicConfig) -> Standing:
+    def of(self, config: TopicConfig) -> BrokersStanding:
         kind = (config.is_memory, config.flush == "commit")
         standing = self._by_kind.get(kind)
         if standing is None:
             lost = frozenset(
                 broker for broker, loss in self._losses.items() if membership.loses(config, loss)
             )
-            standing = self._by_kind[kind] = Standing(self._live, lost)
+            standing = self._by_kind[kind] = BrokersStanding(self._live, lost)
         return standing
 
 

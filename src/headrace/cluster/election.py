@@ -15,14 +15,15 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Put, absent, controller_is
-from headrace.cluster.image import ClusterImage, Topic
+from headrace.cluster.changes import Change, Expect, PutKey, absent, controller_is
+from headrace.cluster.image import ClusterImage
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import NO_LEADER, PartitionState, encode
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 
 
-class Standing(NamedTuple):
+class BrokersStanding(NamedTuple):
     """How the brokers stand, for the partitions of one topic."""
 
     live: Collection[int]
@@ -48,7 +49,7 @@ def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
 
 
 def settle(
-    partition: PartitionState, standing: Standing, min_isr: int, *, allow_unclean: bool = False
+    partition: PartitionState, standing: BrokersStanding, min_isr: int, *, allow_unclean: bool = False
 ) -> Elected:
     """The partition as the brokers' standing demands: dead ones out, a leader if there can be one. Idempotent.
 
@@ -74,7 +75,7 @@ def settle(
 
 
 def _standing_members(
-    partition: PartitionState, standing: Standing, min_isr: int
+    partition: PartitionState, standing: BrokersStanding, min_isr: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     isr = tuple(member for member in partition.isr if member in standing.live)
     if len(isr) >= min_isr:
@@ -87,7 +88,7 @@ def _standing_members(
     return isr, complete
 
 
-def _has_lost(partition: PartitionState, member: int, standing: Standing) -> bool:
+def _has_lost(partition: PartitionState, member: int, standing: BrokersStanding) -> bool:
     # The only replica there is can't be behind another one; refusing it would protect nothing.
     return member in standing.lost and len(partition.replicas) > 1
 
@@ -97,7 +98,7 @@ def _first(replicas: tuple[int, ...], members: Container[int]) -> int:
     return next((replica for replica in replicas if replica in members), NO_LEADER)
 
 
-def _unclean_choice(partition: PartitionState, standing: Standing) -> int:
+def _unclean_choice(partition: PartitionState, standing: BrokersStanding) -> int:
     last = partition.leader if partition.leader != NO_LEADER else partition.last_leader
     if last in standing.live and last in partition.replicas:
         return last
@@ -127,7 +128,7 @@ def _next(
 # -- elections that someone asks for ----------------------------------------------------------------------------------
 
 
-def elect_preferred(partition: PartitionState, standing: Standing, min_isr: int) -> Elected | Rejected:
+def elect_preferred(partition: PartitionState, standing: BrokersStanding, min_isr: int) -> Elected | Rejected:
     """R32: only to a live ISR member and never while the ISR is too small."""
     preferred = partition.target[0]
     if partition.leader == preferred:
@@ -141,7 +142,7 @@ def elect_preferred(partition: PartitionState, standing: Standing, min_isr: int)
     return Elected(_next(partition, preferred, partition.isr, partition.elr, min_isr))
 
 
-def elect_unclean(partition: PartitionState, standing: Standing, min_isr: int) -> Elected | Rejected:
+def elect_unclean(partition: PartitionState, standing: BrokersStanding, min_isr: int) -> Elected | Rejected:
     """R27: the explicit call of an administrator who accepts the loss. A clean election is taken if there is one."""
     if partition.leader != NO_LEADER and partition.leader in standing.live:
         return Rejected(ErrorKind.ELECTION_NOT_NEEDED, "the partition has a leader")
@@ -186,17 +187,17 @@ def isr_change(
     the registration it fetched under, unfenced (R14). `joining` is follower id -> broker epoch of its fetch.
     """
     compares = [
-        Compare(keys.partition(topic_id, number), "mod", revision),
-        Compare(keys.broker(new.leader), "mod", broker_epoch),
+        Expect(keys.partition(topic_id, number), "mod", revision),
+        Expect(keys.broker(new.leader), "mod", broker_epoch),
     ]
     for member in sorted(joining):
-        compares += (Compare(keys.broker(member), "mod", joining[member]), absent(keys.fence(member)))
-    put = Put(keys.partition(topic_id, number), encode(new))
+        compares += (Expect(keys.broker(member), "mod", joining[member]), absent(keys.fence(member)))
+    put = PutKey(keys.partition(topic_id, number), encode(new))
     return Change(tuple(compares), (put,), f"ISR of {topic_id.hex()}/{number} becomes {list(new.isr)}")
 
 
 def hand_over(
-    image: ClusterImage, topic: Topic, number: int, leader: int, standing: Standing
+    image: ClusterImage, topic: Topic, number: int, leader: int, standing: BrokersStanding
 ) -> Change | None:
     """A leader whose replica is damaged gives the partition to another in-sync one and leaves the ISR (S7, S22, S26).
 
@@ -209,19 +210,19 @@ def hand_over(
     others = [member for member in partition.isr if member != leader and member in standing.live]
     if not others:
         return None
-    without_us = Standing(frozenset(others), frozenset({leader, *standing.lost}))
+    without_us = BrokersStanding(frozenset(others), frozenset({leader, *standing.lost}))
     state = settle(partition, without_us, topic.config.min_insync_replicas).state
     heir = image.broker(state.leader)
     assert heir is not None
     key = keys.partition(topic.id, number)
     return Change(
         compares=(
-            Compare(key, "mod", image.mod_revision(key)),
-            Compare(keys.broker(leader), "mod", broker.epoch),
-            Compare(keys.broker(heir.id), "mod", heir.epoch),
+            Expect(key, "mod", image.mod_revision(key)),
+            Expect(keys.broker(leader), "mod", broker.epoch),
+            Expect(keys.broker(heir.id), "mod", heir.epoch),
             absent(keys.fence(heir.id)),
         ),
-        ops=(Put(key, encode(state)),),
+        ops=(PutKey(key, encode(state)),),
         why=f"{topic.name}-{number}: broker {leader} can't use its replica and hands over to {heir.id}",
     )
 
@@ -239,10 +240,10 @@ def raise_epoch(image: ClusterImage, topic: Topic, number: int, above: int, brok
     key = keys.partition(topic.id, number)
     return Change(
         compares=(
-            Compare(key, "mod", image.mod_revision(key)),
-            Compare(keys.broker(broker_id), "mod", broker.epoch),
+            Expect(key, "mod", image.mod_revision(key)),
+            Expect(keys.broker(broker_id), "mod", broker.epoch),
         ),
-        ops=(Put(key, encode(state)),),
+        ops=(PutKey(key, encode(state)),),
         why=f"{topic.name}-{number}: epoch {above} was given before the coordinator went back",
     )
 
@@ -259,11 +260,11 @@ def partition_change(
     lost its tail: it is neither elected nor confirmed on the strength of its earlier life (R4, R29).
     """
     key = keys.partition(topic.id, number)
-    compares = [controller_is(controller_epoch), Compare(key, "mod", image.mod_revision(key))]
+    compares = [controller_is(controller_epoch), Expect(key, "mod", image.mod_revision(key))]
     if new.leader != NO_LEADER:
         broker = image.broker(new.leader)
         compares += (
-            Compare(keys.broker(new.leader), "mod", broker.epoch if broker is not None else 0),
+            Expect(keys.broker(new.leader), "mod", broker.epoch if broker is not None else 0),
             absent(keys.fence(new.leader)),
         )
-    return Change(tuple(compares), (Put(key, encode(new)),), f"{topic.name}-{number}: {why}")
+    return Change(tuple(compares), (PutKey(key, encode(new)),), f"{topic.name}-{number}: {why}")

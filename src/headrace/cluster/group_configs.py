@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headrace.cluster.config_keys import ConfigKey, ConfigType, Source, Synonym, Value, at_least, one_of
+from headrace.cluster.config_keys import ConfigKey, ConfigSource, ConfigType, Synonym, Value, at_least, one_of
 from headrace.cluster.configs import (
     NO_LAYERS,
     Alteration,
@@ -200,7 +200,7 @@ def describe_group(
     configs: Mapping[str, str], layers: BrokerLayers, names: Sequence[str] | None
 ) -> list[ConfigEntry]:
     """As DescribeConfigs shows them: every config, or those that are named."""
-    return describe_overrides(GROUP_CONFIGS, configs, layers, names, Source.DYNAMIC_GROUP)
+    return describe_overrides(GROUP_CONFIGS, configs, layers, names, ConfigSource.DYNAMIC_GROUP)
 
 
 def alter_group(
@@ -242,7 +242,7 @@ def _problem(configs: Mapping[str, str], changed: set[str], layers: BrokerLayers
 
 def _value(key: ConfigKey, configs: Mapping[str, str], layers: BrokerLayers) -> Value:
     """What was stored and does not parse counts as not there (X27)."""
-    first = next(candidates(key, configs, layers, Source.DYNAMIC_GROUP))
+    first = next(candidates(key, configs, layers, ConfigSource.DYNAMIC_GROUP))
     return key.parse(first.text or "")
 
 

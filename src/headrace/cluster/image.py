@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from headrace.cluster import keys
 from headrace.cluster.configs import (
@@ -20,23 +20,38 @@ from headrace.cluster.configs import (
     broker_number,
     resolve_topic,
 )
-from headrace.cluster.keys import KeyRef, Kind
+from headrace.cluster.deltas import (
+    BrokerConfigChanged,
+    BrokerDown,
+    BrokerRegistered,
+    BrokerUp,
+    ControllerChanged,
+    Delta,
+    OpaqueChanged,
+    PartitionChanged,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicGone,
+    Undecodable,
+)
+from headrace.cluster.keys import KeyKind, KeyRef
+from headrace.cluster.rows import BrokerNode, ElectedController, Topic
 from headrace.cluster.state import (
     BrokerConfigs,
+    BrokerRegistration,
     ClusterState,
     ControllerState,
     Features,
     Fence,
     InvalidState,
     Life,
+    NextProducerId,
     PartitionState,
-    ProducerIdBlock,
-    Registration,
     TopicState,
     decode,
 )
-from headrace.cluster.views import ViewSpec, spec_of
-from headrace.core.ids import collision_key, is_internal
+from headrace.cluster.views import ViewSpec
+from headrace.core.ids import collision_key
 
 
 class Item(Protocol):
@@ -50,135 +65,6 @@ class Item(Protocol):
     def mod_revision(self) -> int: ...
 
 
-class Broker(NamedTuple):
-    id: int
-    epoch: int
-    registration: Registration
-    fence: Fence | None = None
-
-    @property
-    def live(self) -> bool:
-        """May lead and join an ISR."""
-        return self.fence is None
-
-    @property
-    def rack(self) -> str | None:
-        return self.registration.rack
-
-
-class Controller(NamedTuple):
-    broker_id: int
-    epoch: int
-    """Create revision of the controller key: what a controller's transactions compare (R1)."""
-
-
-class Topic:
-    """A topic as it is now. `state` and `config` are replaced on change; hold on to them, not to this, across awaits."""
-
-    __slots__ = ("config", "id", "internal", "name", "partitions", "state", "view")
-
-    def __init__(self, name: str, state: TopicState, config: TopicConfig) -> None:
-        self.name = name
-        self.id = state.topic_id
-        self.internal = is_internal(name)
-        self.state = state
-        self.config = config
-        self.partitions: list[PartitionState | None] = [None] * state.partitions
-        """By number; None for one whose key has not arrived yet. A view has the very list of its source."""
-        self.view: ViewSpec | None = spec_of(state.configs)
-
-    @property
-    def configs(self) -> Mapping[str, str]:
-        return self.state.configs
-
-
-# -- what changed -----------------------------------------------------------------------------------------------------
-
-
-class TopicCreated(NamedTuple):
-    topic: Topic
-
-
-class TopicDeleted(NamedTuple):
-    name: str
-    topic_id: bytes
-    partition_count: int
-
-
-class PartitionChanged(NamedTuple):
-    """`old` is None for a partition seen for the first time."""
-
-    topic: Topic
-    partition: int
-    old: PartitionState | None
-    new: PartitionState
-    revision: int
-
-
-class BrokerUp(NamedTuple):
-    """A broker may now lead, or came back under a new epoch, or changed its address."""
-
-    broker: Broker
-
-
-class BrokerDown(NamedTuple):
-    """A broker that could lead no longer can: its registration ended or it was fenced."""
-
-    broker_id: int
-    epoch: int
-    fenced: bool
-
-
-class BrokerRegistered(NamedTuple):
-    """A registration or its fence changed without making the broker live: the controller has work to do (R4)."""
-
-    broker: Broker
-
-
-class TopicConfigChanged(NamedTuple):
-    topic: Topic
-    old: TopicConfig
-
-
-class BrokerConfigChanged(NamedTuple):
-    """broker_id None is the cluster-wide default."""
-
-    broker_id: int | None
-
-
-class ControllerChanged(NamedTuple):
-    controller: Controller | None
-
-
-class OpaqueChanged(NamedTuple):
-    """A key of a higher package: queues/…, subscriptions/…; value None when it was deleted."""
-
-    key: str
-    value: bytes | None
-
-
-class Undecodable(NamedTuple):
-    """A value that is not what its key promises (X27). The last good value stays in force."""
-
-    key: str
-    problem: str
-
-
-Delta = (
-    TopicCreated
-    | TopicDeleted
-    | PartitionChanged
-    | BrokerUp
-    | BrokerDown
-    | BrokerRegistered
-    | TopicConfigChanged
-    | BrokerConfigChanged
-    | ControllerChanged
-    | OpaqueChanged
-    | Undecodable
-)
-
-
 class ClusterImage:
     def __init__(self, broker_id: int = -1, static_configs: Mapping[str, str] = NO_CONFIGS) -> None:
         """`broker_id` and `static_configs` are this broker's own: they are a layer of every effective config."""
@@ -189,10 +75,10 @@ class ClusterImage:
         """The newest coordinator revision seen."""
         self.cluster: ClusterState | None = None
         self.features: Features | None = None
-        self.controller: Controller | None = None
-        self.producer_ids: ProducerIdBlock | None = None
+        self.controller: ElectedController | None = None
+        self.producer_ids: NextProducerId | None = None
         self.topics: dict[str, Topic] = {}
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, BrokerNode] = {}
         """Every registered broker, fenced ones included."""
         self._static = static_configs
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
@@ -225,21 +111,21 @@ class ClusterImage:
             return None
         return found.partitions[number]
 
-    def broker(self, broker_id: int) -> Broker | None:
+    def broker(self, broker_id: int) -> BrokerNode | None:
         return self.brokers.get(broker_id)
 
     def is_live(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.fence is None
 
-    def live_brokers(self) -> list[Broker]:
+    def live_brokers(self) -> list[BrokerNode]:
         return [
             self.brokers[broker_id]
             for broker_id in sorted(self.brokers)
             if self.brokers[broker_id].fence is None
         ]
 
-    def leader(self, topic: str, number: int) -> Broker | None:
+    def leader(self, topic: str, number: int) -> BrokerNode | None:
         """The leader of a partition if there is one and it is registered."""
         partition = self.partition(topic, number)
         return None if partition is None else self.brokers.get(partition.leader)
@@ -400,7 +286,7 @@ class ClusterImage:
     def _has_shrunk(self, key: str, value: bytes) -> bool:
         """A topic that had fewer partitions then is seen as another one: a topic never gives partitions up."""
         ref = keys.parse(key)
-        if ref is None or ref.kind is not Kind.TOPIC or ref.name not in self.topics:
+        if ref is None or ref.kind is not KeyKind.TOPIC or ref.name not in self.topics:
             return False
         try:
             return decode(TopicState, value).partitions < self.topics[ref.name].state.partitions
@@ -441,34 +327,34 @@ class ClusterImage:
 
     def _put(self, ref: KeyRef, key: str, value: bytes, revision: int) -> list[Delta]:
         match ref.kind:
-            case Kind.PARTITION:
+            case KeyKind.PARTITION:
                 return self._put_partition(ref, key, decode(PartitionState, value), revision)
-            case Kind.TOPIC:
+            case KeyKind.TOPIC:
                 return self._put_topic(ref.name, key, decode(TopicState, value), revision)
-            case Kind.BROKER:
-                return self._put_broker(ref.number, key, decode(Registration, value), revision)
-            case Kind.FENCE:
+            case KeyKind.BROKER:
+                return self._put_broker(ref.number, key, decode(BrokerRegistration, value), revision)
+            case KeyKind.FENCE:
                 fence = decode(Fence, value)
                 self._revisions[key] = revision
                 return self._set_fence(ref.number, fence)
-            case Kind.BROKER_CONFIG:
+            case KeyKind.BROKER_CONFIG:
                 configs = decode(BrokerConfigs, value).configs
                 self._revisions[key] = revision
                 return self._set_broker_configs(None if ref.number < 0 else ref.number, configs)
-            case Kind.CONTROLLER:
+            case KeyKind.CONTROLLER:
                 state = decode(ControllerState, value)
                 self._revisions[key] = revision
-                self.controller = Controller(state.broker_id, revision)
+                self.controller = ElectedController(state.broker_id, revision)
                 return [ControllerChanged(self.controller)]
-            case Kind.EPOCH:
+            case KeyKind.EPOCH:
                 self._lives[ref.number] = decode(Life, value)
-            case Kind.CLUSTER:
+            case KeyKind.CLUSTER:
                 self.cluster = decode(ClusterState, value)
-            case Kind.FEATURES:
+            case KeyKind.FEATURES:
                 self.features = decode(Features, value)
-            case Kind.PRODUCER_IDS:
-                self.producer_ids = decode(ProducerIdBlock, value)
-            case Kind.OPAQUE:
+            case KeyKind.PRODUCER_IDS:
+                self.producer_ids = decode(NextProducerId, value)
+            case KeyKind.OPAQUE:
                 self._opaque[key] = value
                 self._revisions[key] = revision
                 return [OpaqueChanged(key, value)]
@@ -477,7 +363,7 @@ class ClusterImage:
 
     def _remove(self, ref: KeyRef, key: str, revision: int) -> list[Delta]:
         match ref.kind:
-            case Kind.PARTITION:
+            case KeyKind.PARTITION:
                 held = self._partitions.get(ref.name, {})
                 held.pop(ref.number, None)
                 if not held:
@@ -485,27 +371,27 @@ class ClusterImage:
                 topic = self._topics_by_id.get(bytes.fromhex(ref.name))
                 if topic is not None and ref.number < len(topic.partitions):
                     topic.partitions[ref.number] = None
-            case Kind.TOPIC:
+            case KeyKind.TOPIC:
                 return self._remove_topic(ref.name)
-            case Kind.BROKER:
+            case KeyKind.BROKER:
                 broker = self.brokers.pop(ref.number)
                 return [BrokerDown(broker.id, broker.epoch, fenced=False)] if broker.live else []
-            case Kind.FENCE:
+            case KeyKind.FENCE:
                 return self._set_fence(ref.number, None)
-            case Kind.BROKER_CONFIG:
+            case KeyKind.BROKER_CONFIG:
                 return self._set_broker_configs(None if ref.number < 0 else ref.number, NO_CONFIGS)
-            case Kind.CONTROLLER:
+            case KeyKind.CONTROLLER:
                 self.controller = None
                 return [ControllerChanged(None)]
-            case Kind.EPOCH:
+            case KeyKind.EPOCH:
                 self._lives.pop(ref.number, None)
-            case Kind.CLUSTER:
+            case KeyKind.CLUSTER:
                 self.cluster = None
-            case Kind.FEATURES:
+            case KeyKind.FEATURES:
                 self.features = None
-            case Kind.PRODUCER_IDS:
+            case KeyKind.PRODUCER_IDS:
                 self.producer_ids = None
-            case Kind.OPAQUE:
+            case KeyKind.OPAQUE:
                 self._opaque.pop(key, None)
                 return [OpaqueChanged(key, None)]
         return []
@@ -576,7 +462,7 @@ class ClusterImage:
             self._views[topic.view.source].remove(topic)
         for view in self._views.get(name, ()):
             view.partitions = []
-        return [TopicDeleted(name, topic.id, topic.state.partitions)]
+        return [TopicGone(name, topic.id, topic.state.partitions)]
 
     def _link_views(self, topic: Topic) -> None:
         """A view and its source may arrive in any order."""
@@ -600,10 +486,12 @@ class ClusterImage:
 
     # -- brokers and configs ------------------------------------------------------------------------------------------
 
-    def _put_broker(self, broker_id: int, key: str, registration: Registration, revision: int) -> list[Delta]:
+    def _put_broker(
+        self, broker_id: int, key: str, registration: BrokerRegistration, revision: int
+    ) -> list[Delta]:
         self._revisions[key] = revision
         old = self.brokers.get(broker_id)
-        new = Broker(broker_id, revision, registration, self._fences.get(broker_id))
+        new = BrokerNode(broker_id, revision, registration, self._fences.get(broker_id))
         self.brokers[broker_id] = new
         return self._broker_deltas(old, new)
 
@@ -620,7 +508,7 @@ class ClusterImage:
         return self._broker_deltas(old, new)
 
     @staticmethod
-    def _broker_deltas(old: Broker | None, new: Broker) -> list[Delta]:
+    def _broker_deltas(old: BrokerNode | None, new: BrokerNode) -> list[Delta]:
         if new.live:
             return [BrokerUp(new)] if new != old else []
         if old is not None and old.live:
@@ -653,12 +541,12 @@ def _order(key: str) -> int:
 
 
 _SILENT = (
-    Kind.EPOCH,
-    Kind.CLUSTER,
-    Kind.FEATURES,
-    Kind.PRODUCER_IDS,
-    Kind.PARTITION,
-    Kind.TOPIC,
-    Kind.BROKER,
+    KeyKind.EPOCH,
+    KeyKind.CLUSTER,
+    KeyKind.FEATURES,
+    KeyKind.PRODUCER_IDS,
+    KeyKind.PARTITION,
+    KeyKind.TOPIC,
+    KeyKind.BROKER,
 )
 """Kinds that can change without a delta."""

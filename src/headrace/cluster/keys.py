@@ -11,7 +11,7 @@
     partitions/<topic id>/<n>     replicas, leader, epochs, ISR, ELR
     configs/broker/<id|default>   dynamic broker configs
     producer_ids                  the next free block of producer ids (R37)
-    queues/ subscriptions/ views/ quotas/ schedules/ webhooks/ security/   kept as opaque values, owned by higher packages
+    queues/ subscriptions/ views/ quotas/ schedules/ webhooks/ security/ schemas/   kept as opaque values, owned by higher packages
 
 A key that does not parse is ignored, never an error: a newer version may have written it (X27).
 """
@@ -49,6 +49,7 @@ OPAQUE_SPACES = (
     "webhooks",
     "security",
     "deleted",
+    "schemas",
 )
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -56,7 +57,7 @@ _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 _MAX_INT32 = 2**31 - 1
 
 
-class Kind(Enum):
+class KeyKind(Enum):
     CLUSTER = "cluster"
     FEATURES = "features"
     CONTROLLER = "controller"
@@ -73,7 +74,7 @@ class Kind(Enum):
 class KeyRef(NamedTuple):
     """A parsed key. `name` is a topic name, a topic id in hex or an opaque space; `number` a broker id or partition."""
 
-    kind: Kind
+    kind: KeyKind
     name: str = ""
     number: int = -1
 
@@ -110,17 +111,17 @@ def opaque(space: str, name: str) -> str:
 
 
 _SINGLE = {
-    CLUSTER: KeyRef(Kind.CLUSTER),
-    FEATURES: KeyRef(Kind.FEATURES),
-    CONTROLLER: KeyRef(Kind.CONTROLLER),
-    PRODUCER_IDS: KeyRef(Kind.PRODUCER_IDS),
-    DEFAULT_BROKER_CONFIG: KeyRef(Kind.BROKER_CONFIG),
+    CLUSTER: KeyRef(KeyKind.CLUSTER),
+    FEATURES: KeyRef(KeyKind.FEATURES),
+    CONTROLLER: KeyRef(KeyKind.CONTROLLER),
+    PRODUCER_IDS: KeyRef(KeyKind.PRODUCER_IDS),
+    DEFAULT_BROKER_CONFIG: KeyRef(KeyKind.BROKER_CONFIG),
 }
 _BY_BROKER = {
-    BROKERS: Kind.BROKER,
-    EPOCHS: Kind.EPOCH,
-    FENCES: Kind.FENCE,
-    BROKER_CONFIGS: Kind.BROKER_CONFIG,
+    BROKERS: KeyKind.BROKER,
+    EPOCHS: KeyKind.EPOCH,
+    FENCES: KeyKind.FENCE,
+    BROKER_CONFIGS: KeyKind.BROKER_CONFIG,
 }
 
 
@@ -133,17 +134,17 @@ def parse(key: str) -> KeyRef | None:
         index = _number(number)
         if index is None or not _TOPIC_ID.fullmatch(topic_id):
             return None
-        return KeyRef(Kind.PARTITION, topic_id, index)
+        return KeyRef(KeyKind.PARTITION, topic_id, index)
     if key.startswith(TOPICS):
         name = key[len(TOPICS) :]
-        return None if topic_name_problem(name) else KeyRef(Kind.TOPIC, name)
+        return None if topic_name_problem(name) else KeyRef(KeyKind.TOPIC, name)
     for prefix, kind in _BY_BROKER.items():
         if key.startswith(prefix):
             broker_id = _number(key[len(prefix) :])
             return None if broker_id is None else KeyRef(kind, number=broker_id)
     space, slash, name = key.partition("/")
     if slash and name and space in OPAQUE_SPACES:
-        return KeyRef(Kind.OPAQUE, space)
+        return KeyRef(KeyKind.OPAQUE, space)
     return None
 
 

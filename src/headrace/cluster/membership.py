@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Delete, Op, Put, absent, controller_is
+from headrace.cluster.changes import Change, DeleteKey, Expect, Op, PutKey, absent, controller_is
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.state import (
+    BrokerRegistration,
     ControllerState,
     Fence,
     FenceReason,
     Life,
     Loss,
-    ProducerIdBlock,
-    Registration,
+    NextProducerId,
     encode,
 )
 from headrace.cluster.topic_configs import TopicConfig
@@ -43,7 +43,7 @@ class PreviousLife(NamedTuple):
 def register(
     image: ClusterImage,
     broker_id: int,
-    registration: Registration,
+    registration: BrokerRegistration,
     *,
     lease: int,
     previous: PreviousLife | None,
@@ -74,15 +74,15 @@ def register(
     previous_epoch = image.mod_revision(keys.epoch(broker_id))
     return Change(
         compares=(
-            Compare(keys.broker(broker_id), "mod", image.mod_revision(keys.broker(broker_id))),
-            Compare(keys.epoch(broker_id), "mod", previous_epoch),
-            Compare(keys.fence(broker_id), "mod", image.mod_revision(keys.fence(broker_id))),
+            Expect(keys.broker(broker_id), "mod", image.mod_revision(keys.broker(broker_id))),
+            Expect(keys.epoch(broker_id), "mod", previous_epoch),
+            Expect(keys.fence(broker_id), "mod", image.mod_revision(keys.fence(broker_id))),
         ),
         ops=(
             # First, so that a watcher never sees the registration without its fence.
-            Put(keys.fence(broker_id), encode(Fence(FenceReason.STARTING, previous_epoch, loss))),
-            Put(keys.epoch(broker_id), encode(Life(registration.incarnation))),
-            Put(keys.broker(broker_id), encode(registration), lease),
+            PutKey(keys.fence(broker_id), encode(Fence(FenceReason.STARTING, previous_epoch, loss))),
+            PutKey(keys.epoch(broker_id), encode(Life(registration.incarnation))),
+            PutKey(keys.broker(broker_id), encode(registration), lease),
         ),
         why=f"broker {broker_id} registers",
     )
@@ -91,7 +91,7 @@ def register(
 def _loss(
     image: ClusterImage,
     broker_id: int,
-    registration: Registration,
+    registration: BrokerRegistration,
     previous: PreviousLife | None,
     *,
     durable: bool,
@@ -136,13 +136,13 @@ def fence_suspect(image: ClusterImage, broker_id: int, controller_epoch: int) ->
     broker = image.broker(broker_id)
     if broker is None or broker.fence is not None:
         return None
-    ops: tuple[Op, ...] = (Put(keys.fence(broker_id), encode(Fence(FenceReason.SUSPECTED, broker.epoch))),)
+    ops: tuple[Op, ...] = (PutKey(keys.fence(broker_id), encode(Fence(FenceReason.SUSPECTED, broker.epoch))),)
     if image.controller is not None and image.controller.broker_id == broker_id:
-        ops = (*ops, Delete(keys.CONTROLLER))
+        ops = (*ops, DeleteKey(keys.CONTROLLER))
     return Change(
         compares=(
             controller_is(controller_epoch),
-            Compare(keys.broker(broker_id), "mod", broker.epoch),
+            Expect(keys.broker(broker_id), "mod", broker.epoch),
             absent(keys.fence(broker_id)),
         ),
         ops=ops,
@@ -158,10 +158,10 @@ def announce_stop(image: ClusterImage, broker_id: int) -> Change | None:
     loss = broker.fence.loss if broker.fence is not None else Loss.NOTHING
     return Change(
         compares=(
-            Compare(keys.broker(broker_id), "mod", broker.epoch),
-            Compare(keys.fence(broker_id), "mod", image.mod_revision(keys.fence(broker_id))),
+            Expect(keys.broker(broker_id), "mod", broker.epoch),
+            Expect(keys.fence(broker_id), "mod", image.mod_revision(keys.fence(broker_id))),
         ),
-        ops=(Put(keys.fence(broker_id), encode(Fence(FenceReason.STOPPING, broker.epoch, loss))),),
+        ops=(PutKey(keys.fence(broker_id), encode(Fence(FenceReason.STOPPING, broker.epoch, loss))),),
         why=f"broker {broker_id} is stopping",
     )
 
@@ -193,9 +193,9 @@ def unregister(image: ClusterImage, broker_id: int, controller_epoch: int) -> Ch
     return Change(
         compares=(
             controller_is(controller_epoch),
-            *(Compare(name, "mod", image.mod_revision(name)) for name in names[:3]),
+            *(Expect(name, "mod", image.mod_revision(name)) for name in names[:3]),
         ),
-        ops=tuple(Delete(name) for name in names),
+        ops=tuple(DeleteKey(name) for name in names),
         why=f"broker {broker_id} is forgotten",
     )
 
@@ -229,10 +229,10 @@ def unfence(image: ClusterImage, broker_id: int, controller_epoch: int) -> Chang
     return Change(
         compares=(
             controller_is(controller_epoch),
-            Compare(keys.broker(broker_id), "mod", broker.epoch),
-            Compare(keys.fence(broker_id), "mod", image.mod_revision(keys.fence(broker_id))),
+            Expect(keys.broker(broker_id), "mod", broker.epoch),
+            Expect(keys.fence(broker_id), "mod", image.mod_revision(keys.fence(broker_id))),
         ),
-        ops=(Delete(keys.fence(broker_id)),),
+        ops=(DeleteKey(keys.fence(broker_id)),),
         why=f"broker {broker_id} is let in",
     )
 
@@ -242,8 +242,8 @@ def become_controller(image: ClusterImage, broker_id: int, broker_epoch: int, le
     if image.controller is not None:
         return None
     return Change(
-        compares=(absent(keys.CONTROLLER), Compare(keys.broker(broker_id), "mod", broker_epoch)),
-        ops=(Put(keys.CONTROLLER, encode(ControllerState(broker_id, broker_epoch)), lease),),
+        compares=(absent(keys.CONTROLLER), Expect(keys.broker(broker_id), "mod", broker_epoch)),
+        ops=(PutKey(keys.CONTROLLER, encode(ControllerState(broker_id, broker_epoch)), lease),),
         why=f"broker {broker_id} becomes controller",
     )
 
@@ -269,10 +269,10 @@ def reserve_producer_ids(
     first = max(above, image.producer_ids.next_producer_id if image.producer_ids is not None else 0)
     change = Change(
         compares=(
-            Compare(keys.PRODUCER_IDS, "mod", image.mod_revision(keys.PRODUCER_IDS)),
-            Compare(keys.broker(broker_id), "mod", broker_epoch),
+            Expect(keys.PRODUCER_IDS, "mod", image.mod_revision(keys.PRODUCER_IDS)),
+            Expect(keys.broker(broker_id), "mod", broker_epoch),
         ),
-        ops=(Put(keys.PRODUCER_IDS, encode(ProducerIdBlock(first + count))),),
+        ops=(PutKey(keys.PRODUCER_IDS, encode(NextProducerId(first + count))),),
         why=f"broker {broker_id} takes producer ids {first}..{first + count - 1}",
     )
     return ReservedProducerIds(first, count, change)

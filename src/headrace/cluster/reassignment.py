@@ -15,9 +15,10 @@ import msgspec
 
 from headrace.cluster.balance import balance
 from headrace.cluster.changes import Change
-from headrace.cluster.election import Standing, effective_min_isr, partition_change, settle
-from headrace.cluster.image import ClusterImage, Topic
+from headrace.cluster.election import BrokersStanding, effective_min_isr, partition_change, settle
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.placement import Candidate, replace_broker
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.cluster.topics import replicas_problem
 from headrace.core.errors import ErrorKind
@@ -98,7 +99,7 @@ def start(
     number: int,
     target: Sequence[int],
     controller_epoch: int,
-    standing: Standing,
+    standing: BrokersStanding,
 ) -> Change | Rejected:
     partition = topic.partitions[number]
     if partition is None:
@@ -115,7 +116,7 @@ def start(
 
 
 def stop(
-    image: ClusterImage, topic: Topic, number: int, controller_epoch: int, standing: Standing
+    image: ClusterImage, topic: Topic, number: int, controller_epoch: int, standing: BrokersStanding
 ) -> Change | Rejected:
     partition = topic.partitions[number]
     if partition is None:
@@ -132,7 +133,7 @@ def _settled_change(
     number: int,
     moved: PartitionState,
     controller_epoch: int,
-    standing: Standing,
+    standing: BrokersStanding,
     why: str,
 ) -> Change:
     """Every write of the controller is settled, so that no write can confirm a leader from an earlier life (R4)."""
@@ -155,6 +156,30 @@ def drain(image: ClusterImage, leaving: int) -> list[Reassignment]:
         if target is not None:
             load.update(broker for broker in target if broker not in partition.target)
             plan.append(Reassignment(topic, number, target))
+    return plan
+
+
+def resized(image: ClusterImage, topic: Topic, factor: int) -> list[Reassignment]:
+    """Moves after which every partition of a topic has so many replicas: the leader stays, and so do those in sync before others."""
+    brokers = [Candidate(broker.id, broker.rack) for broker in image.live_brokers()]
+    plan: list[Reassignment] = []
+    targets = [tuple(partition.target) for partition in topic.partitions if partition is not None]
+    for number, partition in enumerate(topic.partitions):
+        if partition is None or len(partition.target) == factor:
+            continue
+        order = [partition.leader, *partition.isr, *partition.target]
+        kept = tuple(dict.fromkeys(broker for broker in order if broker in partition.target))[:factor]
+        if len(kept) < factor:
+            free = [broker for broker in brokers if broker.id not in kept]
+            load = Counter(broker for replicas in targets for broker in replicas)
+            held = {broker.id: broker.rack for broker in brokers if broker.id in kept}
+            free.sort(key=lambda broker: (broker.rack in held.values(), load[broker.id], broker.id))
+            kept += tuple(broker.id for broker in free[: factor - len(kept)])
+        # The first is the preferred leader: as before, where it is still there.
+        first = partition.target[0] if partition.target[0] in kept else kept[0]
+        target = (first, *(broker for broker in kept if broker != first))
+        targets[number] = target
+        plan.append(Reassignment(topic, number, target))
     return plan
 
 

@@ -50,7 +50,7 @@ class ControllerState(msgspec.Struct, frozen=True):
     broker_epoch: Revision
 
 
-class Registration(msgspec.Struct, frozen=True):
+class BrokerRegistration(msgspec.Struct, frozen=True):
     """A broker as it introduces itself. Its epoch is the mod revision of the key and is not repeated here."""
 
     host: Host
@@ -174,7 +174,7 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
     configs: ConfigMap
 
 
-class ProducerIdBlock(msgspec.Struct, frozen=True):
+class NextProducerId(msgspec.Struct, frozen=True):
     next_producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 

@@ -18,6 +18,7 @@ from headrace.cluster.config_keys import (
     Synonym,
     at_least,
     between,
+    masks,
     one_of,
     subset_of,
     throttled_replicas,
@@ -86,6 +87,12 @@ _KEYS = (
         throttled_replicas,
     ),
     ConfigKey(
+        "headrace.console.mask", _LIST, "",
+        "Fields that nobody sees who looks at messages over REST or in the console without the right to alter this topic's configs: "
+        "key, value, value.FIELD, header.NAME. Consumers get what was written.",
+        masks, aliases=("console.mask",),
+    ),
+    ConfigKey(
         "headrace.delay.enabled", _BOOLEAN, "false",
         "Look into batches for the headrace-delay-ms and headrace-deliver-at headers, so that any Kafka client can delay a message.",
         aliases=("delay.enabled",),
@@ -97,6 +104,11 @@ _KEYS = (
         one_of("commit", "interval", "os"), _broker("headrace.flush"), Importance.HIGH, aliases=("flush",),
     ),
     ConfigKey(
+        "headrace.key.schema.validation", _BOOLEAN, "false",
+        "Refuse records whose key does not name a schema that the subject TOPIC-key of the schema registry has. Every batch is opened for it.",
+        aliases=("key.schema.validation",),
+    ),
+    ConfigKey(
         "headrace.retention", _STRING, "time",
         "time: retention.ms and retention.bytes decide. delivered: also drop what every subscription has acknowledged.",
         one_of("time", "delivered"), aliases=("retention",),
@@ -105,6 +117,11 @@ _KEYS = (
         "headrace.storage", _STRING, "disk",
         "disk: segments on disk. memory: nothing is written and a restart of the broker empties its replica.",
         one_of("disk", "memory"), _broker("headrace.storage"), Importance.HIGH, aliases=("storage",),
+    ),
+    ConfigKey(
+        "headrace.value.schema.validation", _BOOLEAN, "false",
+        "Refuse records whose value does not name a schema that the subject TOPIC-value of the schema registry has. Every batch is opened for it.",
+        aliases=("value.schema.validation",),
     ),
     ConfigKey(
         "headrace.view.source", _STRING, "",
@@ -248,6 +265,7 @@ class TopicConfig:
     compression_lz4_level: int = 9
     compression_type: Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"] = "producer"
     compression_zstd_level: int = 3
+    console_mask: tuple[str, ...] = ()
     delay_enabled: bool = False
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60_000
@@ -256,6 +274,7 @@ class TopicConfig:
     flush_ms: int = 1_000
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     index_interval_bytes: int = 4096
+    key_schema_validation: bool = False
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
@@ -282,6 +301,7 @@ class TopicConfig:
     segment_ms: int = WEEK_MS
     storage: Literal["disk", "memory"] = "disk"
     unclean_leader_election_enable: bool = False
+    value_schema_validation: bool = False
     view_source: str = ""
     view_where: str = ""
 
@@ -292,7 +312,16 @@ class TopicConfig:
     @property
     def opens_batches(self) -> bool:
         """Whether the topic has made a promise for which every produced batch is opened, which costs per record."""
-        return "compact" in self.cleanup_policy or self.compression_type != "producer" or self.delay_enabled
+        return (
+            "compact" in self.cleanup_policy
+            or self.compression_type != "producer"
+            or self.delay_enabled
+            or self.validates_schemas
+        )
+
+    @property
+    def validates_schemas(self) -> bool:
+        return self.value_schema_validation or self.key_schema_validation
 
     @property
     def validates_records(self) -> bool:

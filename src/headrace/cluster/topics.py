@@ -18,10 +18,10 @@ from headrace.cluster.broker_configs import DEFAULT_REPLICATION_FACTOR, NUM_PART
 from headrace.cluster.changes import (
     MAX_OPS_PER_TRANSACTION,
     Change,
-    Compare,
-    Delete,
+    DeleteKey,
+    Expect,
     Op,
-    Put,
+    PutKey,
     absent,
     controller_is,
 )
@@ -34,8 +34,9 @@ from headrace.cluster.configs import (
     resolve_topic,
     validated_topic_configs,
 )
-from headrace.cluster.image import ClusterImage, Topic
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.placement import Candidate, place
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import (
     MAX_REPLICAS,
     BrokerConfigs,
@@ -181,7 +182,7 @@ def _create_view(
             _as_read(image, source_key),
         ),
         # The source's key is touched, so that a deletion decided before this one fails its compare.
-        (Put(key, encode(state)), Put(source_key, encode(source.state))),
+        (PutKey(key, encode(state)), PutKey(source_key, encode(source.state))),
         f"view {request.name} of {view.source} is created",
     )
     return CreatedTopic(state, partitions, (change,))
@@ -280,17 +281,17 @@ def _new_partition(image: ClusterImage, replicas: tuple[int, ...]) -> PartitionS
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
-def _as_read(image: ClusterImage, key: str) -> Compare:
+def _as_read(image: ClusterImage, key: str) -> Expect:
     """Nobody has changed the key since; it still does not exist when it was not there."""
-    return Compare(key, "mod", image.mod_revision(key))
+    return Expect(key, "mod", image.mod_revision(key))
 
 
-def _members(image: ClusterImage, broker_ids: set[int]) -> list[Compare]:
+def _members(image: ClusterImage, broker_ids: set[int]) -> list[Expect]:
     """R14, R29: whoever starts in an ISR is still in the life it was chosen in and not fenced."""
-    compares: list[Compare] = []
+    compares: list[Expect] = []
     for broker_id in sorted(broker_ids):
         broker = image.broker(broker_id)
-        compares.append(Compare(keys.broker(broker_id), "mod", broker.epoch if broker is not None else 0))
+        compares.append(Expect(keys.broker(broker_id), "mod", broker.epoch if broker is not None else 0))
         compares.append(absent(keys.fence(broker_id)))
     return compares
 
@@ -299,7 +300,7 @@ def _chunks(
     image: ClusterImage,
     topic_id: bytes,
     partitions: Mapping[int, PartitionState],
-    guards: tuple[Compare, ...],
+    guards: tuple[Expect, ...],
     why: str,
 ) -> list[Change]:
     """Puts of partitions, as many per transaction as its operations and its compares allow."""
@@ -313,7 +314,7 @@ def _chunks(
             changes.append(Change((*guards, *_members(image, members)), tuple(ops), why))
             ops, grown = [], set(partition.isr)
         members = grown
-        ops.append(Put(keys.partition(topic_id, number), encode(partition)))
+        ops.append(PutKey(keys.partition(topic_id, number), encode(partition)))
     return [*changes, Change((*guards, *_members(image, members)), tuple(ops), why)]
 
 
@@ -322,7 +323,7 @@ def _creation(
     name: str,
     state: TopicState,
     partitions: Sequence[PartitionState],
-    guards: tuple[Compare, ...],
+    guards: tuple[Expect, ...],
 ) -> list[Change]:
     key, controller = keys.topic(name), guards[0]
     numbered = dict(enumerate(partitions))
@@ -330,13 +331,13 @@ def _creation(
     chunks = _chunks(image, state.topic_id, numbered, guards, why)
     if len(chunks) == 1:
         only = chunks[0]
-        return [Change((absent(key), *only.compares), (Put(key, encode(state)), *only.ops), why)]
+        return [Change((absent(key), *only.compares), (PutKey(key, encode(state)), *only.ops), why)]
     hidden = encode(msgspec.structs.replace(state, creating=True))
-    still_ours = Compare(key, "value", hidden)
+    still_ours = Expect(key, "value", hidden)
     return [
-        Change((*guards, absent(key)), (Put(key, hidden),), why),
+        Change((*guards, absent(key)), (PutKey(key, hidden),), why),
         *_chunks(image, state.topic_id, numbered, (controller, still_ours), why),
-        Change((controller, still_ours), (Put(key, encode(state)),), why),
+        Change((controller, still_ours), (PutKey(key, encode(state)),), why),
     ]
 
 
@@ -365,13 +366,13 @@ def delete_topic(
         held = image.topic(journal)
         if held is not None:
             states[journal] = held.state
-    ops: list[Op] = [Delete(one) for one in gone if image.mod_revision(one)]
+    ops: list[Op] = [DeleteKey(one) for one in gone if image.mod_revision(one)]
     doomed: list[str] = []
     for name, state in states.items():
-        ops.append(Put(keys.opaque(DELETED, state.id), encode(DeletedTopic(name, wall_ms))))
+        ops.append(PutKey(keys.opaque(DELETED, state.id), encode(DeletedTopic(name, wall_ms))))
         doomed += (keys.partition(state.topic_id, number) for number in range(state.partitions))
     first = doomed[: MAX_OPS_PER_TRANSACTION - len(ops)]
-    ops += (Delete(partition) for partition in first)
+    ops += (DeleteKey(partition) for partition in first)
     changes = [Change((controller, *(_as_read(image, one) for one in gone)), tuple(ops), why)]
     return changes + _deletions(doomed[len(first) :], (controller, absent(key)), why)
 
@@ -381,14 +382,16 @@ def adopt_journal(image: ClusterImage, journal: Topic, data: Topic, controller_e
     key = keys.topic(journal.name)
     return Change(
         (controller_is(controller_epoch), _as_read(image, key), _as_read(image, keys.topic(data.name))),
-        (Put(key, encode(msgspec.structs.replace(journal.state, journal_of=data.state.id))),),
+        (PutKey(key, encode(msgspec.structs.replace(journal.state, journal_of=data.state.id))),),
         f"{journal.name} belongs to {data.name} {data.state.id}",
     )
 
 
-def _deletions(doomed: Sequence[str], compares: tuple[Compare, ...], why: str) -> list[Change]:
+def _deletions(doomed: Sequence[str], compares: tuple[Expect, ...], why: str) -> list[Change]:
     return [
-        Change(compares, tuple(Delete(key) for key in doomed[start : start + MAX_OPS_PER_TRANSACTION]), why)
+        Change(
+            compares, tuple(DeleteKey(key) for key in doomed[start : start + MAX_OPS_PER_TRANSACTION]), why
+        )
         for start in range(0, len(doomed), MAX_OPS_PER_TRANSACTION)
     ]
 
@@ -465,11 +468,11 @@ def _growth(
     controller_epoch: int,
 ) -> list[Change]:
     key, controller = keys.topic(topic.name), controller_is(controller_epoch)
-    as_read = Compare(key, "mod", image.mod_revision(key))
+    as_read = Expect(key, "mod", image.mod_revision(key))
     why = f"topic {topic.name} grows to {state.partitions} partitions"
     changes = _chunks(image, topic.id, new, (controller, as_read), why)
     last = changes[-1]
-    changes[-1] = last._replace(ops=(Put(key, encode(state)), *last.ops))
+    changes[-1] = last._replace(ops=(PutKey(key, encode(state)), *last.ops))
     return changes
 
 
@@ -519,8 +522,8 @@ def _moves_data(image: ClusterImage, topic: Topic, configs: Mapping[str, str]) -
 def _configured(image: ClusterImage, topic: Topic, configs: dict[str, str], controller_epoch: int) -> Change:
     key = keys.topic(topic.name)
     return Change(
-        (controller_is(controller_epoch), Compare(key, "mod", image.mod_revision(key))),
-        (Put(key, encode(msgspec.structs.replace(topic.state, configs=configs))),),
+        (controller_is(controller_epoch), Expect(key, "mod", image.mod_revision(key))),
+        (PutKey(key, encode(msgspec.structs.replace(topic.state, configs=configs))),),
         f"configs of topic {topic.name} change",
     )
 
@@ -535,8 +538,8 @@ def alter_broker_configs(
         return configs
     key = keys.broker_config(broker_id)
     return Change(
-        (controller_is(controller_epoch), Compare(key, "mod", image.mod_revision(key))),
-        (Put(key, encode(BrokerConfigs(configs))),),
+        (controller_is(controller_epoch), Expect(key, "mod", image.mod_revision(key))),
+        (PutKey(key, encode(BrokerConfigs(configs))),),
         f"configs of {'all brokers' if broker_id is None else f'broker {broker_id}'} change",
     )
 
@@ -551,15 +554,15 @@ def leftovers(image: ClusterImage, *, wall_ms: int, controller_epoch: int) -> li
     for name, state in sorted(image.hidden_topics().items()):
         if wall_ms - state.created_ms >= STALE_CREATION_MS:
             key = keys.topic(name)
-            compares = (controller, Compare(key, "mod", image.mod_revision(key)))
-            changes.append(Change(compares, (Delete(key),), f"creation of topic {name} was cut short"))
+            compares = (controller, Expect(key, "mod", image.mod_revision(key)))
+            changes.append(Change(compares, (DeleteKey(key),), f"creation of topic {name} was cut short"))
     for key in image.orphan_partitions():
-        compares = (controller, Compare(key, "mod", image.mod_revision(key)))
-        changes.append(Change(compares, (Delete(key),), f"{key} belongs to no topic"))
+        compares = (controller, Expect(key, "mod", image.mod_revision(key)))
+        changes.append(Change(compares, (DeleteKey(key),), f"{key} belongs to no topic"))
     return changes + _forgotten_deletions(image, wall_ms, controller)
 
 
-def _forgotten_deletions(image: ClusterImage, wall_ms: int, controller: Compare) -> list[Change]:
+def _forgotten_deletions(image: ClusterImage, wall_ms: int, controller: Expect) -> list[Change]:
     """What is known of deleted topics, once nobody can be expected to come back with data of them."""
     known: list[tuple[int, str]] = []
     for topic_id, raw in image.opaque(DELETED).items():
@@ -570,7 +573,7 @@ def _forgotten_deletions(image: ClusterImage, wall_ms: int, controller: Compare)
     known.sort()
     excess = max(0, len(known) - MAX_DELETED)
     return [
-        Change((controller,), (Delete(keys.opaque(DELETED, topic_id)),), "a deleted topic is forgotten")
+        Change((controller,), (DeleteKey(keys.opaque(DELETED, topic_id)),), "a deleted topic is forgotten")
         for number, (deleted_ms, topic_id) in enumerate(known)
         if number < excess or wall_ms - deleted_ms > KEEP_DELETED_MS
     ]

@@ -26,8 +26,8 @@ from headrace.coordinator.port import (
     Compare,
     CoordinatorError,
     CoordinatorUnavailable,
+    KeyLease,
     KeyValue,
-    Lease,
     LeaseNotFound,
     Operation,
     OutcomeUnknown,
@@ -137,7 +137,7 @@ class EtcdCoordinator:
             if feed is not None:
                 self._leave(prefix, feed)
 
-    async def grant(self, ttl_ms: int) -> Lease:
+    async def grant(self, ttl_ms: int) -> KeyLease:
         """etcd counts in whole seconds and raises short ones to its election timeout: see the granted TTL."""
         if ttl_ms <= 0:
             raise ValueError(f"a lease of {ttl_ms} ms")
@@ -157,7 +157,7 @@ class EtcdCoordinator:
             if granted_ms <= 0:
                 raise CoordinatorUnavailable("etcd granted a lease without a time to live")
         self._lease_ttl_ms[lease_id] = granted_ms
-        return Lease(lease_id, granted_ms)
+        return KeyLease(lease_id, granted_ms)
 
     async def keep_alive(self, lease_id: int) -> int:
         # A third of the TTL, so that a try that hangs leaves time for another (etcd rule 7).
@@ -169,7 +169,7 @@ class EtcdCoordinator:
             reply = codec.decode_keep_alive(answer)
         except codec.GatewayError as error:
             raise CoordinatorUnavailable(str(error)) from error
-        if isinstance(reply, codec.Failure):
+        if isinstance(reply, codec.GrpcFailure):
             if reply.code == NOT_FOUND:
                 return self._lease_gone(lease_id)
             raise CoordinatorUnavailable(str(judge(reply)))

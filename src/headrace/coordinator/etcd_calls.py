@@ -40,7 +40,7 @@ _STALE_TOKEN = ("invalid auth token", "revision in header is old", "auth revisio
 class EtcdRefusal(CoordinatorRefused):
     """etcd answered, and the answer is no; nothing happened."""
 
-    def __init__(self, failure: codec.Failure) -> None:
+    def __init__(self, failure: codec.GrpcFailure) -> None:
         super().__init__(f"etcd refused: {failure.message}")
         self.code = failure.code
         self.message = failure.message
@@ -171,7 +171,7 @@ class EtcdCalls:
             return self._token
 
 
-def judge(failure: codec.Failure) -> CoordinatorError:
+def judge(failure: codec.GrpcFailure) -> CoordinatorError:
     """What a gRPC status says about the request that met it."""
     if failure.message == _NO_LEADER:  # said before the request is looked at
         return CoordinatorUnavailable(failure.message)

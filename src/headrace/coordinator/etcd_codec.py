@@ -17,12 +17,12 @@ import msgspec
 from headrace.coordinator.port import (
     RESERVED_LEAF,
     Compare,
+    CompareTarget,
     Delete,
     Event,
     KeyValue,
     Operation,
     Put,
-    Target,
     prefix_end,
 )
 
@@ -33,11 +33,11 @@ class GatewayError(ValueError):
     """The server's answer is not what the gateway would send."""
 
 
-class Header(msgspec.Struct, frozen=True):
+class EtcdHeader(msgspec.Struct, frozen=True):
     revision: int = 0
 
 
-_NO_HEADER = Header()
+_NO_HEADER = EtcdHeader()
 
 
 class Kv(msgspec.Struct, frozen=True):
@@ -49,13 +49,13 @@ class Kv(msgspec.Struct, frozen=True):
 
 
 class RangeReply(msgspec.Struct, frozen=True):
-    header: Header = _NO_HEADER
+    header: EtcdHeader = _NO_HEADER
     kvs: tuple[Kv, ...] = ()
     more: bool = False
 
 
 class TxnReply(msgspec.Struct, frozen=True):
-    header: Header = _NO_HEADER
+    header: EtcdHeader = _NO_HEADER
     succeeded: bool = False
 
 
@@ -76,7 +76,7 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 class WatchReply(msgspec.Struct, frozen=True):
-    header: Header = _NO_HEADER
+    header: EtcdHeader = _NO_HEADER
     created: bool = False
     canceled: bool = False
     compact_revision: int = 0
@@ -105,7 +105,7 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Failure(NamedTuple):
+class GrpcFailure(NamedTuple):
     """A gRPC status."""
 
     code: int
@@ -119,30 +119,30 @@ def decode(kind: type[T], body: bytes) -> T:
         raise GatewayError(f"unexpected answer from etcd: {error}") from error
 
 
-def decode_watch_frame(line: bytes) -> WatchReply | Failure:
+def decode_watch_frame(line: bytes) -> WatchReply | GrpcFailure:
     frame = decode(_WatchFrame, line)
     if frame.error is not None:
-        return Failure(frame.error.grpc_code, frame.error.message)
+        return GrpcFailure(frame.error.grpc_code, frame.error.message)
     if frame.result is None:
         raise GatewayError("a watch frame with neither result nor error")
     return frame.result
 
 
-def decode_keep_alive(body: bytes) -> LeaseReply | Failure:
+def decode_keep_alive(body: bytes) -> LeaseReply | GrpcFailure:
     """The gateway answers with a stream of one frame; nothing at all is how some versions say "gone"."""
     frame = decode(_LeaseFrame, body.strip() or b"{}")
     if frame.error is not None:
-        return Failure(frame.error.grpc_code, frame.error.message)
+        return GrpcFailure(frame.error.grpc_code, frame.error.message)
     return frame.result or LeaseReply()
 
 
-def decode_failure(body: bytes) -> Failure:
+def decode_failure(body: bytes) -> GrpcFailure:
     """Of an answer whose HTTP status is not 200. What cannot be read is code 2, unknown."""
     try:
         parsed = decode(_ErrorBody, body)
     except GatewayError:
-        return Failure(2, body[:200].decode("utf-8", "replace"))
-    return Failure(parsed.code, parsed.message or parsed.error)
+        return GrpcFailure(2, body[:200].decode("utf-8", "replace"))
+    return GrpcFailure(parsed.code, parsed.message or parsed.error)
 
 
 class Namespace:
@@ -241,9 +241,9 @@ class Namespace:
 
 
 _REVISION_TARGETS = {
-    Target.MOD_REVISION: ("MOD", "mod_revision"),
-    Target.CREATE_REVISION: ("CREATE", "create_revision"),
-    Target.LEASE: ("LEASE", "lease"),
+    CompareTarget.MOD_REVISION: ("MOD", "mod_revision"),
+    CompareTarget.CREATE_REVISION: ("CREATE", "create_revision"),
+    CompareTarget.LEASE: ("LEASE", "lease"),
 }
 
 

@@ -193,7 +193,7 @@ class _Frames:
 
     def _decode(self, line: bytes) -> codec.WatchReply:
         reply = codec.decode_watch_frame(line)
-        if isinstance(reply, codec.Failure):
+        if isinstance(reply, codec.GrpcFailure):
             if reply.code == OUT_OF_RANGE:
                 raise _HistoryLost(reply.message)
             raise _StreamBroken(reply.message)

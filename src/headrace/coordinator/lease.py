@@ -7,13 +7,13 @@ stop serving; it never makes a write legal (R8).
 
 from __future__ import annotations
 
-from headrace.coordinator.port import Lease
+from headrace.coordinator.port import KeyLease
 
 
 class LeaseTerm:
     __slots__ = ("_margin_ms", "_sent_ms", "deadline_ms", "lease_id", "lost", "ttl_ms")
 
-    def __init__(self, lease: Lease, sent_ms: int, *, margin_ms: int | None = None) -> None:
+    def __init__(self, lease: KeyLease, sent_ms: int, *, margin_ms: int | None = None) -> None:
         self.lease_id = lease.id
         self.ttl_ms = lease.ttl_ms
         self._margin_ms = lease.ttl_ms // 10 if margin_ms is None else margin_ms

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Sequence
 from headrace.coordinator.port import (
     Compare,
     CoordinatorUnavailable,
+    KeyLease,
     KeyValue,
-    Lease,
     Operation,
     Resync,
     Snapshot,
@@ -67,7 +67,7 @@ class MemoryCoordinator:
                 continue
             await self._changed.wait(ticket, self._until_next_expiry_s())
 
-    async def grant(self, ttl_ms: int) -> Lease:
+    async def grant(self, ttl_ms: int) -> KeyLease:
         self._enter()
         lease = self.store.grant(ttl_ms, self._clock.now_ms())
         self._changed.fire()  # watchers must now wake for an earlier expiry

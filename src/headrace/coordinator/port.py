@@ -66,7 +66,7 @@ class Snapshot(NamedTuple):
     items: list[KeyValue]
 
 
-class Target(IntEnum):
+class CompareTarget(IntEnum):
     MOD_REVISION = 0
     CREATE_REVISION = 1
     VALUE = 2
@@ -80,35 +80,35 @@ class Compare(NamedTuple):
     """
 
     key: str
-    target: Target
+    target: CompareTarget
     expected: int | bytes
 
     @classmethod
     def mod_revision(cls, key: str, revision: int) -> Compare:
         """The key was last changed at `revision`; 0 means it is absent."""
-        return cls(key, Target.MOD_REVISION, revision)
+        return cls(key, CompareTarget.MOD_REVISION, revision)
 
     @classmethod
     def create_revision(cls, key: str, revision: int) -> Compare:
         """The key has lived since `revision`: the life of a controller or a registration (R1, R4)."""
-        return cls(key, Target.CREATE_REVISION, revision)
+        return cls(key, CompareTarget.CREATE_REVISION, revision)
 
     @classmethod
     def value(cls, key: str, value: bytes) -> Compare:
-        return cls(key, Target.VALUE, value)
+        return cls(key, CompareTarget.VALUE, value)
 
     @classmethod
     def lease(cls, key: str, lease_id: int) -> Compare:
-        return cls(key, Target.LEASE, lease_id)
+        return cls(key, CompareTarget.LEASE, lease_id)
 
     def holds(self, held: KeyValue | None) -> bool:
-        if self.target is Target.VALUE:
+        if self.target is CompareTarget.VALUE:
             return held is not None and held.value == self.expected
         if held is None:
             return self.expected == 0
-        if self.target is Target.MOD_REVISION:
+        if self.target is CompareTarget.MOD_REVISION:
             return held.mod_revision == self.expected
-        if self.target is Target.CREATE_REVISION:
+        if self.target is CompareTarget.CREATE_REVISION:
             return held.create_revision == self.expected
         return held.lease == self.expected
 
@@ -171,7 +171,7 @@ class Resync(NamedTuple):
 WatchUpdate: TypeAlias = WatchBatch | Resync
 
 
-class Lease(NamedTuple):
+class KeyLease(NamedTuple):
     id: int
     ttl_ms: int
     """As granted: may be more than was asked for, and is what R7 counts with."""
@@ -201,7 +201,7 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def grant(self, ttl_ms: int) -> Lease:
+    async def grant(self, ttl_ms: int) -> KeyLease:
         """Raises CoordinatorUnavailable; a lease whose grant got lost expires by itself."""
         ...
 

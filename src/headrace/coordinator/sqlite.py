@@ -18,8 +18,8 @@ from headrace.coordinator.port import (
     Compare,
     CoordinatorError,
     CoordinatorUnavailable,
+    KeyLease,
     KeyValue,
-    Lease,
     Operation,
     OutcomeUnknown,
     Resync,
@@ -146,7 +146,7 @@ class SqliteCoordinator:
         finally:
             self._watchers -= 1
 
-    async def grant(self, ttl_ms: int) -> Lease:
+    async def grant(self, ttl_ms: int) -> KeyLease:
         lease = await self._call(lambda: self._store.grant(ttl_ms, self._now_ms()))
         self._poke.fire()  # the poller may have to wake earlier than it meant to
         return lease

@@ -24,8 +24,8 @@ from headrace.coordinator.port import (
     Compare,
     Delete,
     Event,
+    KeyLease,
     KeyValue,
-    Lease,
     LeaseNotFound,
     Operation,
     OutcomeUnknown,
@@ -194,12 +194,12 @@ class SqliteStore:
         check_txn(compares, operations)
         return self._write(lambda: self._txn(compares, operations))
 
-    def grant(self, ttl_ms: int, now_ms: int) -> Lease:
+    def grant(self, ttl_ms: int, now_ms: int) -> KeyLease:
         if ttl_ms <= 0:
             raise ValueError(f"a lease of {ttl_ms} ms")
 
-        def add() -> Lease:
-            lease = Lease(self._state("next_lease"), ttl_ms)
+        def add() -> KeyLease:
+            lease = KeyLease(self._state("next_lease"), ttl_ms)
             self._run("UPDATE state SET next_lease = next_lease + 1")
             self._run("INSERT INTO leases VALUES (?, ?, ?)", lease.id, ttl_ms, now_ms + ttl_ms)
             return lease

@@ -15,8 +15,8 @@ from headrace.coordinator.port import (
     Compare,
     Delete,
     Event,
+    KeyLease,
     KeyValue,
-    Lease,
     LeaseNotFound,
     Operation,
     Put,
@@ -88,10 +88,10 @@ class RevisionedStore:
         """Forget the history up to and including `revision`."""
         self._history.forget_below(revision + 1)
 
-    def grant(self, ttl_ms: int, now_ms: int) -> Lease:
+    def grant(self, ttl_ms: int, now_ms: int) -> KeyLease:
         if ttl_ms <= 0:
             raise ValueError(f"a lease of {ttl_ms} ms")
-        lease = Lease(self._next_lease, ttl_ms)
+        lease = KeyLease(self._next_lease, ttl_ms)
         self._next_lease += 1
         self._leases[lease.id] = _HeldLease(ttl_ms, now_ms + ttl_ms)
         return lease

@@ -73,6 +73,13 @@ class ErrorKind(IntEnum):
     SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
+    DELEGATION_TOKEN_AUTH_DISABLED = 61
+    DELEGATION_TOKEN_NOT_FOUND = 62
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    DELEGATION_TOKEN_EXPIRED = 66
+    INVALID_PRINCIPAL_TYPE = 67
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -195,7 +202,7 @@ class Unknown(HeadraceError):
     not have come here yet, so the metadata is read again before anybody is told (F34, broker/latest.py)."""
 
 
-class Taken(HeadraceError):
+class NameTaken(HeadraceError):
     """The name is in use, as far as this broker has heard: another one may have just answered that it was deleted."""
 
 

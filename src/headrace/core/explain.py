@@ -32,7 +32,8 @@ class PartitionFacts:
 
     @property
     def lag(self) -> int:
-        return max(0, self.end - max(self.start if self.committed is None else self.committed, self.start))
+        """To the end of the log, as Kafka's tools count; without a commit nobody knows where the group begins, so none (as there)."""
+        return 0 if self.committed is None else max(0, self.written - max(self.committed, self.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +117,7 @@ def nobody_owns(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def open_transaction(facts: GroupFacts) -> Iterator[Finding]:
-    held = [one for one in facts.partitions if one.written > one.end and one.lag == 0]
-    held += [one for one in facts.partitions if one.written > one.end and one.lag]
+    held = [one for one in facts.partitions if one.written > one.end]
     if held:
         count = sum(one.written - one.end for one in held)
         yield Finding(
@@ -129,11 +129,24 @@ def open_transaction(facts: GroupFacts) -> Iterator[Finding]:
         )
 
 
+def no_commit(facts: GroupFacts) -> Iterator[Finding]:
+    unknown = [one for one in facts.partitions if one.committed is None and one.written > one.start]
+    if unknown:
+        count = sum(one.written - one.start for one in unknown)
+        yield Finding(
+            "no_commit",
+            f"Nothing is committed yet for {len(unknown)} of its partitions, with {count:,} messages in them that are not counted as lag.",
+            f"no commit: {_named(unknown)}",
+            "Its consumers begin there where their auto.offset.reset says, or where you move the group to.",
+            f"headrace group seek {facts.name} --to start -t {unknown[0].tp.topic}:{unknown[0].tp.partition}",
+        )
+
+
 def stuck(facts: GroupFacts) -> Iterator[Finding]:
     since = facts.since_ms if facts.moved_ms is None else facts.moved_ms
     if facts.members and facts.lag and facts.now_ms - since >= STUCK_MS:
         worst = max(facts.partitions, key=lambda one: one.lag)
-        at = worst.start if worst.committed is None else worst.committed
+        at = worst.committed or worst.start
         yield Finding(
             "stuck",
             f"It has members and has committed nothing for {(facts.now_ms - since) // 60_000} min.",
@@ -206,6 +219,7 @@ RULES: tuple[Rule, ...] = (
     nobody_reads,
     nobody_owns,
     open_transaction,
+    no_commit,
     stuck,
     slower,
     one_partition,

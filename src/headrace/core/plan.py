@@ -3,14 +3,25 @@
 A Machine's `decide(command, now_ms)` changes nothing and returns a Plan. The Driver applies the facts, journals
 the durable ones, and lets replies and effects out only when every fact planned so far is committed: the reply
 gate. So a crash at any point leaves either a journaled fact or a client that was never answered.
+
+A command says what it is answered with: `class Ack(Command[Verdicts])` is answered with Verdicts, or refused. Inside, a refusal
+is a value (`Rejected`); whoever submitted the command gets it as a HeadraceError
+([decision 0064](../../../docs/decisions/0064-a-command-says-what-it-is-answered-with.md)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headrace.core.errors import ErrorKind
+
+R = TypeVar("R")
+E_co = TypeVar("E_co", covariant=True)
+
+NO_WAITER = -1
+"""Nobody waits for the answer."""
 
 
 class Fact(Protocol):
@@ -23,13 +34,15 @@ class Reply(NamedTuple):
     """`waiter` is an opaque id made by the Driver; a Machine may keep it in state and answer later."""
 
     waiter: int
-    value: Any
+    value: object
 
 
-class Plan(NamedTuple):
+class Plan(NamedTuple, Generic[E_co]):
+    """`E_co`: what a machine may want done, a union of its effects."""
+
     facts: Sequence[Fact] = ()
     replies: Sequence[Reply] = ()
-    effects: Sequence[Any] = ()
+    effects: Sequence[E_co] = ()
 
 
 class Rejected(NamedTuple):
@@ -39,6 +52,21 @@ class Rejected(NamedTuple):
     detail: str = ""
 
 
+@dataclass(slots=True)
+class Command(Generic[R]):
+    """What a machine can be asked. It is answered with an `R`, or refused."""
+
+    waiter: int = field(default=NO_WAITER, kw_only=True, compare=False)
+    """Under which the driver finds who asked: the runtime writes it when the command is submitted."""
+
+    def answer(self, value: R | Rejected) -> tuple[Reply, ...]:
+        return () if self.waiter == NO_WAITER else (Reply(self.waiter, value),)
+
+
+AnyCommand: TypeAlias = Command[Any]
+"""Whatever it is answered with."""
+
+
 class JournalRecord(NamedTuple):
     """A durable fact as a keyed record; value None is a tombstone, so that compaction can forget the key."""
 
@@ -46,10 +74,10 @@ class JournalRecord(NamedTuple):
     value: bytes | None
 
 
-class Machine(Protocol):
+class Machine(Protocol[E_co]):
     """A shard of state that lives in one internal-topic partition: groups, transactions, queues, schedules."""
 
-    def decide(self, command: Any, now_ms: int) -> Plan: ...
+    def decide(self, command: AnyCommand, now_ms: int) -> Plan[E_co]: ...
 
     def apply(self, fact: Any, now_ms: int) -> None:
         """The only mutator. Called once per fact: live right after decide, and again at reload."""
@@ -63,7 +91,7 @@ class Machine(Protocol):
         """Decode a journaled record and apply it. Unknown record kinds are skipped, never fatal."""
         ...
 
-    def loaded(self, now_ms: int) -> Plan:
+    def loaded(self, now_ms: int) -> Plan[E_co]:
         """Called once after replay: restart timers in full from now_ms (R58), resume what was under way (R49)."""
         ...
 
@@ -71,4 +99,4 @@ class Machine(Protocol):
         """When `expire` should next be called, on the monotonic clock; None when nothing is pending."""
         ...
 
-    def expire(self, now_ms: int) -> Plan: ...
+    def expire(self, now_ms: int) -> Plan[E_co]: ...

@@ -1,7 +1,7 @@
 """Machine: what groups can be asked, and what they answer.
 
 A command is one request with everything that is not state inside it: who asks, what its API version implies (as
-facts, not as a number), and ids drawn by the driver. `waiter` is the driver's handle for the answer; a join or a
+facts, not as a number), and ids drawn by the driver. Its waiter is stamped by the runtime when it is submitted; a join or a
 sync may be answered in a much later plan, but every waiter is answered exactly once.
 """
 
@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Never, TypeAlias
 
 from headrace.core.errors import ErrorKind
+from headrace.core.plan import Command, Plan
 from headrace.groups.config import GroupConfig
+
+GroupPlan: TypeAlias = Plan[Never]
+"""Groups want nothing done: everything they decide is in their facts and answers."""
 
 
 class Protocol(NamedTuple):
@@ -38,175 +42,6 @@ class MemberIdentity(NamedTuple):
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
-    waiter: int
-    group_id: str
-    member_id: str
-    new_member_id: str
-    """What the member will be called if it came without an id: client id or instance id, dash, uuid."""
-    protocol_type: str
-    protocols: tuple[Protocol, ...]
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    """Version 0 has none: pass the session timeout."""
-    client_id: str = ""
-    client_host: str = ""
-    instance_id: str | None = None
-    member_id_required: bool = True
-    """Version 4 and up: a dynamic member must come twice, so that a lost answer leaves no ghost (KIP-394)."""
-    supports_skip_assignment: bool = True
-    """Version 9 and up (KIP-814)."""
-    reason: str | None = None
-    """Why the client joins (KIP-800); for the log only."""
-
-
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
-    waiter: int
-    group_id: str
-    member_id: str
-    generation: int
-    assignments: tuple[tuple[str, bytes], ...] = ()
-    instance_id: str | None = None
-    protocol_type: str | None = None
-    """Version 5 and up; None is not checked."""
-    protocol_name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    waiter: int
-    group_id: str
-    member_id: str
-    generation: int
-    instance_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
-    waiter: int
-    group_id: str
-    members: tuple[MemberIdentity, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
-    waiter: int
-    group_id: str
-    offsets: tuple[OffsetToCommit, ...]
-    member_id: str = ""
-    generation: int = -1
-    """The member epoch when `member_epoch_known`."""
-    instance_id: str | None = None
-    member_epoch_known: bool = True
-    """Version 9 and up: the client knows what a member epoch is (KIP-848)."""
-    retention_ms: int | None = None
-    """Versions 2 to 4 could ask for their own retention."""
-
-
-@dataclass(frozen=True, slots=True)
-class TxnCommitOffsets:
-    waiter: int
-    group_id: str
-    producer_id: int
-    producer_epoch: int
-    offsets: tuple[OffsetToCommit, ...]
-    member_id: str = ""
-    generation: int = -1
-    instance_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TxnMarker:
-    """A commit or abort marker that is committed in this partition. The driver wrote it; nothing is journaled."""
-
-    waiter: int
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
-    waiter: int
-    group_id: str
-    topics: tuple[tuple[str, tuple[int, ...]], ...] | None
-    """None asks for everything the group has committed."""
-    require_stable: bool = False
-    member_id: str | None = None
-    member_epoch: int = -1
-    """Version 9 and up; checked only when the group is a consumer group and one of them is given."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
-    waiter: int
-    group_id: str
-    partitions: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeGroups:
-    waiter: int
-    group_ids: tuple[str, ...]
-    missing_is_error: bool = True
-    """Version 6 and up; before, an unknown group is answered as a dead one without an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListGroups:
-    waiter: int
-    states: frozenset[str] = frozenset()
-    """Empty lists all. Compared without regard to case."""
-    types: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteGroups:
-    waiter: int
-    group_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    """A topic is gone, and with it every offset committed for it: a topic of the same name starts anew. What was committed
-    for a topic of that name with another id stays."""
-
-    waiter: int
-    topic: str
-    topic_id: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptOffsets:
-    """Offsets from before ids were kept belong to the topics that are there now, and to no later ones."""
-
-    waiter: int
-    topic_ids: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigsChanged:
-    """The config of all groups, and those of groups that have their own. The shard keeps the mapping: pass a new one."""
-
-    waiter: int
-    config: GroupConfig
-    of_groups: Mapping[str, GroupConfig]
-
-
-@dataclass(frozen=True, slots=True)
-class WallClock:
-    """How far the wall clock is ahead of the monotonic one. Retention outlives a process, so it is kept in wall
-    time; tell the shard now and then, so that a step of the wall clock does not go unnoticed."""
-
-    waiter: int
-    wall_ms: int
-
-
-# --- answers -------------------------------------------------------------------------------------------------
 
 
 class JoinedMember(NamedTuple):
@@ -311,3 +146,153 @@ class ListedGroup(NamedTuple):
 class DeletedGroup(NamedTuple):
     group_id: str
     error: ErrorKind
+
+
+@dataclass(slots=True)
+class JoinGroup(Command[JoinResult]):
+    group_id: str
+    member_id: str
+    new_member_id: str
+    """What the member will be called if it came without an id: client id or instance id, dash, uuid."""
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """Version 0 has none: pass the session timeout."""
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    member_id_required: bool = True
+    """Version 4 and up: a dynamic member must come twice, so that a lost answer leaves no ghost (KIP-394)."""
+    supports_skip_assignment: bool = True
+    """Version 9 and up (KIP-814)."""
+    reason: str | None = None
+    """Why the client joins (KIP-800); for the log only."""
+
+
+@dataclass(slots=True)
+class SyncGroup(Command[SyncResult]):
+    group_id: str
+    member_id: str
+    generation: int
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    """Version 5 and up; None is not checked."""
+    protocol_name: str | None = None
+
+
+@dataclass(slots=True)
+class Heartbeat(Command[HeartbeatResult]):
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+
+
+@dataclass(slots=True)
+class LeaveGroup(Command[LeaveResult]):
+    group_id: str
+    members: tuple[MemberIdentity, ...]
+
+
+@dataclass(slots=True)
+class CommitOffsets(Command[CommitResult]):
+    group_id: str
+    offsets: tuple[OffsetToCommit, ...]
+    member_id: str = ""
+    generation: int = -1
+    """The member epoch when `member_epoch_known`."""
+    instance_id: str | None = None
+    member_epoch_known: bool = True
+    """Version 9 and up: the client knows what a member epoch is (KIP-848)."""
+    retention_ms: int | None = None
+    """Versions 2 to 4 could ask for their own retention."""
+
+
+@dataclass(slots=True)
+class TxnCommitOffsets(Command[CommitResult]):
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[OffsetToCommit, ...]
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
+@dataclass(slots=True)
+class TxnMarker(Command[None]):
+    """A commit or abort marker that is committed in this partition. The driver wrote it; nothing is journaled."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+
+
+@dataclass(slots=True)
+class FetchOffsets(Command[FetchOffsetsResult]):
+    group_id: str
+    topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+    """None asks for everything the group has committed."""
+    require_stable: bool = False
+    member_id: str | None = None
+    member_epoch: int = -1
+    """Version 9 and up; checked only when the group is a consumer group and one of them is given."""
+
+
+@dataclass(slots=True)
+class DeleteOffsets(Command[DeleteOffsetsResult]):
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class DescribeGroups(Command[tuple[DescribedGroup, ...]]):
+    group_ids: tuple[str, ...]
+    missing_is_error: bool = True
+    """Version 6 and up; before, an unknown group is answered as a dead one without an error."""
+
+
+@dataclass(slots=True)
+class ListGroups(Command[tuple[ListedGroup, ...]]):
+    states: frozenset[str] = frozenset()
+    """Empty lists all. Compared without regard to case."""
+    types: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class DeleteGroups(Command[tuple[DeletedGroup, ...]]):
+    group_ids: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class TopicDeleted(Command[None]):
+    """A topic is gone, and with it every offset committed for it: a topic of the same name starts anew. What was committed
+    for a topic of that name with another id stays."""
+
+    topic: str
+    topic_id: bytes = b""
+
+
+@dataclass(slots=True)
+class AdoptOffsets(Command[None]):
+    """Offsets from before ids were kept belong to the topics that are there now, and to no later ones."""
+
+    topic_ids: Mapping[str, bytes]
+
+
+@dataclass(slots=True)
+class ConfigsChanged(Command[None]):
+    """The config of all groups, and those of groups that have their own. The shard keeps the mapping: pass a new one."""
+
+    config: GroupConfig
+    of_groups: Mapping[str, GroupConfig]
+
+
+@dataclass(slots=True)
+class WallClock(Command[None]):
+    """How far the wall clock is ahead of the monotonic one. Retention outlives a process, so it is kept in wall
+    time; tell the shard now and then, so that a step of the wall clock does not go unnoticed."""
+
+    wall_ms: int

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, Plan, Reply
+from headrace.core.plan import Fact, Plan
 from headrace.groups.commands import (
     DeletedGroup,
     DeleteGroups,
     DescribedGroup,
     DescribedMember,
     DescribeGroups,
+    GroupPlan,
     ListedGroup,
     ListGroups,
 )
@@ -32,9 +33,9 @@ def find_classic(table: GroupTable, group_id: str) -> ClassicGroup | None:
     return ClassicGroup(group_id) if group_id in table.offsets.group_ids() else None
 
 
-def describe(table: GroupTable, command: DescribeGroups) -> Plan:
+def describe(table: GroupTable, command: DescribeGroups) -> GroupPlan:
     found = tuple(_describe_one(table, group_id, command.missing_is_error) for group_id in command.group_ids)
-    return Plan(replies=(Reply(command.waiter, found),))
+    return Plan(replies=command.answer(found))
 
 
 def _describe_one(table: GroupTable, group_id: str, missing_is_error: bool) -> DescribedGroup:
@@ -63,7 +64,7 @@ def _describe_one(table: GroupTable, group_id: str, missing_is_error: bool) -> D
     return DescribedGroup(ErrorKind.NONE, group_id, group.state.value, group.protocol_type, protocol, members)
 
 
-def list_groups(table: GroupTable, command: ListGroups) -> Plan:
+def list_groups(table: GroupTable, command: ListGroups) -> GroupPlan:
     states = {state.lower() for state in command.states}
     types = {group_type.lower() for group_type in command.types}
     found: list[ListedGroup] = []
@@ -73,10 +74,10 @@ def list_groups(table: GroupTable, command: ListGroups) -> Plan:
         if (states and state.lower() not in states) or (types and group.group_type not in types):
             continue
         found.append(ListedGroup(group_id, group.protocol_type, state, group.group_type))
-    return Plan(replies=(Reply(command.waiter, tuple(found)),))
+    return Plan(replies=command.answer(tuple(found)))
 
 
-def delete_groups(table: GroupTable, command: DeleteGroups) -> Plan:
+def delete_groups(table: GroupTable, command: DeleteGroups) -> GroupPlan:
     facts: list[Fact] = []
     outcomes: list[DeletedGroup] = []
     for group_id in dict.fromkeys(command.group_ids):
@@ -95,7 +96,7 @@ def delete_groups(table: GroupTable, command: DeleteGroups) -> Plan:
                 facts.append(ShareGroupDeleted(group_id))
             elif isinstance(group, StreamsGroup):
                 facts.append(StreamsGroupDeleted(group_id))
-    return Plan(tuple(facts), (Reply(command.waiter, tuple(outcomes)),))
+    return Plan(tuple(facts), command.answer(tuple(outcomes)))
 
 
 def _why_not_deletable(table: GroupTable, group_id: str) -> ErrorKind:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, Plan, Reply
-from headrace.groups.commands import JoinResult, SyncResult
+from headrace.core.plan import Command, Fact, Plan, Reply
+from headrace.groups.commands import GroupPlan, JoinResult, SyncResult
 from headrace.groups.config import GroupConfig
 from headrace.groups.facts import MemberJoining, MemberRemoved
 from headrace.groups.state import ClassicGroup, Member
@@ -26,9 +26,10 @@ class Copyable(Protocol):
 
 
 G = TypeVar("G", bound=Copyable)
+R = TypeVar("R")
 
 
-class Draft(Generic[G]):
+class GroupDraft(Generic[G]):
     __slots__ = ("_facts", "_group", "_is_copy", "_replies", "_unseen", "config", "now_ms", "wall_ms")
 
     def __init__(self, group: G, config: GroupConfig, now_ms: int, wall_ms: int) -> None:
@@ -56,14 +57,18 @@ class Draft(Generic[G]):
         self._facts.append(fact)
         self._unseen.append(fact)
 
-    def reply(self, waiter: int, value: Any) -> None:
+    def answer(self, command: Command[R], value: R) -> None:
+        self._replies += command.answer(value)
+
+    def reply(self, waiter: int, value: object) -> None:
+        """To somebody who has waited since an earlier plan."""
         self._replies.append(Reply(waiter, value))
 
-    def plan(self) -> Plan:
+    def plan(self) -> GroupPlan:
         return Plan(tuple(self._facts), tuple(self._replies))
 
 
-class ClassicDraft(Draft[ClassicGroup]):
+class ClassicDraft(GroupDraft[ClassicGroup]):
     """With the steps that more than one verb of the classic protocol takes."""
 
     __slots__ = ()
@@ -94,10 +99,9 @@ class ClassicDraft(Draft[ClassicGroup]):
             self.reply(member.sync_waiter, SyncResult(error))
 
 
-def joined_plans(*plans: Plan) -> Plan:
+def joined_plans(*plans: GroupPlan) -> GroupPlan:
     """One after the other, as one."""
     return Plan(
         tuple(fact for plan in plans for fact in plan.facts),
         tuple(reply for plan in plans for reply in plan.replies),
-        tuple(effect for plan in plans for effect in plan.effects),
     )

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from headrace.core.plan import Fact, Plan, Reply
 from headrace.groups.assigned import MemberState
+from headrace.groups.commands import GroupPlan
 from headrace.groups.consumer.draft import ConsumerDraft
-from headrace.groups.consumer.facts import ConsumerGroupDeleted
+from headrace.groups.consumer.facts import AssignmentTold, ConsumerGroupDeleted
 from headrace.groups.consumer.heartbeat import remove_members
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline
-from headrace.groups.draft import ClassicDraft, Draft
+from headrace.groups.draft import ClassicDraft, GroupDraft
 from headrace.groups.facts import (
     CleanupScheduled,
     GroupDeleted,
@@ -33,7 +34,7 @@ from headrace.groups.table import Group, GroupTable
 from headrace.groups.topics import TopicIndex
 
 
-def expire(table: GroupTable, now_ms: int) -> Plan:
+def expire(table: GroupTable, now_ms: int) -> GroupPlan:
     facts: list[Fact] = []
     replies: list[Reply] = []
     by_group: dict[str, list[Deadline]] = {}
@@ -46,8 +47,8 @@ def expire(table: GroupTable, now_ms: int) -> Plan:
     return Plan(tuple(facts), tuple(replies))
 
 
-def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms: int) -> Plan:
-    plan = Plan()
+def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms: int) -> GroupPlan:
+    plan: GroupPlan = Plan()
     group = table.groups.get(group_id)
     if any(key.kind != CLEANUP for key in keys):
         if isinstance(group, ClassicGroup):
@@ -65,7 +66,9 @@ def _expire_group(table: GroupTable, group_id: str, keys: list[Deadline], now_ms
     return plan
 
 
-def _expire_classic(table: GroupTable, group: ClassicGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
+def _expire_classic(
+    table: GroupTable, group: ClassicGroup, keys: Iterable[Deadline], now_ms: int
+) -> GroupPlan:
     draft = ClassicDraft(group, table.config, now_ms, table.wall_ms(now_ms))
     silent = [key.member_id for key in keys if key.kind == SESSION]
     departed = [member_id for member_id in silent if draft.remove(member_id)]
@@ -80,7 +83,9 @@ def _expire_classic(table: GroupTable, group: ClassicGroup, keys: Iterable[Deadl
     return draft.plan()
 
 
-def _expire_consumer(table: GroupTable, group: ConsumerGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
+def _expire_consumer(
+    table: GroupTable, group: ConsumerGroup, keys: Iterable[Deadline], now_ms: int
+) -> GroupPlan:
     """Silent, or did not give up in time what it was asked for: either way its partitions are free from now on."""
     index = table.topics or TopicIndex({})
     draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
@@ -88,13 +93,15 @@ def _expire_consumer(table: GroupTable, group: ConsumerGroup, keys: Iterable[Dea
     return remove_members(draft, list(gone), table)
 
 
-def _expire_share(table: GroupTable, group: ShareGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
-    draft = Draft(group, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
+def _expire_share(table: GroupTable, group: ShareGroup, keys: Iterable[Deadline], now_ms: int) -> GroupPlan:
+    draft = GroupDraft(group, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     gone = [key.member_id for key in keys if key.kind != CLEANUP]
     return share_heartbeat.remove_members(draft, gone, table.topics or TopicIndex({}))
 
 
-def _expire_streams(table: GroupTable, group: StreamsGroup, keys: Iterable[Deadline], now_ms: int) -> Plan:
+def _expire_streams(
+    table: GroupTable, group: StreamsGroup, keys: Iterable[Deadline], now_ms: int
+) -> GroupPlan:
     index = table.topics or TopicIndex({})
     draft = StreamsDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     gone = dict.fromkeys(key.member_id for key in keys if key.kind != CLEANUP)
@@ -138,7 +145,7 @@ def _forgotten(group: Group) -> Fact:
     return (StreamsGroupDeleted if isinstance(group, StreamsGroup) else GroupDeleted)(group.group_id)
 
 
-def restart(table: GroupTable, now_ms: int) -> Plan:
+def restart(table: GroupTable, now_ms: int) -> GroupPlan:
     """After replay: every member has its whole session before it, and offsets are as old as the wall clock says."""
     facts: list[Fact] = []
     for group in table.groups.values():
@@ -180,6 +187,7 @@ def _resume_consumer(table: GroupTable, group: ConsumerGroup, now_ms: int) -> li
         classic = member.subscription.classic
         session_ms = classic.session_timeout_ms if classic else config.consumer_session_timeout_ms
         facts.append(SessionExtended(group.group_id, member.member_id, now_ms + session_ms))
+        facts.append(AssignmentTold(group.group_id, member.member_id, heard=False))  # nobody remembers
         if member.state is MemberState.UNREVOKED:
             until_ms = now_ms + member.subscription.rebalance_timeout_ms
             facts.append(ProgressAwaited(group.group_id, member.member_id, until_ms))

@@ -22,7 +22,7 @@ MAX_STRING_BYTES = 32_767
 T = TypeVar("T")
 
 
-class Malformed(ValueError):
+class MalformedFields(ValueError):
     pass
 
 
@@ -83,7 +83,7 @@ NO_TAGS = tagged({})
 # --- reading -------------------------------------------------------------------------------------------------
 
 
-class Reader:
+class FieldReader:
     __slots__ = ("_data", "_position")
 
     def __init__(self, data: bytes) -> None:
@@ -97,7 +97,7 @@ class Reader:
     def raw(self, length: int) -> bytes:
         end = self._position + length
         if length < 0 or end > len(self._data):
-            raise Malformed("a length points past the end of the record")
+            raise MalformedFields("a length points past the end of the record")
         piece = self._data[self._position : end]
         self._position = end
         return piece
@@ -125,7 +125,7 @@ class Reader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise Malformed("a variable-length number does not end")
+        raise MalformedFields("a variable-length number does not end")
 
     def compact_bytes(self) -> bytes | None:
         length = self.uvarint() - 1
@@ -138,7 +138,7 @@ class Reader:
     def compact_string(self) -> str:
         return self.compact_nullable() or ""
 
-    def compact_array(self, item: Callable[[Reader], T]) -> list[T]:
+    def compact_array(self, item: Callable[[FieldReader], T]) -> list[T]:
         count = self._plausible(max(self.uvarint() - 1, 0))
         return [item(self) for _ in range(count)]
 
@@ -148,7 +148,7 @@ class Reader:
 
     def _plausible(self, count: int) -> int:
         if not 0 <= count <= len(self._data) - self._position:
-            raise Malformed("more items than bytes")
+            raise MalformedFields("more items than bytes")
         return count
 
 
@@ -156,4 +156,4 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as problem:
-        raise Malformed("a string is not UTF-8") from problem
+        raise MalformedFields("a string is not UTF-8") from problem

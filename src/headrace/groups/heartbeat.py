@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Reply
-from headrace.groups.commands import Heartbeat, HeartbeatResult
+from headrace.core.plan import Plan
+from headrace.groups.commands import GroupPlan, Heartbeat, HeartbeatResult
 from headrace.groups.facts import SessionExtended
 from headrace.groups.state import ClassicGroup, GroupState
 
@@ -12,7 +12,7 @@ _OK = HeartbeatResult(ErrorKind.NONE)
 _REBALANCING = HeartbeatResult(ErrorKind.REBALANCE_IN_PROGRESS)
 
 
-def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int) -> Plan:
+def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int) -> GroupPlan:
     member_id = command.member_id
     error = group.refusal(member_id, command.instance_id)
     if error is not ErrorKind.NONE:
@@ -20,7 +20,7 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int) -> Plan:
     if command.generation != group.generation:
         return refuse(command, ErrorKind.ILLEGAL_GENERATION)
     answer = _REBALANCING if group.state is GroupState.PREPARING else _OK
-    return Plan(extend_session(group, member_id, now_ms), (Reply(command.waiter, answer),))
+    return Plan(extend_session(group, member_id, now_ms), command.answer(answer))
 
 
 def extend_session(group: ClassicGroup, member_id: str, now_ms: int) -> tuple[SessionExtended, ...]:
@@ -31,5 +31,5 @@ def extend_session(group: ClassicGroup, member_id: str, now_ms: int) -> tuple[Se
     return (SessionExtended(group.group_id, member_id, now_ms + member.session_timeout_ms),)
 
 
-def refuse(command: Heartbeat, error: ErrorKind) -> Plan:
-    return Plan(replies=(Reply(command.waiter, HeartbeatResult(error)),))
+def refuse(command: Heartbeat, error: ErrorKind) -> GroupPlan:
+    return Plan(replies=command.answer(HeartbeatResult(error)))

@@ -8,8 +8,8 @@ from headrace.core.limits import (
     MAX_MEMBER_PROTOCOLS,
     MAX_PROTOCOL_METADATA_BYTES,
 )
-from headrace.core.plan import Plan, Reply
-from headrace.groups.commands import JoinGroup, JoinResult
+from headrace.core.plan import Plan
+from headrace.groups.commands import GroupPlan, JoinGroup, JoinResult
 from headrace.groups.config import GroupConfig
 from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import Assigned, GroupOpened, MemberIdReserved, MemberReplaced
@@ -36,7 +36,7 @@ def malformed(command: JoinGroup, config: GroupConfig) -> ErrorKind:
 
 def join(
     group: ClassicGroup | None, command: JoinGroup, config: GroupConfig, now_ms: int, wall_ms: int
-) -> Plan:
+) -> GroupPlan:
     if group is None and command.member_id:
         return refuse(command, ErrorKind.UNKNOWN_MEMBER_ID)
     draft = ClassicDraft(group or ClassicGroup(command.group_id), config, now_ms, wall_ms)
@@ -51,8 +51,8 @@ def join(
     return _join_unknown(draft, command)
 
 
-def refuse(command: JoinGroup, error: ErrorKind) -> Plan:
-    return Plan(replies=(Reply(command.waiter, JoinResult(error, member_id=command.member_id)),))
+def refuse(command: JoinGroup, error: ErrorKind) -> GroupPlan:
+    return Plan(replies=command.answer(JoinResult(error, member_id=command.member_id)))
 
 
 def _has_room(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool:
@@ -69,7 +69,7 @@ def _has_room(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> b
     return len(group.members) < config.max_size
 
 
-def _join_unknown(draft: ClassicDraft, command: JoinGroup) -> Plan:
+def _join_unknown(draft: ClassicDraft, command: JoinGroup) -> GroupPlan:
     member_id = command.new_member_id
     if command.instance_id is not None:
         old_member_id = draft.group.statics.get(command.instance_id)
@@ -78,12 +78,12 @@ def _join_unknown(draft: ClassicDraft, command: JoinGroup) -> Plan:
     elif command.member_id_required:
         until_ms = draft.now_ms + command.session_timeout_ms
         draft.do(MemberIdReserved(command.group_id, member_id, until_ms))
-        draft.reply(command.waiter, JoinResult(ErrorKind.MEMBER_ID_REQUIRED, member_id=member_id))
+        draft.answer(command, JoinResult(ErrorKind.MEMBER_ID_REQUIRED, member_id=member_id))
         return draft.plan()
     return _park(draft, command, _newcomer(command, member_id))
 
 
-def _join_known(draft: ClassicDraft, command: JoinGroup) -> Plan:
+def _join_known(draft: ClassicDraft, command: JoinGroup) -> GroupPlan:
     group, member_id = draft.group, command.member_id
     if member_id in group.reserved and command.instance_id is None:
         return _park(draft, command, _newcomer(command, member_id))
@@ -98,12 +98,12 @@ def _join_known(draft: ClassicDraft, command: JoinGroup) -> Plan:
     ):
         # It missed the answer to its join: the generation it belongs to is still this one. A leader that rejoins a
         # stable group wants a rebalance: it has seen topics change.
-        draft.reply(command.waiter, joined(group, member_id))
+        draft.answer(command, joined(group, member_id))
         return draft.plan()
     return _park(draft, command, _updated(member, command))
 
 
-def _park(draft: ClassicDraft, command: JoinGroup, member: Member) -> Plan:
+def _park(draft: ClassicDraft, command: JoinGroup, member: Member) -> GroupPlan:
     waits_on = _waits_on(draft.group, member)
     draft.park_join(command.protocol_type, member)
     if not waits_on:
@@ -123,7 +123,7 @@ def _waits_on(group: ClassicGroup, member: Member) -> bool:
     return group.is_initial_rebalance or awaiting < members or reserved > 0
 
 
-def _take_over(draft: ClassicDraft, command: JoinGroup, old_member_id: str) -> Plan:
+def _take_over(draft: ClassicDraft, command: JoinGroup, old_member_id: str) -> GroupPlan:
     """KIP-345: the instance restarted. Whoever still uses its old member id is fenced from here on."""
     group, old_leader = draft.group, draft.group.leader
     old = group.members[old_member_id]
@@ -150,7 +150,7 @@ def _take_over(draft: ClassicDraft, command: JoinGroup, old_member_id: str) -> P
     else:
         # It can't be told to skip, so it is told that somebody else leads: it must not assign (KIP-345).
         answer = answer._replace(leader=old_leader or "", members=())
-    draft.reply(command.waiter, answer)
+    draft.answer(command, answer)
     return draft.plan()
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from headrace.core.plan import JournalRecord
 from headrace.groups.commands import Protocol
 from headrace.groups.facts import GroupSnapshot
-from headrace.groups.fields import INT16, INT32, INT64, Malformed, Reader, nullable, sized, string
+from headrace.groups.fields import INT16, INT32, INT64, FieldReader, MalformedFields, nullable, sized, string
 from headrace.groups.offset_table import CommittedOffset
 from headrace.groups.state import Member
 
@@ -96,29 +96,29 @@ def decode(record: JournalRecord) -> OffsetRecord | GroupRecord | None:
     """None for a record of a kind or version this broker does not know, or one that is cut short."""
     try:
         return _decode(record)
-    except Malformed:
+    except MalformedFields:
         return None
 
 
 def _decode(record: JournalRecord) -> OffsetRecord | GroupRecord | None:
-    key = Reader(record.key)
+    key = FieldReader(record.key)
     kind = key.number(INT16)
     if kind in (0, OFFSET_KEY):
         group_id, topic, partition = key.string(), key.string(), key.number(INT32)
         if record.value is None:
             return OffsetRecord(group_id, topic, partition, None)
-        value = _decode_offset(Reader(record.value))
+        value = _decode_offset(FieldReader(record.value))
         return None if value is None else OffsetRecord(group_id, topic, partition, value)
     if kind == GROUP_KEY:
         group_id = key.string()
         if record.value is None:
             return GroupRecord(group_id, None)
-        snapshot = _decode_group(Reader(record.value))
+        snapshot = _decode_group(FieldReader(record.value))
         return None if snapshot is None else GroupRecord(group_id, snapshot)
     return None
 
 
-def _decode_offset(reader: Reader) -> CommittedOffset | None:
+def _decode_offset(reader: FieldReader) -> CommittedOffset | None:
     version = reader.number(INT16)
     if not 0 <= version <= 3:
         return None
@@ -131,7 +131,7 @@ def _decode_offset(reader: Reader) -> CommittedOffset | None:
     return CommittedOffset(offset, leader_epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id=topic_id)
 
 
-def _decode_group(reader: Reader) -> GroupSnapshot | None:
+def _decode_group(reader: FieldReader) -> GroupSnapshot | None:
     version = reader.number(INT16)
     if not 0 <= version <= 3:
         return None
@@ -143,7 +143,7 @@ def _decode_group(reader: Reader) -> GroupSnapshot | None:
     return GroupSnapshot(protocol_type, generation, protocol, leader, since_wall_ms, members)
 
 
-def _decode_member(reader: Reader, version: int, protocol: str | None) -> Member:
+def _decode_member(reader: FieldReader, version: int, protocol: str | None) -> Member:
     member_id = reader.string()
     instance_id = reader.nullable() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()

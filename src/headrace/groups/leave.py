@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Reply
-from headrace.groups.commands import LeaveGroup, LeaveResult, LeftMember, MemberIdentity
+from headrace.core.plan import Plan
+from headrace.groups.commands import GroupPlan, LeaveGroup, LeaveResult, LeftMember, MemberIdentity
 from headrace.groups.config import GroupConfig
 from headrace.groups.draft import ClassicDraft
 from headrace.groups.rebalance import after_removal
 from headrace.groups.state import ClassicGroup
 
 
-def leave(group: ClassicGroup, command: LeaveGroup, config: GroupConfig, now_ms: int, wall_ms: int) -> Plan:
+def leave(
+    group: ClassicGroup, command: LeaveGroup, config: GroupConfig, now_ms: int, wall_ms: int
+) -> GroupPlan:
     draft = ClassicDraft(group, config, now_ms, wall_ms)
     outcomes: list[LeftMember] = []
     departed: list[str] = []
@@ -21,13 +23,13 @@ def leave(group: ClassicGroup, command: LeaveGroup, config: GroupConfig, now_ms:
             departed.append(f"{member_id} ({identity.reason or 'no reason given'})")
         outcomes.append(LeftMember(identity.member_id, identity.instance_id, error))
     after_removal(draft, departed, "leave of")
-    draft.reply(command.waiter, LeaveResult(ErrorKind.NONE, tuple(outcomes)))
+    draft.answer(command, LeaveResult(ErrorKind.NONE, tuple(outcomes)))
     return draft.plan()
 
 
-def refuse(command: LeaveGroup, error: ErrorKind) -> Plan:
+def refuse(command: LeaveGroup, error: ErrorKind) -> GroupPlan:
     outcomes = tuple(LeftMember(m.member_id, m.instance_id, error) for m in command.members)
-    return Plan(replies=(Reply(command.waiter, LeaveResult(ErrorKind.NONE, outcomes)),))
+    return Plan(replies=command.answer(LeaveResult(ErrorKind.NONE, outcomes)))
 
 
 def _find(group: ClassicGroup, identity: MemberIdentity) -> tuple[str, ErrorKind]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, Plan, Reply
+from headrace.core.plan import Fact, Plan
 from headrace.groups.commands import (
     AdoptOffsets,
     CommitOffsets,
@@ -19,6 +19,7 @@ from headrace.groups.commands import (
     FetchedOffset,
     FetchOffsets,
     FetchOffsetsResult,
+    GroupPlan,
     OffsetToCommit,
     PartitionOutcome,
     TopicDeleted,
@@ -64,17 +65,17 @@ def commit(
     signs_of_life: Iterable[Fact],
     config: GroupConfig,
     wall_ms: int,
-) -> Plan:
+) -> GroupPlan:
     if refusal is not ErrorKind.NONE:
         outcomes = tuple(PartitionOutcome(o.topic, o.partition, refusal) for o in command.offsets)
-        return Plan(replies=(Reply(command.waiter, CommitResult(refusal, outcomes)),))
+        return Plan(replies=command.answer(CommitResult(refusal, outcomes)))
     # What a client asks for may be past the end of time.
     expire_wall_ms = -1 if command.retention_ms is None else min(wall_ms + command.retention_ms, 2**63 - 1)
     entries, outcomes = screen(command.offsets, config, wall_ms, expire_wall_ms)
     facts: list[Fact] = list(signs_of_life)
     if entries:
         facts.append(OffsetsCommitted(command.group_id, entries))
-    return Plan(tuple(facts), (Reply(command.waiter, CommitResult(ErrorKind.NONE, outcomes)),))
+    return Plan(tuple(facts), command.answer(CommitResult(ErrorKind.NONE, outcomes)))
 
 
 def screen(
@@ -96,10 +97,10 @@ def screen(
     return tuple(entries), tuple(outcomes)
 
 
-def fetch(table: OffsetTable, command: FetchOffsets, refusal: ErrorKind) -> Plan:
+def fetch(table: OffsetTable, command: FetchOffsets, refusal: ErrorKind) -> GroupPlan:
     """An unknown group or partition is not an error: offset -1 is (kafka.md trap 3)."""
     if refusal is not ErrorKind.NONE:
-        return Plan(replies=(Reply(command.waiter, FetchOffsetsResult(refusal)),))
+        return Plan(replies=command.answer(FetchOffsetsResult(refusal)))
     group_id, stable = command.group_id, command.require_stable
     if command.topics is None:
         found = [
@@ -117,7 +118,7 @@ def fetch(table: OffsetTable, command: FetchOffsets, refusal: ErrorKind) -> Plan
             for topic, partitions in command.topics
             for partition in partitions
         ]
-    return Plan(replies=(Reply(command.waiter, FetchOffsetsResult(ErrorKind.NONE, tuple(found))),))
+    return Plan(replies=command.answer(FetchOffsetsResult(ErrorKind.NONE, tuple(found))))
 
 
 def _fetched(topic: str, partition: int, value: CommittedOffset | None, unstable: bool) -> FetchedOffset:
@@ -130,7 +131,7 @@ def _fetched(topic: str, partition: int, value: CommittedOffset | None, unstable
     )
 
 
-def delete(table: OffsetTable, command: DeleteOffsets, subscribed: frozenset[str] | None) -> Plan:
+def delete(table: OffsetTable, command: DeleteOffsets, subscribed: frozenset[str] | None) -> GroupPlan:
     """`subscribed`: topics that members read and whose offsets therefore stay; None when all have to stay."""
     outcomes: list[PartitionOutcome] = []
     dropped: list[tuple[str, int]] = []
@@ -144,16 +145,16 @@ def delete(table: OffsetTable, command: DeleteOffsets, subscribed: frozenset[str
         ):
             dropped.append((topic, partition))
     facts = (OffsetsDropped(command.group_id, tuple(dropped)),) if dropped else ()
-    return Plan(facts, (Reply(command.waiter, DeleteOffsetsResult(ErrorKind.NONE, tuple(outcomes))),))
+    return Plan(facts, command.answer(DeleteOffsetsResult(ErrorKind.NONE, tuple(outcomes))))
 
 
-def topic_deleted(table: OffsetTable, command: TopicDeleted) -> Plan:
+def topic_deleted(table: OffsetTable, command: TopicDeleted) -> GroupPlan:
     doomed = table.keys_of_topic(command.topic, command.topic_id)
     facts = tuple(OffsetsDropped(group_id, keys) for group_id, keys in doomed.items())
-    return Plan(facts, (Reply(command.waiter, ErrorKind.NONE),))
+    return Plan(facts, command.answer(None))
 
 
-def adopt(table: OffsetTable, command: AdoptOffsets) -> Plan:
+def adopt(table: OffsetTable, command: AdoptOffsets) -> GroupPlan:
     facts: list[Fact] = []
     for group_id in sorted(table.committed):
         entries = tuple(
@@ -166,7 +167,7 @@ def adopt(table: OffsetTable, command: AdoptOffsets) -> Plan:
         )
         if entries:
             facts.append(OffsetsCommitted(group_id, entries))
-    return Plan(tuple(facts), (Reply(command.waiter, ErrorKind.NONE),))
+    return Plan(tuple(facts), command.answer(None))
 
 
 # --- retention -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from headrace.groups.assigned import MemberState
 P = TypeVar("P")
 
 
-class Place(NamedTuple, Generic[P]):
+class MemberPlace(NamedTuple, Generic[P]):
     """Where a member is on its way."""
 
     epoch: int
@@ -25,18 +25,18 @@ class Place(NamedTuple, Generic[P]):
 
     def at(
         self, epoch: int, state: MemberState, assigned: frozenset[P], revoking: frozenset[P] = frozenset()
-    ) -> Place[P]:
+    ) -> MemberPlace[P]:
         previous_epoch = self.previous_epoch if epoch == self.epoch else self.epoch
-        return Place(epoch, previous_epoch, state, assigned, revoking)
+        return MemberPlace(epoch, previous_epoch, state, assigned, revoking)
 
 
 def reconcile(
-    now: Place[P],
+    now: MemberPlace[P],
     target: frozenset[P],
     target_epoch: int,
     owned: frozenset[P] | None,
     is_free: Callable[[P], bool],
-) -> Place[P]:
+) -> MemberPlace[P]:
     """Where the member should be told to be. `owned` is what it reports; None means that it did not say, and so may still
     have everything it ever had. What the member itself has counts as free: it is just giving it up."""
     if now.state is MemberState.STABLE and now.epoch == target_epoch:

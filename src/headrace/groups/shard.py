@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, JournalRecord, Plan, Reply
+from headrace.core.plan import AnyCommand, Fact, JournalRecord, Plan
 from headrace.groups import (
     describe,
     expire,
@@ -34,6 +34,7 @@ from headrace.groups.commands import (
     DeleteOffsetsResult,
     DescribeGroups,
     FetchOffsets,
+    GroupPlan,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -86,7 +87,7 @@ class GroupShard:
 
     # --- Machine ---------------------------------------------------------------------------------------------
 
-    def decide(self, command: Any, now_ms: int) -> Plan:
+    def decide(self, command: AnyCommand, now_ms: int) -> GroupPlan:
         return _VERBS[type(command)](self.table, command, now_ms)
 
     def apply(self, fact: Any, now_ms: int) -> None:
@@ -136,13 +137,13 @@ class GroupShard:
     def replay_marker(self, producer_id: int, producer_epoch: int, commit: bool, now_ms: int) -> None:
         self.apply(facts.TxnFinished(producer_id, commit), now_ms)
 
-    def loaded(self, now_ms: int) -> Plan:
+    def loaded(self, now_ms: int) -> GroupPlan:
         return expire.restart(self.table, now_ms)
 
     def next_deadline(self) -> int | None:
         return self.table.deadlines.next_ms()
 
-    def expire(self, now_ms: int) -> Plan:
+    def expire(self, now_ms: int) -> GroupPlan:
         return expire.expire(self.table, now_ms)
 
     def invariants(self) -> None:
@@ -153,7 +154,7 @@ class GroupShard:
 # --- verbs ---------------------------------------------------------------------------------------------------
 
 
-def _join(table: GroupTable, command: JoinGroup, now_ms: int) -> Plan:
+def _join(table: GroupTable, command: JoinGroup, now_ms: int) -> GroupPlan:
     error = join.malformed(command, table.config)
     if error is not ErrorKind.NONE:
         return join.refuse(command, error)
@@ -173,7 +174,7 @@ def _join(table: GroupTable, command: JoinGroup, now_ms: int) -> Plan:
 
 def _join_after_others(
     table: GroupTable, group: ConsumerGroup | StreamsGroup, command: JoinGroup, now_ms: int
-) -> Plan:
+) -> GroupPlan:
     """All members of the new protocol are gone: a classic group takes the name, and goes on counting (R54)."""
     successor = ClassicGroup(group.group_id)
     successor.generation = group.epoch
@@ -186,7 +187,7 @@ def _join_after_others(
     return joined_plans(Plan(handover), plan)
 
 
-def _sync(table: GroupTable, command: SyncGroup, now_ms: int) -> Plan:
+def _sync(table: GroupTable, command: SyncGroup, now_ms: int) -> GroupPlan:
     group = table.groups.get(command.group_id)
     if isinstance(group, ClassicGroup):
         return sync.sync(group, command, table.config, now_ms, table.wall_ms(now_ms))
@@ -197,7 +198,7 @@ def _sync(table: GroupTable, command: SyncGroup, now_ms: int) -> Plan:
     return sync.refuse(command, _unknown(command.group_id))
 
 
-def _heartbeat(table: GroupTable, command: Heartbeat, now_ms: int) -> Plan:
+def _heartbeat(table: GroupTable, command: Heartbeat, now_ms: int) -> GroupPlan:
     group = table.groups.get(command.group_id)
     if isinstance(group, ClassicGroup):
         return heartbeat.heartbeat(group, command, now_ms)
@@ -206,7 +207,7 @@ def _heartbeat(table: GroupTable, command: Heartbeat, now_ms: int) -> Plan:
     return heartbeat.refuse(command, _unknown(command.group_id))
 
 
-def _leave(table: GroupTable, command: LeaveGroup, now_ms: int) -> Plan:
+def _leave(table: GroupTable, command: LeaveGroup, now_ms: int) -> GroupPlan:
     group = table.groups.get(command.group_id)
     if isinstance(group, ClassicGroup):
         return leave.leave(group, command, table.config, now_ms, table.wall_ms(now_ms))
@@ -219,7 +220,7 @@ def _unknown(group_id: str) -> ErrorKind:
     return ErrorKind.UNKNOWN_MEMBER_ID if group_id else ErrorKind.INVALID_GROUP_ID
 
 
-def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> Plan:
+def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> GroupPlan:
     group = table.groups.get(command.group_id)
     who = (command.member_id, command.generation, command.instance_id)
     life: tuple[Fact, ...] = ()
@@ -244,7 +245,7 @@ def _commit(table: GroupTable, command: CommitOffsets, now_ms: int) -> Plan:
     return offsets.commit(command, refusal, life, table.config, table.wall_ms(now_ms))
 
 
-def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> Plan:
+def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> GroupPlan:
     group = table.groups.get(command.group_id)
     who = (command.member_id, command.generation, command.instance_id)
     if not fits(command.group_id):
@@ -260,11 +261,11 @@ def _txn_commit(table: GroupTable, command: TxnCommitOffsets, now_ms: int) -> Pl
     return txn_offsets.commit(command, refusal, table.config, table.wall_ms(now_ms))
 
 
-def _marker(table: GroupTable, command: TxnMarker, now_ms: int) -> Plan:
+def _marker(table: GroupTable, command: TxnMarker, now_ms: int) -> GroupPlan:
     return txn_offsets.marker(table.offsets, command)
 
 
-def _fetch(table: GroupTable, command: FetchOffsets, now_ms: int) -> Plan:
+def _fetch(table: GroupTable, command: FetchOffsets, now_ms: int) -> GroupPlan:
     group, refusal = table.groups.get(command.group_id), ErrorKind.NONE
     if isinstance(group, ConsumerGroup):
         refusal = consumer_offsets.fetch_refusal(group, command.member_id, command.member_epoch)
@@ -273,7 +274,7 @@ def _fetch(table: GroupTable, command: FetchOffsets, now_ms: int) -> Plan:
     return offsets.fetch(table.offsets, command, refusal)
 
 
-def _delete_offsets(table: GroupTable, command: DeleteOffsets, now_ms: int) -> Plan:
+def _delete_offsets(table: GroupTable, command: DeleteOffsets, now_ms: int) -> GroupPlan:
     group = table.groups.get(command.group_id) or describe.find_classic(table, command.group_id)
     error = ErrorKind.NONE
     subscribed: frozenset[str] | None = frozenset()
@@ -288,57 +289,57 @@ def _delete_offsets(table: GroupTable, command: DeleteOffsets, now_ms: int) -> P
             error = ErrorKind.NON_EMPTY_GROUP
         subscribed = group.topics_subscribed()
     if error is not ErrorKind.NONE:
-        return Plan(replies=(Reply(command.waiter, DeleteOffsetsResult(error)),))
+        return Plan(replies=command.answer(DeleteOffsetsResult(error)))
     return offsets.delete(table.offsets, command, subscribed)
 
 
-def _topic_deleted(table: GroupTable, command: TopicDeleted, now_ms: int) -> Plan:
+def _topic_deleted(table: GroupTable, command: TopicDeleted, now_ms: int) -> GroupPlan:
     return offsets.topic_deleted(table.offsets, command)
 
 
-def _adopt(table: GroupTable, command: AdoptOffsets, now_ms: int) -> Plan:
+def _adopt(table: GroupTable, command: AdoptOffsets, now_ms: int) -> GroupPlan:
     return offsets.adopt(table.offsets, command)
 
 
-def _describe(table: GroupTable, command: DescribeGroups, now_ms: int) -> Plan:
+def _describe(table: GroupTable, command: DescribeGroups, now_ms: int) -> GroupPlan:
     return describe.describe(table, command)
 
 
-def _list(table: GroupTable, command: ListGroups, now_ms: int) -> Plan:
+def _list(table: GroupTable, command: ListGroups, now_ms: int) -> GroupPlan:
     return describe.list_groups(table, command)
 
 
-def _delete_groups(table: GroupTable, command: DeleteGroups, now_ms: int) -> Plan:
+def _delete_groups(table: GroupTable, command: DeleteGroups, now_ms: int) -> GroupPlan:
     return describe.delete_groups(table, command)
 
 
-def _consumer_describe(table: GroupTable, command: ConsumerGroupDescribe, now_ms: int) -> Plan:
+def _consumer_describe(table: GroupTable, command: ConsumerGroupDescribe, now_ms: int) -> GroupPlan:
     return consumer_describe.describe(table, command)
 
 
-def _share_describe(table: GroupTable, command: ShareGroupDescribe, now_ms: int) -> Plan:
+def _share_describe(table: GroupTable, command: ShareGroupDescribe, now_ms: int) -> GroupPlan:
     return share_describe.describe(table, command)
 
 
-def _streams_describe(table: GroupTable, command: StreamsGroupDescribe, now_ms: int) -> Plan:
+def _streams_describe(table: GroupTable, command: StreamsGroupDescribe, now_ms: int) -> GroupPlan:
     return streams_describe.describe(table, command)
 
 
-def _topics_changed(table: GroupTable, command: TopicsChanged, now_ms: int) -> Plan:
+def _topics_changed(table: GroupTable, command: TopicsChanged, now_ms: int) -> GroupPlan:
     return topics_changed.topics_changed(table, command)
 
 
-def _configs_changed(table: GroupTable, command: ConfigsChanged, now_ms: int) -> Plan:
+def _configs_changed(table: GroupTable, command: ConfigsChanged, now_ms: int) -> GroupPlan:
     fact = facts.ConfigsSeen(command.config, command.of_groups)
-    return Plan((fact,), (Reply(command.waiter, ErrorKind.NONE),))
+    return Plan((fact,), command.answer(None))
 
 
-def _wall_clock(table: GroupTable, command: WallClock, now_ms: int) -> Plan:
+def _wall_clock(table: GroupTable, command: WallClock, now_ms: int) -> GroupPlan:
     fact = facts.WallClockSet(command.wall_ms - now_ms)
-    return Plan((fact,), (Reply(command.waiter, ErrorKind.NONE),))
+    return Plan((fact,), command.answer(None))
 
 
-_VERBS: dict[type, Callable[[GroupTable, Any, int], Plan]] = {
+_VERBS: dict[type, Callable[[GroupTable, Any, int], GroupPlan]] = {
     JoinGroup: _join,
     SyncGroup: _sync,
     Heartbeat: _heartbeat,

@@ -13,7 +13,7 @@ _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
 
-class Subscription(NamedTuple):
+class MemberSubscription(NamedTuple):
     version: int
     topics: tuple[str, ...]
     owned: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -66,7 +66,7 @@ class _Cursor:
         return tuple(found)
 
 
-def parse_subscription(metadata: bytes) -> Subscription | None:
+def parse_subscription(metadata: bytes) -> MemberSubscription | None:
     """Version 0 has topics and user data; 1 adds owned partitions, 2 the generation, 3 the rack (KIP-429, 792, 881)."""
     cursor = _Cursor(metadata)
     try:
@@ -80,7 +80,7 @@ def parse_subscription(metadata: bytes) -> Subscription | None:
         rack = cursor.string() if version >= 3 else None
     except (_Malformed, UnicodeDecodeError):
         return None
-    return Subscription(version, topics, owned, generation, rack)
+    return MemberSubscription(version, topics, owned, generation, rack)
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:

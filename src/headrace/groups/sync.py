@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
 from headrace.core.limits import MAX_GROUP_METADATA_BYTES
-from headrace.core.plan import Plan, Reply
-from headrace.groups.commands import SyncGroup, SyncResult
+from headrace.core.plan import Plan
+from headrace.groups.commands import GroupPlan, SyncGroup, SyncResult
 from headrace.groups.config import GroupConfig
 from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import Assigned, MemberSynced, SyncParked
 from headrace.groups.state import ClassicGroup, GroupState, Member
 
 
-def sync(group: ClassicGroup, command: SyncGroup, config: GroupConfig, now_ms: int, wall_ms: int) -> Plan:
+def sync(
+    group: ClassicGroup, command: SyncGroup, config: GroupConfig, now_ms: int, wall_ms: int
+) -> GroupPlan:
     error = _refusal(group, command)
     if error is not ErrorKind.NONE:
         return refuse(command, error)
     draft = ClassicDraft(group, config, now_ms, wall_ms)
     if group.state is GroupState.STABLE:
         draft.do(MemberSynced(command.group_id, command.member_id))
-        draft.reply(command.waiter, _answer(group, group.members[command.member_id]))
+        draft.answer(command, _answer(group, group.members[command.member_id]))
         return draft.plan()
     earlier = group.members[command.member_id].sync_waiter
     if earlier is not None:
@@ -30,8 +32,8 @@ def sync(group: ClassicGroup, command: SyncGroup, config: GroupConfig, now_ms: i
     return draft.plan()
 
 
-def refuse(command: SyncGroup, error: ErrorKind) -> Plan:
-    return Plan(replies=(Reply(command.waiter, SyncResult(error)),))
+def refuse(command: SyncGroup, error: ErrorKind) -> GroupPlan:
+    return Plan(replies=command.answer(SyncResult(error)))
 
 
 def _refusal(group: ClassicGroup, command: SyncGroup) -> ErrorKind:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.core.deadlines import Deadlines
 from headrace.groups import facts
 from headrace.groups.assigned_apply import check_deadlines
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer import apply as consumer_apply
 from headrace.groups.consumer.state import ConsumerGroup
-from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline, Deadlines
+from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline
 from headrace.groups.offset_table import OffsetTable
 from headrace.groups.share import apply as share_apply
 from headrace.groups.share.state import ShareGroup
@@ -41,7 +42,7 @@ class GroupTable:
         """None until the driver has told us: no assignment is made from a view that may be empty only because it is
         missing."""
         self.offsets = OffsetTable()
-        self.deadlines = Deadlines()
+        self.deadlines: Deadlines[Deadline] = Deadlines()
         self.wall_minus_now_ms = wall_minus_now_ms
 
     def wall_ms(self, now_ms: int) -> int:

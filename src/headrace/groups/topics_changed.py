@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, Plan, Reply
+from headrace.core.plan import Fact, Plan
+from headrace.groups.commands import GroupPlan
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.consumer.facts import GroupEpochSet
 from headrace.groups.consumer.state import ConsumerGroup
@@ -16,12 +16,12 @@ from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
 
-def topics_changed(table: GroupTable, command: TopicsChanged) -> Plan:
+def topics_changed(table: GroupTable, command: TopicsChanged) -> GroupPlan:
     """The fingerprint is journaled, so a coordinator that just loaded knows what it missed, and only that."""
     if not command.topics:
         # The topic that this shard is a partition of exists. So this is not a cluster without topics but a broker
         # that does not know its cluster yet, and on its word every group would have to let everything go.
-        return Plan(replies=(Reply(command.waiter, ErrorKind.NONE),))
+        return Plan(replies=command.answer(None))
     index = TopicIndex(command.topics, command.sees)
     facts: list[Fact] = [TopicsSeen(index)]
     for group in table.groups.values():
@@ -36,4 +36,4 @@ def topics_changed(table: GroupTable, command: TopicsChanged) -> Plan:
             facts.append(ShareEpochSet(group.group_id, group.epoch + 1, fingerprint))
         else:
             facts.append(streams_draft.epoch_for(group, index))
-    return Plan(tuple(facts), (Reply(command.waiter, ErrorKind.NONE),))
+    return Plan(tuple(facts), command.answer(None))

@@ -25,26 +25,26 @@ _JSON = (b"application/json",)
 Headers = Mapping[bytes, bytes]
 
 
-class Refusal(NamedTuple):
+class BrowserRefusal(NamedTuple):
     status: int
     code: str
     detail: str
     hint: str
 
 
-_FOREIGN_HOST = Refusal(
+_FOREIGN_HOST = BrowserRefusal(
     421,
     "MISDIRECTED_REQUEST",
     "this broker does not answer to that host name",
     "Use localhost, an IP address or the advertised host; --allowed-hosts takes further names.",
 )
-_FOREIGN_PAGE = Refusal(
+_FOREIGN_PAGE = BrowserRefusal(
     403,
     "FOREIGN_ORIGIN",
     "a web page of another site may not ask this broker anything",
     "--allowed-origins takes the origins of pages that may, as in https://shop.example.",
 )
-_NOT_JSON = Refusal(
+_NOT_JSON = BrowserRefusal(
     415,
     "UNSUPPORTED_MEDIA_TYPE",
     "the body must be JSON and say so",
@@ -74,7 +74,7 @@ class BrowserPolicy:
         self._peers = peers
         self._known: set[bytes | None] = {None}  # HTTP/1.0 may leave Host out; no browser does
 
-    def refusal(self, headers: Headers, *, is_link: bool = False) -> Refusal | None:
+    def refusal(self, headers: Headers, *, is_link: bool = False) -> BrowserRefusal | None:
         """`is_link`: a person follows a link to a page of ours (`is_link_to_page`); the host must be ours all the same."""
         host = headers.get(b"host")
         if host not in self._known and not self._is_ours(host or b""):
@@ -83,7 +83,7 @@ class BrowserPolicy:
             return self._judge_page(headers, host or b"")
         return None
 
-    def _judge_page(self, headers: Headers, host: bytes) -> Refusal | None:
+    def _judge_page(self, headers: Headers, host: bytes) -> BrowserRefusal | None:
         origin = headers.get(b"origin")
         if origin is not None:
             if origin in self._origins:
@@ -141,7 +141,7 @@ def is_link_to_page(method: str, target: str, headers: Headers) -> bool:
     )
 
 
-def body_refusal(headers: Headers, has_body: bool) -> Refusal | None:
+def body_refusal(headers: Headers, has_body: bool) -> BrowserRefusal | None:
     """Of a request that changes something and takes JSON. What a form can send (and nothing else) gets no further, not
     even where the body does not matter: a browser too old for Origin and Sec-Fetch-Site still names its form's type."""
     given = headers.get(b"content-type")

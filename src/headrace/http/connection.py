@@ -286,10 +286,15 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._waiting.append(_Waiting(request, handler, keep_alive, held))
 
-    def is_of_user(self, name: str) -> bool:
-        """Whether this user's request is being answered."""
+    def is_of_user(self, name: str, credential: str) -> bool:
+        """Whether this user's request is being answered; with a credential: one that came with it."""
         access = None if self._running is None else self._running.request.access
-        return access is not None and not access.is_nameless and access.principal == Principal(USER, name)
+        return (
+            access is not None
+            and not access.is_nameless
+            and access.principal == Principal(USER, name)
+            and credential in ("", access.credential)
+        )
 
     def _release(self, byte_count: int) -> None:
         byte_count = min(byte_count, self._held_bytes)  # a lost connection has released everything already

@@ -18,15 +18,17 @@ from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.metering import Meter
 from headrace.http.problem import problem
 from headrace.security.access import TRUSTED, Access
-from headrace.security.audit import ACTING
+from headrace.security.audit import ACTING, MOST_CHARS, AuditEvent
 from headrace.security.guard import Guard
-from headrace.security.logins import LoginFailed, Logins
+from headrace.security.logins import LoginFailed, Logins, Step
 from headrace.security.passwords import Busy
 from headrace.security.rights import Rights
 
 PRINCIPAL = b"x-headrace-principal"
 """For whom a broker asks, under its seal. From anybody else it says nothing."""
 CLIENT_HOST = b"x-headrace-client-host"
+CREDENTIAL = b"x-headrace-credential"
+"""By which of its tokens: it may allow less (A40)."""
 CHALLENGE = ("www-authenticate", 'Bearer, Basic realm="headrace", charset="UTF-8"')
 _HINT = "Send Authorization: Basic with your user name and password (curl -u user), or Bearer with a token."
 
@@ -34,6 +36,9 @@ _HINT = "Send Authorization: Basic with your user name and password (curl -u use
 CSRF = b"x-headrace-csrf"
 COOKIES = ("__Host-headrace", "headrace-session")
 """Over TLS; and without, where a browser takes no `__Host-`."""
+
+
+_NOBODY = Step(b"", ANONYMOUS)
 
 
 class Unauthenticated(Exception):
@@ -62,6 +67,8 @@ class HttpGuard:
 
         def guarded(request: Request) -> Answer | Awaitable[Answer]:
             if not self._authorizer.guards:
+                if is_change_of_page(request):
+                    return self._noted(handler, request)
                 return self.meter.metered(handler, request) if self.meter.is_on else handler(request)
             return self._judged(rights, handler, request)
 
@@ -74,10 +81,34 @@ class HttpGuard:
             return unauthenticated(request, str(refusal))
         self.check(rights, request.params, _body(request), request.access)
         ACTING.set(str(request.access.principal))
+        if is_change_of_page(request):
+            return await self._noted(handler, request)
         if self.meter.is_on:
             return await self.meter.metered(handler, request)
         answer = handler(request)
         return answer if isinstance(answer, Answer) else await answer
+
+    async def _noted(self, handler: Handler, request: Request) -> Answer:
+        """A change that somebody made in the console is written down (W22): by whom, from where, what, under which request id, and what
+        came of it. In mode open nobody has said who they are."""
+        status = 500
+        try:
+            found = self.meter.metered(handler, request) if self.meter.is_on else handler(request)
+            answer = found if isinstance(found, Answer) else await found
+            status = answer.status
+            return answer
+        except HeadraceError as problem:
+            status = problem.kind.info.http_status
+            raise
+        finally:
+            who = "console@localhost" if request.access is None else str(request.access.principal)
+            self._logins.audit.note(
+                AuditEvent(
+                    event="console", principal=who, host=request.peer.host, operation=request.method,
+                    name=request.path[:MOST_CHARS], text=f"{status} {_said(request)}"[:MOST_CHARS],
+                ),
+                lambda: f"request {request.request_id}", always=True,
+            )  # fmt: skip
 
     def check(
         self, rights: Rights, params: Mapping[str, str], body: Mapping[str, object], access: Access
@@ -93,22 +124,24 @@ class HttpGuard:
             if not name:
                 return TRUSTED  # a broker that asks for itself
             kind, _, rest = name.partition(":")
-            return self._admitted(Principal(kind, rest), request.header(CLIENT_HOST) or host, request)
+            shown = Step(b"", Principal(kind, rest), credential=request.header(CREDENTIAL))
+            return self._admitted(shown, request.header(CLIENT_HOST) or host, request)
         try:
-            principal = await self._named(request)
+            shown = await self._named(request)
         except Unauthenticated:
             if self._authorizer.enforces:
                 raise
-            principal = ANONYMOUS  # mode observe refuses nothing
-        return self._admitted(principal, host, request)
+            shown = _NOBODY  # mode observe refuses nothing
+        return self._admitted(shown, host, request)
 
     def admit(self, user: str, request: Request) -> Access:
         """Somebody who has proved by a signature who they are. Raises Unauthenticated."""
         principal = self._logins.proved(user, request.peer.host, "signature")
-        return self._admitted(principal, request.peer.host, request)
+        return self._admitted(Step(b"", principal), request.peer.host, request)
 
-    def _admitted(self, principal: Principal, host: str, request: Request) -> Access:
-        access = self._guard.admit(principal, host, request.header(b"user-agent"))
+    def _admitted(self, shown: Step, host: str, request: Request) -> Access:
+        assert shown.principal is not None
+        access = self._guard.admit(shown.principal, host, request.header(b"user-agent"), shown.credential)
         if access is None:
             raise Unauthenticated("this needs a user name and a password")
         return access
@@ -124,13 +157,13 @@ class HttpGuard:
         """Somebody has not proved in another way who they are."""
         self._logins.guessed(request.peer.host)
 
-    def _of_session(self, request: Request) -> Principal:
+    def _of_session(self, request: Request) -> Step:
         """A page that somebody has logged in at (W18). What it changes it asks for with a word that only a page of ours can read."""
         token = session_of(request)
         if not token:
-            return request.peer.certified_user or ANONYMOUS
+            return Step(b"", request.peer.certified_user or ANONYMOUS)
         try:
-            principal = self._logins.by_session(token)
+            shown = self._logins.by_session(token)
         except LoginFailed:
             raise Unauthenticated("the session has ended; log in again") from None
         if request.method not in ("GET", "HEAD") and request.header(CSRF) != csrf_of(token):
@@ -139,9 +172,9 @@ class HttpGuard:
                 f"a change within a session needs its {CSRF.decode()}",
                 "GET /api/v1/session tells it to pages of this broker.",
             )
-        return principal
+        return shown
 
-    async def _named(self, request: Request) -> Principal:
+    async def _named(self, request: Request) -> Step:
         given = request.headers.get(b"authorization")
         if given is None:
             return self._of_session(request)
@@ -150,9 +183,7 @@ class HttpGuard:
         self.need_heard(request)
         if scheme.lower() == "bearer":
             try:
-                principal = self._logins.by_bearer(value.strip(), host).principal
-                assert principal is not None
-                return principal
+                return self._logins.by_bearer(value.strip(), host)
             except LoginFailed:
                 raise Unauthenticated("the token is not known, or has ended") from None
             except Busy:
@@ -161,11 +192,32 @@ class HttpGuard:
             raise Unauthenticated(f"the scheme {scheme[:40]!r} is not served here")
         name, password = _basic(value)
         try:
-            return await self._logins.by_password(name, password, host)
+            return Step(b"", await self._logins.by_password(name, password, host))
         except LoginFailed:
             raise Unauthenticated("the user name or the password is wrong") from None
         except Busy:
             raise _not_now() from None
+
+
+def is_change_of_page(request: Request) -> bool:
+    """A browser says that a page of this very origin asks; no program does. Being forwarded, it was noted where it came in."""
+    return (
+        request.method not in ("GET", "HEAD")
+        and request.headers.get(b"sec-fetch-site") == b"same-origin"
+        and request.sender is None
+    )
+
+
+_TOLD = ("/api/v1/topics", "/api/v1/queues", "/api/v1/groups", "/api/v1/subscriptions", "/api/v1/schedules")
+
+
+def _said(request: Request) -> str:
+    """What was asked for, where it can hold neither a message nor a secret."""
+    return (
+        request.body.decode("utf-8", "replace")
+        if request.path.startswith(_TOLD) and b'"value"' not in request.body
+        else ""
+    )
 
 
 def _not_now() -> HeadraceError:
@@ -200,7 +252,8 @@ def named_sender(access: Access | None) -> dict[str, str]:
     """Headers of a request that is passed on: for whom."""
     if access is None or access is TRUSTED:
         return {}
-    return {PRINCIPAL.decode(): str(access.principal), CLIENT_HOST.decode(): access.host}
+    named = {PRINCIPAL.decode(): str(access.principal), CLIENT_HOST.decode(): access.host}
+    return {**named, CREDENTIAL.decode(): access.credential} if access.credential else named
 
 
 def unauthenticated(request: Request, detail: str) -> Response:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from headrace.core.errors import HeadraceError
+from headrace.http.contract import FLAG, Param, plain_text
+from headrace.http.declared import Door, route
 from headrace.http.messages import TEXT, Request, Response
 from headrace.http.problem import problem
-from headrace.http.router import Router
 from headrace.security.rights import BEFORE_LOGIN
 
 HealthCheck = Callable[[], str | None]
@@ -29,7 +30,10 @@ class Degraded(str):
         return cls(text) if text else None
 
 
-class HealthDoor:
+VERBOSE = Param("verbose", "one line for each check", FLAG)
+
+
+class HealthDoor(Door):
     def __init__(
         self, *, live: Mapping[str, HealthCheck] | None = None, ready: Mapping[str, HealthCheck] | None = None
     ) -> None:
@@ -40,14 +44,13 @@ class HealthDoor:
         """What each check of readiness says now."""
         return {name: _outcome(check) for name, check in {**self._live, **self._ready}.items()}
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/livez", self._answer_live, BEFORE_LOGIN)
-        for path in ("/readyz", "/healthz", "/health"):  # /health is what ElasticMQ's users probe
-            router.add("GET", path, self._answer_ready, BEFORE_LOGIN)
-
+    @route("GET", "/livez", BEFORE_LOGIN, plain_text("Does the event loop answer?", VERBOSE))
     def _answer_live(self, request: Request) -> Response:
         return _answer(request, self._live, "alive")
 
+    @route("GET", "/readyz", BEFORE_LOGIN, plain_text("Will requests be served?", VERBOSE))
+    @route("GET", "/healthz", BEFORE_LOGIN, plain_text("As /readyz", VERBOSE))
+    @route("GET", "/health", BEFORE_LOGIN, plain_text("As /readyz", VERBOSE))  # ElasticMQ's users probe it
     def _answer_ready(self, request: Request) -> Response:
         return _answer(request, {**self._live, **self._ready}, "ready")
 

@@ -100,6 +100,13 @@ class Request:
         self.access: Access | None = None
         """Who asks, and what they may; None in mode open (guarding.py)."""
 
+    @property
+    def agent(self) -> str:
+        """What calls itself: `curl`, `Boto3`, `python-requests`."""
+        return (
+            self.headers.get(b"user-agent", b"")[:60].partition(b"/")[0].partition(b" ")[0].decode("latin-1")
+        )
+
     def sees(self, resource: Resource, name: str) -> bool:
         """Whether a list shows it (A44)."""
         return self.access is None or self.access.sees(resource, name)

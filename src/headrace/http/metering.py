@@ -1,4 +1,4 @@
-"""Door: what HTTP costs its users, counted in the same buckets as Kafka's requests (A62): bodies in, answers out.
+"""Door: what HTTP costs its users, counted in the same buckets as Kafka's requests (A62): bodies in, answers out, and our time.
 
 The request that overdraws is carried out; whoever is in debt is told when to come back, and a stream pauses.
 """
@@ -6,9 +6,10 @@ The request that overdraws is carried out; whoever is in debt is told when to co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 
-from headrace.cluster.quotas import CONSUMED, PRODUCED, Quotas
+from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS, Quotas
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ports import Clock
 from headrace.core.principals import ANONYMOUS
@@ -17,6 +18,8 @@ from headrace.http.messages import Answer, Handler, Request, Response, Streaming
 CLIENT = b"x-headrace-client"
 """Who would rather be known by a name than share the one of everybody who gives none."""
 MAX_CLIENT_CHARS = 200
+
+T = TypeVar("T")
 
 
 class InDebt(HeadraceError):
@@ -44,11 +47,19 @@ class Meter:
         if request.sender is not None:  # counted where it came in
             return await _made(handler(request))
         self.need_room(request)
-        return self.count(request, await _made(handler(request)))
+        return self.count(request, await self.timed(request, _made(handler(request))))
+
+    async def timed(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+        """Counts what `work` kept us from doing for others: its steps, and not what it waited for (KIP-124)."""
+        stepped = _Steps(work)
+        try:
+            return await stepped
+        finally:
+            self._take(request, REQUESTS, stepped.spent_ms)
 
     def need_room(self, request: Request) -> None:
         """Raises InDebt."""
-        wait_ms = max(self._take(request, PRODUCED, 0), self._take(request, CONSUMED, 0))
+        wait_ms = max(self._take(request, key, 0) for key in (PRODUCED, CONSUMED, REQUESTS))
         if wait_ms:
             raise InDebt(wait_ms)
 
@@ -72,10 +83,37 @@ class Meter:
             if close is not None:
                 await close()
 
-    def _take(self, request: Request, key: str, amount: int) -> int:
+    def _take(self, request: Request, key: str, amount: float) -> int:
         principal = ANONYMOUS if request.access is None else request.access.principal
         client = request.header(CLIENT)[:MAX_CLIENT_CHARS]
         return self.quotas.take(key, principal.name, client, amount, self._clock.now_ms())
+
+
+class _Steps(Generic[T]):
+    """A coroutine, and how long its steps took."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self.spent_ms = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        clock = asyncio.get_running_loop().time
+        value: Any = None
+        problem: BaseException | None = None
+        while True:
+            began_s = clock()
+            try:
+                waits_for = self._work.send(value) if problem is None else self._work.throw(problem)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.spent_ms += (clock() - began_s) * 1000
+            value, problem = None, None
+            try:
+                value = yield waits_for
+            except BaseException as thrown:  # a cancellation, above all: it is the work's to deal with
+                problem = thrown
 
 
 async def _made(answer: Answer | Awaitable[Answer]) -> Answer:

@@ -20,18 +20,19 @@ from headrace.core.measures import (
     counter,
     gauge,
 )
+from headrace.http.contract import plain_text
+from headrace.http.declared import Door, route
 from headrace.http.messages import Request, Response
-from headrace.http.router import Router
 from headrace.security.rights import CLUSTER, describe, needs
 
 __all__ = [
     "SECONDS_BUCKETS",
     "Collector",
+    "Collectors",
     "Family",
     "FamilyKind",
     "Histogram",
     "MetricsDoor",
-    "Registry",
     "Sample",
     "counter",
     "gauge",
@@ -127,7 +128,7 @@ def _openmetrics_header(family: Family) -> tuple[str, str]:
     return (bare, "counter") if bare != family.name else (family.name, "unknown")
 
 
-class Registry:
+class Collectors:
     """The collectors of this process, in the order they were added."""
 
     def __init__(self, max_series: int = DEFAULT_MAX_SERIES) -> None:
@@ -176,13 +177,11 @@ def _without_conflicts(families: list[Family]) -> list[Family]:
     return kept
 
 
-class MetricsDoor:
-    def __init__(self, registry: Registry) -> None:
+class MetricsDoor(Door):
+    def __init__(self, registry: Collectors) -> None:
         self._registry = registry
 
-    def mount(self, router: Router, path: str = "/metrics") -> None:
-        router.add("GET", path, self._answer, needs(describe(CLUSTER)))
-
+    @route("GET", "/metrics", needs(describe(CLUSTER)), plain_text("Metrics for Prometheus"))
     def _answer(self, request: Request) -> Response:
         openmetrics = "application/openmetrics-text" in request.header(b"accept")
         text = self._registry.render(openmetrics=openmetrics)

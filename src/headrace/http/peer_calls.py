@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.broker.latest import Latest
 from headrace.broker.queueing.routing.answers import PeerAnswers
+from headrace.broker.queueing.routing.lives import Lives
 from headrace.broker.queueing.routing.peer_calls import (
     AnyQuestion,
     AskShareOffset,
@@ -41,12 +42,14 @@ class PeerCallDoor:
     def __init__(
         self,
         image: ClusterImage,
+        lives: Lives,
         answers: PeerAnswers,
         share_offsets: ShareOffsets,
         latest: Latest,
         peers: PeerRequests,
     ) -> None:
         self._image = image
+        self._lives = lives
         self._answers = answers
         self._share_offsets = share_offsets
         self._latest = latest
@@ -71,13 +74,14 @@ class PeerCallDoor:
             raise HeadraceError(ErrorKind.ACCESS_DENIED, "this is for brokers of the same cluster")
         try:
             question = decode_question(bytes(request.body))
-            # The asker may have heard of a queue, or that it lives here, before we have (F34).
+            # The asker may have heard of a queue, of its next life (F1), or that it lives here, before we have (F34).
             answer = await self._latest.answer(lambda: self._find_answer(question), WrongBroker)
         except HeadraceError as problem:
             return Response(encode_refusal(problem), 200, TYPE)
         return Response(encode_answer(answer), 200, TYPE)
 
     async def _find_answer(self, question: AnyQuestion) -> Any:
+        self._lives.check(question)
         if isinstance(question, AskShareOffset):
             return await self._share_offsets.answer(question)
         return await self._answers.answer(question)

@@ -12,6 +12,7 @@ from headrace.core import principals
 from headrace.core.cluster_key import PEER_REQUESTS, derive
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.peer_proof import BadProof
+from headrace.core.units import is_digits
 from headrace.http.messages import Request, Response
 from headrace.http.peer_seals import (
     CLOCK,
@@ -20,21 +21,23 @@ from headrace.http.peer_seals import (
     BadSeal,
     Nonces,
     OutOfTime,
-    Said,
     Seal,
+    SealedRequest,
     hear_time,
     read_seal,
     tell_time,
 )
 from headrace.http.problem import problem
-from headrace.net.h1_client import H1Client, HttpFailure, Origin
-from headrace.net.h1_client import Response as Got
+from headrace.net.h1_client import ClientResponse, H1Client, HttpFailure, Origin
 from headrace.net.tls import PeerTls
 
 log = logging.getLogger(__name__)
 
 INTERNAL = "/internal/"
+NEWS = b"x-headrace-news"
+"""Up to which revision the asker knows the metadata: it is not answered from older ones (F1)."""
 NONCE_BYTES = 12
+MAX_DIGITS = 19
 _REFUSED = "PEER_REFUSED"
 
 
@@ -70,19 +73,20 @@ class PeerRequests:
         headers: Mapping[str, str],
         body: bytes,
         timeout_s: float,
-    ) -> Got:
+    ) -> ClientResponse:
         """Raises HeadraceError: NOT_COORDINATOR when nothing happened, REQUEST_TIMED_OUT when it may have."""
         node = self._image.broker(broker_id)
         if node is None:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"broker {broker_id} is away")
         registration, life = node.registration, (broker_id, node.epoch)
         origin = Origin(registration.http_host, registration.http_port, self._tls)
+        headers = {**headers, NEWS.decode(): str(self._image.revision)}
         raw = {name.lower().encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
         for _ in range(2):
             seal = self._seal(life)
             sealed = {
                 **headers,
-                SEAL.decode(): seal.encode(self._key, Said(method, target, raw, body)).decode(),
+                SEAL.decode(): seal.encode(self._key, SealedRequest(method, target, raw, body)).decode(),
             }
             try:
                 got = await self._client.request(
@@ -128,7 +132,7 @@ class PeerRequests:
         if value is None and not request.path.startswith(INTERNAL):
             return None
         target = f"{request.path}?{request.query_string}" if request.query_string else request.path
-        said = Said(request.method, target, request.headers, request.body)
+        said = SealedRequest(request.method, target, request.headers, request.body)
         try:
             if value is None:
                 raise BadSeal("there is none")
@@ -170,3 +174,9 @@ class PeerRequests:
             instance=request.path,
             headers=tuple(headers),
         )
+
+
+def asked_from(request: Request) -> int:
+    """The revision of the metadata that a peer asks from; 0 when it does not say, or it is no peer who asks."""
+    told = request.header(NEWS) if request.sender is not None else ""
+    return int(told) if is_digits(told) and len(told) <= MAX_DIGITS else 0

@@ -37,7 +37,7 @@ class OutOfTime(BadSeal):
         self.nonce = nonce
 
 
-class Said(NamedTuple):
+class SealedRequest(NamedTuple):
     """What a request asks for."""
 
     method: str
@@ -56,10 +56,10 @@ class Seal(NamedTuple):
     principal: str = ""
     """On whose behalf; empty while nobody is asked who he is."""
 
-    def encode(self, key: bytes, said: Said) -> bytes:
+    def encode(self, key: bytes, said: SealedRequest) -> bytes:
         return ";".join((_VERSION, *map(str, self), self.mac(key, said))).encode("latin-1")
 
-    def mac(self, key: bytes, said: Said) -> str:
+    def mac(self, key: bytes, said: SealedRequest) -> str:
         rows = [f"{name.decode('latin-1')}:{value.decode('latin-1')}" for name, value in said.headers.items()
                 if name not in _NOT_SEALED]  # fmt: skip
         digest = sha256(said.body).hexdigest()
@@ -68,7 +68,7 @@ class Seal(NamedTuple):
         return hmac.digest(key, text.encode("latin-1"), "sha256").hex()
 
 
-def read_seal(key: bytes, value: bytes, said: Said) -> Seal:
+def read_seal(key: bytes, value: bytes, said: SealedRequest) -> Seal:
     """Raises BadSeal unless it was made with `key` for exactly this request."""
     try:
         version, *fields, mac = value.decode("ascii").split(";")

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import httptools
 
 from headrace.core.ports import Buffer
-from headrace.http.browsers import BrowserPolicy, Refusal, body_refusal, is_link_to_page
+from headrace.http.browsers import BrowserPolicy, BrowserRefusal, body_refusal, is_link_to_page
 from headrace.http.messages import Handler, Peer, Request, Response
 from headrace.http.plain_requests import read_plain
 from headrace.http.problem import problem
@@ -211,7 +211,7 @@ class RequestReader:
             return self.refuse(*refusal)
         self._read_framing(headers)
 
-    def _resolve(self, method: str, headers: dict[bytes, bytes]) -> Refusal | None:
+    def _resolve(self, method: str, headers: dict[bytes, bytes]) -> BrowserRefusal | None:
         found = self._router.resolve(method, self._path)
         if isinstance(found, NoRoute):
             self._handler: Handler = partial(_answer_no_route, found)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from headrace.http.contract import Contract
 from headrace.http.messages import Handler, Response
 from headrace.security.rights import BEFORE_LOGIN, Rights
 
@@ -38,6 +39,8 @@ class Route(NamedTuple):
     """Else a body is JSON and says so, which no form of a web page can (A6)."""
     too_large: TooLarge | None = None
     """None: problem+json."""
+    contract: Contract | None = None
+    """What it takes and answers; None: it is not part of the public API."""
 
 
 class Match(NamedTuple):
@@ -82,14 +85,18 @@ class Router:
         max_body_bytes: int | None = None,
         any_body: bool = False,
         too_large: TooLarge | None = None,
+        contract: Contract | None = None,
     ) -> None:
         if method not in METHODS:
             raise ValueError(f"{method} is not one of {', '.join(METHODS)}")
         if not template.startswith("/"):
             raise ValueError(f"the template {template!r} must start with a slash")
+        self.put(Route(method, template, handler, rights, max_body_bytes, any_body, too_large, contract))
+
+    def put(self, route: Route) -> None:
+        method, template, handler, rights, *_ = route
         if self._guarded is not None:
-            handler = self._guarded(rights, handler)
-        route = Route(method, template, handler, rights, max_body_bytes, any_body, too_large)
+            route = route._replace(handler=self._guarded(rights, handler))
         if "{" not in template:
             routes = self._static.setdefault(template, {})
             if method in routes:
@@ -171,6 +178,21 @@ class Router:
             else:
                 node = node.literals.setdefault(segment, _Node())
         return node
+
+
+class Behind(Router):
+    """Puts routes into another router, with what `wrap` makes of their handlers."""
+
+    def __init__(self, router: Router, wrap: Callable[[Route], Handler]) -> None:
+        super().__init__()
+        self._router = router
+        self._wrap = wrap
+
+    def put(self, route: Route) -> None:
+        self._router.put(route._replace(handler=self._wrap(route)))
+
+    def routes(self) -> list[Route]:
+        return self._router.routes()
 
 
 def _same_name(known: str, name: str, template: str) -> str:

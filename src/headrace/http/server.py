@@ -167,10 +167,10 @@ class HttpServer:
         for listener in self._listeners:
             await listener.wait_closed()
 
-    def close_user(self, name: str) -> None:
+    def close_user(self, name: str, credential: str = "") -> None:
         """Whatever is being answered to a user that is no longer one, streams above all (A9)."""
         for connection in list(self._connections):
-            if connection.is_of_user(name):
+            if connection.is_of_user(name, credential):
                 connection.abort()
 
     @property

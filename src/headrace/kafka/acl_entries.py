@@ -7,36 +7,18 @@ from typing import NamedTuple, Protocol
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import topic_name_problem
 from headrace.security.acl_book import CLUSTER_NAME, host_problem
-from headrace.security.records import ALL_OPERATIONS, ANY_NAME, Acl, Pattern, Permission
-from headrace.security.rights import Operation, Resource
+from headrace.security.records import ALL_OPERATIONS, ANY_NAME, Acl, PatternType, Permission
+from headrace.security.rights import LEGAL, Operation, Resource
 
 ANY = 1
 """In a filter: whatever it is."""
 MATCH = 2
 """Of patterns: every right that says something about this name."""
 
-LEGAL: dict[Resource, frozenset[Operation]] = {
-    Resource.TOPIC: frozenset((
-        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
-    )),
-    Resource.GROUP: frozenset((
-        Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
-    )),
-    Resource.CLUSTER: frozenset((
-        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE,
-        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
-    )),
-    Resource.TRANSACTIONAL_ID: frozenset((Operation.WRITE, Operation.DESCRIBE)),
-    Resource.DELEGATION_TOKEN: frozenset((Operation.DESCRIBE,)),
-    Resource.USER: frozenset((Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS)),
-}  # fmt: skip
-"""Which operations a kind of resource has."""
-
 MAX_NAME = 249
 
 
-class Creation(Protocol):
+class NewAcl(Protocol):
     resource_type: int
     resource_name: str
     resource_pattern_type: int
@@ -46,10 +28,10 @@ class Creation(Protocol):
     permission_type: int
 
 
-def acl_of(entry: Creation) -> Acl:
+def acl_of(entry: NewAcl) -> Acl:
     """Raises INVALID_REQUEST with what is wrong."""
     try:
-        resource, pattern = Resource(entry.resource_type), Pattern(entry.resource_pattern_type)
+        resource, pattern = Resource(entry.resource_type), PatternType(entry.resource_pattern_type)
         permission = Permission(entry.permission_type)
         operation = entry.operation if entry.operation == ALL_OPERATIONS else Operation(entry.operation)
     except ValueError as problem:
@@ -67,10 +49,10 @@ def acl_of(entry: Creation) -> Acl:
     )
 
 
-def _check_name(resource: Resource, pattern: Pattern, name: str) -> None:
+def _check_name(resource: Resource, pattern: PatternType, name: str) -> None:
     if not name or not name.isprintable() or len(name) > 1_024:
         raise _invalid("the resource has no name")
-    if resource is Resource.CLUSTER and (name != CLUSTER_NAME or pattern is not Pattern.LITERAL):
+    if resource is Resource.CLUSTER and (name != CLUSTER_NAME or pattern is not PatternType.LITERAL):
         raise _invalid(f"the cluster is called {CLUSTER_NAME}")
     if resource is Resource.TOPIC and name != ANY_NAME and (wrong := topic_name_problem(name)) is not None:
         raise _invalid(f"no topic can be called {name!r}: {wrong}")
@@ -92,7 +74,7 @@ class AclFilter(NamedTuple):
     @property
     def problem(self) -> str | None:
         numbers = (self.resource_type, self.pattern, self.operation, self.permission)
-        if 0 in numbers or self.pattern > Pattern.PREFIXED or self.permission > Permission.ALLOW:
+        if 0 in numbers or self.pattern > PatternType.PREFIXED or self.permission > Permission.ALLOW:
             return "the filter has something in it that is not known here"
         return None
 
@@ -111,7 +93,7 @@ class AclFilter(NamedTuple):
         if self.pattern == MATCH:
             if name is None or name == acl.name:
                 return True
-            if acl.pattern is Pattern.PREFIXED:
+            if acl.pattern is PatternType.PREFIXED:
                 return name.startswith(acl.name)
             return acl.name == ANY_NAME
         return self.pattern in (ANY, acl.pattern) and name in (None, acl.name)

@@ -478,6 +478,10 @@ class Connection(asyncio.BufferedProtocol):
         return self.session.principal
 
     @property
+    def credential(self) -> str:
+        return self.session.credential
+
+    @property
     def is_broker(self) -> bool:
         """It has proved to be one."""
         return self.session.principal.is_broker

@@ -31,7 +31,7 @@ from headrace.kafka.named_topics import ALWAYS_LATEST, NAMED
 from headrace.kafka.refusals import add_refusals
 from headrace.kafka.throttle import TimedRequest
 from headrace.security.desk import Security
-from headrace.security.guard import Parts, Refused
+from headrace.security.guard import Parts, RefusedEntry
 from headrace.security.rights import Rights
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode, encode_sliced
@@ -47,7 +47,7 @@ _SASL = "SCRAM-SHA-256, SCRAM-SHA-512, or PLAIN over TLS"
 FrameHandler = Callable[[Services, Connection, RequestHeader, memoryview, int], bool]
 
 
-class Entry(NamedTuple):
+class ApiEntry(NamedTuple):
     key: int
     min_version: int
     max_version: int
@@ -64,12 +64,12 @@ class Entry(NamedTuple):
     """Lists of the request whose entries are judged one by one (A44). A handler that decodes by itself also judges by itself."""
 
 
-def _load() -> dict[int, Entry]:
-    table: dict[int, Entry] = {}
+def _load() -> dict[int, ApiEntry]:
+    table: dict[int, ApiEntry] = {}
     for module_info in pkgutil.iter_modules(handler_package.__path__):
         module = importlib.import_module(f"{handler_package.__name__}.{module_info.name}")
         low, high = module.VERSIONS
-        table[module.KEY] = Entry(
+        table[module.KEY] = ApiEntry(
             module.KEY,
             low,
             high,
@@ -84,7 +84,7 @@ def _load() -> dict[int, Entry]:
     return dict(sorted(table.items()))
 
 
-TABLE: dict[int, Entry] = _load()
+TABLE: dict[int, ApiEntry] = _load()
 
 
 class Dispatcher:
@@ -155,11 +155,11 @@ class Dispatcher:
 
     def _call(
         self,
-        entry: Entry,
+        entry: ApiEntry,
         connection: Connection,
         header: RequestHeader,
         request: object,
-        refused: Sequence[Refused] = (),
+        refused: Sequence[RefusedEntry] = (),
     ) -> bool:
         """`refused`: what of the request was denied; it is in the answer, with everything else."""
         assert entry.handle is not None
@@ -213,7 +213,7 @@ class Dispatcher:
         slot: Slot,
         header: RequestHeader,
         result: Awaitable[object],
-        refused: Sequence[Refused],
+        refused: Sequence[RefusedEntry],
     ) -> None:
         try:
             response = await result
@@ -251,12 +251,16 @@ class Dispatcher:
             return False
         if access is not None and not (access.is_nameless and self._authorizer.enforces):
             return True
-        session.access = self._guard.admit(session.principal, connection.host, header.client_id or "")
+        session.access = self._guard.admit(
+            session.principal, connection.host, header.client_id or "", session.credential
+        )
         if session.access is None:
             connection.fail(f"{API[header.api_key].name} before authentication; use SASL ({_SASL})")
         return session.access is not None
 
-    def _judged(self, entry: Entry, connection: Connection, header: RequestHeader, request: object) -> bool:
+    def _judged(
+        self, entry: ApiEntry, connection: Connection, header: RequestHeader, request: object
+    ) -> bool:
         access = connection.session.access
         assert access is not None
         denied = self._guard.judge(entry.rights, entry.parts, request, access)

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.broker.metadata import Metadata
 from headrace.cluster import group_configs, keys
-from headrace.cluster.changes import Change, Compare, Put
+from headrace.cluster.changes import Change, Expect, PutKey
 from headrace.cluster.configs import Alteration
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
@@ -31,8 +31,8 @@ async def alter_group(
             return
         key = keys.opaque("groups", group)
         change = Change(
-            (Compare(key, "mod", metadata.image.mod_revision(key)),),
-            (Put(key, msgspec.json.encode(configs)),),
+            (Expect(key, "mod", metadata.image.mod_revision(key)),),
+            (PutKey(key, msgspec.json.encode(configs)),),
             f"configs of group {group}",
         )
         if (await metadata.commit(change)).succeeded:

@@ -15,7 +15,9 @@ def hint_for(image: ClusterImage, topic: str, index: int, error: ErrorKind) -> L
     if error not in _MOVED:
         return NO_LEADER
     state = image.partition(topic, index)
-    return NO_LEADER if state is None else LeaderIdAndEpoch(state.leader, state.leader_epoch)
+    if state is None or not image.is_live(state.leader):
+        return NO_LEADER  # a hint is where to go, not where nobody is
+    return LeaderIdAndEpoch(state.leader, state.leader_epoch)
 
 
 def endpoint(image: ClusterImage, node_id: int) -> NodeEndpoint | None:

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.security.guard import Refused
-from headrace.wire.schema import STRUCTS, Kind
+from headrace.security.guard import RefusedEntry
+from headrace.wire.schema import STRUCTS, FieldKind
 
 _ERRORS = ("error_code", "partition_error_code")
 _CALLED = {"user": "name"}
@@ -19,7 +19,7 @@ _CALLED = {"user": "name"}
 _NUMBERS = ("partition_index", "partition", "producer_id")
 
 
-def add_refusals(response: Any, refused: Iterable[Refused]) -> None:
+def add_refusals(response: Any, refused: Iterable[RefusedEntry]) -> None:
     kinds = {spec.name: spec.element for spec in STRUCTS[type(response)]}
     for part, entry, kind in refused:
         element = kinds[part.response]
@@ -33,20 +33,22 @@ def refusal(row_kind: type[Any], entry: Any, code: int) -> Any:
     row = row_kind()
     specs = STRUCTS[row_kind]
     if not dataclasses.is_dataclass(entry):
-        wanted = Kind.STRING if isinstance(entry, str) else Kind.INT32
+        wanted = FieldKind.STRING if isinstance(entry, str) else FieldKind.INT32
         named = next(spec for spec in specs if spec.kind is wanted and not spec.name.startswith("error"))
         setattr(row, named.name, entry)
     for spec in specs:
         element = spec.element
         if spec.name in _ERRORS:
             setattr(row, spec.name, code)
+        elif spec.name == "error_message" and spec.nullable is not None:
+            setattr(row, spec.name, None)  # clients have words for the code, and show an empty text as it is
         elif element is not None and element.struct is not None:
             if _says_errors(element.struct):
                 below = [refusal(element.struct, each, code) for each in _below(entry, spec.name)]
                 setattr(row, spec.name, below)
             elif _has_same(entry, spec.name, element.struct):
                 setattr(row, spec.name, getattr(entry, spec.name))
-        elif spec.kind in (Kind.STRING, Kind.UUID, Kind.INT8) or spec.name in _NUMBERS:
+        elif spec.kind in (FieldKind.STRING, FieldKind.UUID, FieldKind.INT8) or spec.name in _NUMBERS:
             name = _CALLED.get(spec.name, spec.name)
             if hasattr(entry, name):
                 setattr(row, spec.name, getattr(entry, name))
@@ -68,7 +70,9 @@ def _below(entry: Any, name: str) -> Iterable[Any]:
     if hasattr(entry, name):
         return getattr(entry, name) or ()
     lists = [
-        getattr(entry, spec.name) or () for spec in STRUCTS.get(type(entry), ()) if spec.kind is Kind.ARRAY
+        getattr(entry, spec.name) or ()
+        for spec in STRUCTS.get(type(entry), ())
+        if spec.kind is FieldKind.ARRAY
     ]
     return lists[0] if len(lists) == 1 else ()
 

@@ -23,7 +23,7 @@ SWEEP_S = 5.0
 WARNINGS_PER_SWEEP = 20
 
 
-class Dispatcher(Protocol):
+class Dispatches(Protocol):
     @property
     def requests(self) -> Mapping[int, int]:
         """How many of each API."""
@@ -40,7 +40,7 @@ class KafkaServer:
         runtime: Runtime,
         image: ClusterImage,
         known: Connections,
-        dispatcher: Dispatcher,
+        dispatcher: Dispatches,
         logins: Logins,
     ) -> None:
         self.clock = runtime.clock

@@ -11,17 +11,19 @@ from __future__ import annotations
 from headrace.core.peer_proof import Answerer
 from headrace.core.principals import ANONYMOUS, Principal
 from headrace.security.access import Access
-from headrace.security.logins import Exchange
+from headrace.security.logins import SaslExchange
 
 
 class Session:
     __slots__ = (
-        "access", "answerer", "bare_tokens", "certified_broker", "ends_ms", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
+        "access", "answerer", "bare_tokens", "certified_broker", "credential", "ends_ms", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
         "proved_by",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.principal: Principal = ANONYMOUS
+        self.credential = ""
+        """The token that proved it; empty: something else."""
         self.is_tls = False
         self.certified_broker = -1
         """Which broker its certificate is of; that alone proves nothing yet."""
@@ -35,7 +37,7 @@ class Session:
         """The mechanism by which `principal` was proven."""
         self.answerer: Answerer | None = None
         """A broker was challenged and has not answered yet."""
-        self.exchange: Exchange | None = None
+        self.exchange: SaslExchange | None = None
         """A user is about to prove itself."""
         self.is_proving = False
         """Between a handshake and the last token: nothing else is heard (A21)."""
@@ -48,7 +50,9 @@ class Session:
     def is_named(self) -> bool:
         return self.principal is not ANONYMOUS
 
-    def begin_proof(self, mechanism: str, exchange: Exchange | None, *, bare_tokens: bool = False) -> None:
+    def begin_proof(
+        self, mechanism: str, exchange: SaslExchange | None, *, bare_tokens: bool = False
+    ) -> None:
         self.mechanism, self.exchange, self.bare_tokens = mechanism, exchange, bare_tokens
         self.is_proving = True
 
@@ -56,8 +60,9 @@ class Session:
         self.mechanism, self.answerer, self.exchange = "", None, None
         self.is_proving = self.bare_tokens = False
 
-    def prove(self, principal: Principal) -> None:
+    def prove(self, principal: Principal, credential: str = "") -> None:
         self.proved_by = self.mechanism
+        self.credential = credential
         self.principal = principal
         self.access = None
         self.end_proof()

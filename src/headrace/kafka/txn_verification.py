@@ -23,13 +23,13 @@ class Unverified(NamedTuple):
     """False: an abort has just been here, and the client has to say it again (R47)."""
 
 
-class Verdict(NamedTuple):
+class TxnVerdict(NamedTuple):
     error: ErrorKind
     ticket: int = 0
 
 
-Verdicts = dict[tuple[str, int], Verdict]
-NOT_ASKED = Verdict(ErrorKind.NONE)
+Verdicts = dict[tuple[str, int], TxnVerdict]
+NOT_ASKED = TxnVerdict(ErrorKind.NONE)
 
 
 def spoken_over(services: Services, request: ProduceRequest, version: int, connection_id: int) -> bool:
@@ -95,7 +95,9 @@ async def verify(
     verdicts: Verdicts = {}
     for entry in unverified:
         if not entry.heard:
-            verdicts[entry.tp] = Verdict(ErrorKind.NOT_ENOUGH_REPLICAS)  # what producers of every age retry
+            verdicts[entry.tp] = TxnVerdict(
+                ErrorKind.NOT_ENOUGH_REPLICAS
+            )  # what producers of every age retry
     for (producer_id, epoch), entries in by_producer.items():
         error = await services.transactions.confirm(
             transactional_id,
@@ -107,5 +109,5 @@ async def verify(
         # Produce never says "fenced": the partition speaks of epochs.
         error = ErrorKind.INVALID_PRODUCER_EPOCH if error is ErrorKind.PRODUCER_FENCED else error
         for entry in entries:
-            verdicts[entry.tp] = Verdict(error_for_version(PRODUCE, version, error), entry.ticket)
+            verdicts[entry.tp] = TxnVerdict(error_for_version(PRODUCE, version, error), entry.ticket)
     return verdicts

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
@@ -26,20 +26,20 @@ class AbortedIndex:
     __slots__ = ("_entries", "_markers")
 
     def __init__(self) -> None:
-        self._entries: list[AbortedTransaction] = []
+        self._entries: list[AbortedTxn] = []
         self._markers: list[int] = []
         """The last offsets of the entries, to search in."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, entry: AbortedTransaction) -> None:
+    def add(self, entry: AbortedTxn) -> None:
         if self._markers and entry.last_offset <= self._markers[-1]:
             raise ValueError(f"the marker at {entry.last_offset} does not follow {self._markers[-1]}")
         self._entries.append(entry)
         self._markers.append(entry.last_offset)
 
-    def overlapping(self, start: int, end: int) -> list[AbortedTransaction]:
+    def overlapping(self, start: int, end: int) -> list[AbortedTxn]:
         """Transactions with a record or marker in [start, end), sorted by first offset as clients expect."""
         found = []
         for position in range(bisect_left(self._markers, start), len(self._entries)):
@@ -51,7 +51,7 @@ class AbortedIndex:
         found.sort(key=lambda entry: entry.first_offset)
         return found
 
-    def between(self, start: int, end: int) -> list[AbortedTransaction]:
+    def between(self, start: int, end: int) -> list[AbortedTxn]:
         """Entries whose marker lies in [start, end): those that a segment's index file keeps."""
         return self._entries[bisect_left(self._markers, start) : bisect_left(self._markers, end)]
 
@@ -65,7 +65,7 @@ class AbortedIndex:
         gone = bisect_left(self._markers, offset)
         del self._entries[:gone], self._markers[:gone]
 
-    def replace(self, start: int, end: int, entries: list[AbortedTransaction]) -> None:
+    def replace(self, start: int, end: int, entries: list[AbortedTxn]) -> None:
         """Compaction rewrote [start, end): these are the transactions with a marker there that still have data."""
         first, last = bisect_left(self._markers, start), bisect_left(self._markers, end)
         self._entries[first:last] = entries

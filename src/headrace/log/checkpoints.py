@@ -25,7 +25,7 @@ _MARKER_VERSION = 1
 CLEAN_MARKER_FILE = "clean-shutdown"
 
 
-class BadSeal(ValueError):
+class DamagedFile(ValueError):
     """A small file is not what was written."""
 
 
@@ -73,14 +73,14 @@ def unseal(kind: str, version: int, data: bytes) -> bytes:
     line, newline, payload = data.partition(b"\n")
     match = _LINE.fullmatch(line)
     if not newline or match is None:
-        raise BadSeal(f"not a sealed {kind} file")
+        raise DamagedFile(f"not a sealed {kind} file")
     found_kind, found_version = match[1].decode(), int(match[2])
     if (found_kind, found_version) != (kind, version):
-        raise BadSeal(f"a {found_kind} v{found_version} file where {kind} v{version} was expected")
+        raise DamagedFile(f"a {found_kind} v{found_version} file where {kind} v{version} was expected")
     if int(match[3]) != len(payload):
-        raise BadSeal(f"{len(payload)} bytes of {kind} where {int(match[3])} were written")
+        raise DamagedFile(f"{len(payload)} bytes of {kind} where {int(match[3])} were written")
     if int(match[4], 16) != _crc(kind, version, payload):
-        raise BadSeal(f"the checksum of {kind} does not match")
+        raise DamagedFile(f"the checksum of {kind} does not match")
     return payload
 
 
@@ -107,7 +107,7 @@ def decode_identity(data: bytes) -> PartitionIdentity:
     try:
         topic_id = bytes.fromhex(fields["topic_id"])
     except (TypeError, ValueError):
-        raise BadSeal("the topic id is not hexadecimal") from None
+        raise DamagedFile("the topic id is not hexadecimal") from None
     return PartitionIdentity(topic_id, _integer(fields, "created_ms"))
 
 
@@ -128,7 +128,7 @@ def take_clean_marker(fs: FileSystem, directory: str) -> CleanMarker | None:
     try:
         fields = _object("clean-shutdown", _MARKER_VERSION, fs.read_file(path), ("broker_epoch",))
         marker = CleanMarker(_integer(fields, "broker_epoch"))
-    except BadSeal:
+    except DamagedFile:
         marker = None
     fs.remove(path)
     fs.sync_dir(directory)
@@ -143,14 +143,14 @@ def _object(kind: str, version: int, data: bytes, names: tuple[str, ...]) -> dic
     try:
         fields = json.loads(unseal(kind, version, data))
     except (UnicodeDecodeError, json.JSONDecodeError):
-        raise BadSeal(f"{kind} is not JSON") from None
+        raise DamagedFile(f"{kind} is not JSON") from None
     if not isinstance(fields, dict) or not set(names) <= set(fields):
-        raise BadSeal(f"{kind} lacks fields")
+        raise DamagedFile(f"{kind} lacks fields")
     return fields
 
 
 def _integer(fields: dict[str, Any], name: str) -> int:
     value = fields[name]
     if type(value) is not int:
-        raise BadSeal(f"{name} is not a whole number")
+        raise DamagedFile(f"{name} is not a whole number")
     return value

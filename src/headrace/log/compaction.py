@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.core.ports import File, FileSystem
-from headrace.log.aborted import AbortedTransaction
+from headrace.log.aborted import AbortedTxn
 from headrace.log.config import LogConfig
 from headrace.log.index import MAX_RELATIVE_OFFSET
 from headrace.log.key_map import LatestOffsets
@@ -55,7 +55,7 @@ class CompactionInput(NamedTuple):
     dirty_from: int
     upto: int
     """Where the last of them ends."""
-    aborted: Sequence[AbortedTransaction]
+    aborted: Sequence[AbortedTxn]
     producers: dict[int, LastBatch]
     believed_ms: int
 
@@ -76,7 +76,7 @@ class CompactionReport(NamedTuple):
     """The keys did not fit into memory: another pass is due at once."""
 
 
-class Verdict(Enum):
+class RecordFate(Enum):
     KEEP = "as it is"
     DROP = "leave it out"
 
@@ -109,7 +109,7 @@ class Compaction:
         return self._given
 
     @property
-    def aborted(self) -> list[AbortedTransaction]:
+    def aborted(self) -> list[AbortedTxn]:
         """The aborted transactions that still have both data and marker, of all whose marker the pass has read."""
         return self._transactions.still_aborted
 
@@ -255,16 +255,16 @@ class _Transactions:
 
     __slots__ = ("_by_producer", "_known", "data_kept", "data_read", "still_aborted")
 
-    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Sequence[AbortedTxn]) -> None:
         self._known = {entry.last_offset: entry for entry in aborted}
-        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+        self._by_producer: dict[int, list[AbortedTxn]] = {}
         for entry in aborted:  # in marker order, so in offset order for each producer
             self._by_producer.setdefault(entry.producer_id, []).append(entry)
         self.data_read: set[int] = set()
         """Producers with a transactional batch in the log, be it empty, since their last marker."""
         self.data_kept: dict[int, int] = {}
         """The same for what the pass keeps -> base offset of the first such batch."""
-        self.still_aborted: list[AbortedTransaction] = []
+        self.still_aborted: list[AbortedTxn] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
         entries = self._by_producer.get(header.producer_id)
@@ -281,7 +281,7 @@ class _Transactions:
         if first_kept is not None and not commit:
             known = self._known.get(header.base_offset)
             stable = header.next_offset if known is None else known.last_stable_offset
-            entry = AbortedTransaction(header.producer_id, first_kept, header.base_offset, stable)
+            entry = AbortedTxn(header.producer_id, first_kept, header.base_offset, stable)
             self.still_aborted.append(entry)
         return had_data
 
@@ -317,10 +317,10 @@ class _GroupWriter:
     def take(self, batch: Scanned) -> None:
         header = batch.header
         kept = self._filter_marker(batch) if header.is_control else self._filter_data(batch)
-        if kept is Verdict.DROP:
+        if kept is RecordFate.DROP:
             self._changed = True
             return
-        if kept is Verdict.KEEP:
+        if kept is RecordFate.KEEP:
             self._pending += memoryview(batch.data)[batch.at : batch.at + header.size]
         else:
             self._changed = True
@@ -357,18 +357,20 @@ class _GroupWriter:
 
     # ---- data
 
-    def _filter_data(self, batch: Scanned) -> bytes | Verdict:
+    def _filter_data(self, batch: Scanned) -> bytes | RecordFate:
         header = batch.header
         if header.is_transactional:
             self._transactions.data_read.add(header.producer_id)
         if header.base_offset >= self._compacted_to:
             # Beyond the map: a tombstone here must not go while the values in front of it are still to be found.
-            return Verdict.KEEP
+            return RecordFate.KEEP
         if self._transactions.is_aborted(header):
             return self._emptied(header)
         opened = open_batch(batch)
         if opened is None:
-            return Verdict.KEEP  # its CRC holds, so it is what the client sent; nothing in it can be judged
+            return (
+                RecordFate.KEEP
+            )  # its CRC holds, so it is what the client sent; nothing in it can be judged
         body, spans = opened
         kept = [span for span in spans if self._stays(header, body, span)]
         if not kept:
@@ -377,7 +379,7 @@ class _GroupWriter:
         if not header.has_delete_horizon and any(span.value_length < 0 for span in kept):
             horizon_ms = self._given.believed_ms + self._config.delete_retention_ms
         if len(kept) == len(spans) and horizon_ms is None:
-            return Verdict.KEEP
+            return RecordFate.KEEP
         return rebuild_batch(header, body, kept, delete_horizon_ms=horizon_ms)
 
     def _stays(self, header: BatchHeader, body: bytes, span: RecordSpan) -> bool:
@@ -390,16 +392,16 @@ class _GroupWriter:
         expired = header.has_delete_horizon and header.base_timestamp <= self._given.believed_ms
         return span.value_length >= 0 or not expired
 
-    def _emptied(self, header: BatchHeader) -> bytes | Verdict:
+    def _emptied(self, header: BatchHeader) -> bytes | RecordFate:
         """A batch without records is dropped, unless its producer's sequence hangs on it."""
         last = self._given.producers.get(header.producer_id)
         if last is None or last.last_offset != header.last_offset:
-            return Verdict.DROP
-        return rebuild_batch(header, b"", []) if header.record_count else Verdict.KEEP
+            return RecordFate.DROP
+        return rebuild_batch(header, b"", []) if header.record_count else RecordFate.KEEP
 
     # ---- markers
 
-    def _filter_marker(self, batch: Scanned) -> bytes | Verdict:
+    def _filter_marker(self, batch: Scanned) -> bytes | RecordFate:
         header = batch.header
         opened = open_batch(batch)
         try:
@@ -407,15 +409,15 @@ class _GroupWriter:
         except CorruptBatch:
             marker = None
         if marker is None or opened is None:
-            return Verdict.KEEP
+            return RecordFate.KEEP
         if self._transactions.end(header, marker.commit) or header.base_offset >= self._compacted_to:
-            return Verdict.KEEP
+            return RecordFate.KEEP
         if not header.has_delete_horizon:
             horizon_ms = self._given.believed_ms + self._config.delete_retention_ms
             return rebuild_batch(header, *opened, delete_horizon_ms=horizon_ms)
         if header.base_timestamp > self._given.believed_ms or self._is_last_marker(header):
-            return Verdict.KEEP
-        return Verdict.DROP
+            return RecordFate.KEEP
+        return RecordFate.DROP
 
     def _is_last_marker(self, header: BatchHeader) -> bool:
         """Its epoch is all that is known of the producer."""

@@ -7,7 +7,7 @@ power cut may have kept both files, one of them, or none: all of these are the s
 from __future__ import annotations
 
 from headrace.core.ports import FileSystem
-from headrace.log.checkpoints import BadSeal, PartitionIdentity, decode_identity, encode_identity
+from headrace.log.checkpoints import DamagedFile, PartitionIdentity, decode_identity, encode_identity
 from headrace.log.names import LOG, PARTITION_FILE, log_path, offset_of
 from headrace.log.results import WrongTopic
 from headrace.log.segment import Segment
@@ -61,7 +61,7 @@ def read_identity(fs: FileSystem, path: str, topic_id: bytes) -> int | None:
     """When the log was made; None: the file can't be read."""
     try:
         found = decode_identity(fs.read_file(path))
-    except BadSeal:
+    except DamagedFile:
         return None
     if found.topic_id != topic_id:
         raise WrongTopic(path.rpartition("/")[0], found.topic_id, topic_id)

@@ -6,7 +6,7 @@ Invariant: after absorbing every batch in order, on a leader, a follower or at r
 from __future__ import annotations
 
 from headrace.core.ports import Buffer
-from headrace.log.aborted import AbortedIndex, AbortedTransaction
+from headrace.log.aborted import AbortedIndex, AbortedTxn
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.producers import ProducerTable
 from headrace.records.batch import BatchHeader, CorruptBatch
@@ -48,4 +48,4 @@ class DerivedState:
         if not marker.commit and first_offset is not None and not known_aborted:
             still_open = self.producers.first_open_offset
             stable = base_offset + 1 if still_open is None else still_open
-            self.aborted.add(AbortedTransaction(producer_id, first_offset, base_offset, stable))
+            self.aborted.add(AbortedTxn(producer_id, first_offset, base_offset, stable))

@@ -9,7 +9,7 @@ import json
 from bisect import bisect_right
 from typing import NamedTuple
 
-from headrace.log.checkpoints import BadSeal, seal, unseal
+from headrace.log.checkpoints import DamagedFile, seal, unseal
 
 _VERSION = 1
 UNDEFINED = -1
@@ -103,11 +103,11 @@ class LeaderEpochs:
             entries = json.loads(unseal("epochs", _VERSION, data))
             pairs = [(int(epoch), int(start)) for epoch, start in entries]
         except (UnicodeDecodeError, json.JSONDecodeError, TypeError, ValueError) as error:
-            raise BadSeal(f"epochs: {error}") from None
+            raise DamagedFile(f"epochs: {error}") from None
         cache = cls()
         for epoch, start in pairs:
             if cache._epochs and (epoch <= cache._epochs[-1] or start <= cache._starts[-1]):
-                raise BadSeal("epochs out of order")
+                raise DamagedFile("epochs out of order")
             cache._epochs.append(epoch)
             cache._starts.append(start)
         return cache

@@ -26,7 +26,7 @@ from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, FileSystem
 from headrace.core.stored import Stored
 from headrace.log import recovery
-from headrace.log.aborted import AbortedIndex, AbortedTransaction
+from headrace.log.aborted import AbortedIndex, AbortedTxn
 from headrace.log.checkpoints import LogState
 from headrace.log.config import LogConfig
 from headrace.log.epochs import LeaderEpochs
@@ -38,7 +38,7 @@ from headrace.log.reader import LogReader
 from headrace.log.replicated import check_replicated
 from headrace.log.results import (
     Accept,
-    Appended,
+    AppendResult,
     Checkpoint,
     Duplicate,
     Flush,
@@ -102,7 +102,7 @@ class GrowingLog:
         config: LogConfig,
         topic_id: bytes,
         cache: SegmentCache,
-        loaded: recovery.Loaded,
+        loaded: recovery.RecoveredLog,
     ) -> None:
         """Use `open`."""
         self._fs = fs
@@ -196,7 +196,7 @@ class GrowingLog:
         """R48: consumers at read_committed may read up to here."""
         return self.producers.last_stable_offset(high_watermark)
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """R48: for a read_committed fetch that returns [start, end)."""
         return self._derived.aborted.overlapping(start, end)
 
@@ -223,7 +223,7 @@ class GrowingLog:
 
     def append(
         self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, wall_ms: int
-    ) -> Appended | Rejected:
+    ) -> AppendResult | Rejected:
         """One validated batch of a client (or a marker), at the end of the log, stamped in place."""
         if self._failure is not None:
             return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, self._failure)
@@ -262,12 +262,12 @@ class GrowingLog:
         if header[9] >= 0:
             self._derived.absorb(header, batch, 0, base_offset, wall_ms)
         self.end_offset = last_offset + 1
-        appended: Appended = _new(Appended, (base_offset, last_offset, append_time))
+        appended: AppendResult = _new(AppendResult, (base_offset, last_offset, append_time))
         return appended
 
     def append_replicated(
         self, data: Buffer, wall_ms: int, *, allow_gaps: bool | None = None
-    ) -> Appended | Rejected:
+    ) -> AppendResult | Rejected:
         """R11: the leader's own bytes at the leader's own offsets. One write per segment they go to.
 
         A batch that is cut short ends the data. `allow_gaps` (by default: what a compacted topic does) accepts
@@ -308,7 +308,7 @@ class GrowingLog:
         refused = self._write_run(data, run, run_start, run_end, wall_ms)
         if refused is not None:
             return refused
-        return Appended(first_offset, self.end_offset - 1, -1)
+        return AppendResult(first_offset, self.end_offset - 1, -1)
 
     def _write_run(
         self, data: Buffer, run: list[tuple[int, BatchHeader]], start: int, end: int, wall_ms: int
@@ -442,7 +442,7 @@ class GrowingLog:
         try:
             self.roll(reason, base_offset)
         except OSError as error:
-            if error.errno in (*FULL_DISK, errno.EMFILE, errno.ENFILE):
+            if error.errno in FULL_DISK or error.errno in (errno.EMFILE, errno.ENFILE):
                 return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, f"no new segment: {error}")
             return self.fail(f"no new segment: {error}")
         return None

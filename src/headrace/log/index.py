@@ -25,7 +25,7 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from headrace.core.ports import File
-from headrace.log.aborted import AbortedTransaction
+from headrace.log.aborted import AbortedTxn
 
 NO_TIMESTAMP = -(2**63)
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -96,9 +96,7 @@ class SparseIndex:
         del self.offsets[keep:], self.positions[keep:], self.timestamps[keep:]
 
 
-def encode_index(
-    summary: SegmentSummary, aborted: list[AbortedTransaction], index: SparseIndex
-) -> list[bytes]:
+def encode_index(summary: SegmentSummary, aborted: list[AbortedTxn], index: SparseIndex) -> list[bytes]:
     front = _FRONT.pack(_MAGIC, _VERSION, len(index), len(aborted)) + _SUMMARY.pack(*summary)
     aborted_bytes = b"".join(_ABORTED.pack(*entry) for entry in aborted)
     arrays = _swapped(index.offsets) + _swapped(index.positions) + _swapped(index.timestamps)
@@ -111,7 +109,7 @@ def encode_index(
     ]
 
 
-def read_front(file: File) -> tuple[SegmentSummary, list[AbortedTransaction], int]:
+def read_front(file: File) -> tuple[SegmentSummary, list[AbortedTxn], int]:
     """(summary, aborted transactions, entry count) of an index file."""
     front = file.read(0, 4096)
     if len(front) < _FRONT_BYTES:
@@ -129,7 +127,7 @@ def read_front(file: File) -> tuple[SegmentSummary, list[AbortedTransaction], in
     if _CRC.unpack_from(front, covered)[0] != crc:
         raise BadIndex("the checksum does not match")
     summary = SegmentSummary(*_SUMMARY.unpack_from(front, _FRONT.size))
-    aborted = [AbortedTransaction(*fields) for fields in _ABORTED.iter_unpack(front[_FRONT_BYTES:end])]
+    aborted = [AbortedTxn(*fields) for fields in _ABORTED.iter_unpack(front[_FRONT_BYTES:end])]
     return summary, aborted, entry_count
 
 

@@ -18,7 +18,7 @@ from headrace.core.ports import Buffer
 from headrace.log.cleanable import find_cleanable
 from headrace.log.compaction import Compaction, CompactionInput, CompactionReport, Group, LastBatch
 from headrace.log.growing_log import FULL_DISK, GrowingLog
-from headrace.log.results import Appended, RollReason, StartReason
+from headrace.log.results import AppendResult, RollReason, StartReason
 from headrace.log.retention import RetentionReport, deletable_count, is_expired, step_ms
 from headrace.log.snapshots import drop_snapshot, ensure_snapshot
 from headrace.log.swap import commit_swap, complete_swap
@@ -49,10 +49,15 @@ class PartitionLog(GrowingLog):
             return Rejected(ErrorKind.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond {self.end_offset}")
         if self._failure is not None:
             return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, self._failure)
-        if self.advance_start(offset, StartReason.DELETE_RECORDS):
+        # Also when it is asked again after a full disk: only what is written is for good.
+        if self.advance_start(offset, StartReason.DELETE_RECORDS) or self._files.state.log_start < min(
+            offset, self.start_offset
+        ):
             try:
                 self.checkpoint()
             except OSError as error:
+                if error.errno in FULL_DISK:
+                    return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, f"the disk is full: {error}")
                 return self.fail(f"the log start could not be written: {error}")
         return self.start_offset
 
@@ -133,7 +138,8 @@ class PartitionLog(GrowingLog):
 
     def truncate(self, offset: int) -> int:
         """R23: remove every batch that reaches `offset` or beyond, with all that was derived from it. Returns the new
-        end, which is lower than `offset` when that was in the middle of a batch. An OSError is final (S7)."""
+        end, which is lower than `offset` when that was in the middle of a batch. An OSError is final (S7), unless `failed` is None:
+        then the disk was too full to begin (S15)."""
         if self._failure is not None:
             raise OSError(EIO, self._failure)
         if offset >= self.end_offset:
@@ -149,6 +155,11 @@ class PartitionLog(GrowingLog):
                 self.truncate_fully_and_start_at(end)
                 return end
             self._lower_state(end)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                self.fail(f"a truncation failed: {error}")
+            raise
+        try:
             cutter.cut(end)
             if self._segments.active.next_offset != end:
                 self._begin_segment(
@@ -158,7 +169,7 @@ class PartitionLog(GrowingLog):
             self._flushes.truncated(end)
             self._derived.aborted.truncate(end)
             self.epochs.truncate_end(end)
-            self._files.write_epochs()
+            self._write_epochs_if_there_is_room()
             self.producers.take(cutter.rebuild_producers(end))
         except OSError as error:
             self.fail(f"a truncation failed: {error}")
@@ -167,27 +178,27 @@ class PartitionLog(GrowingLog):
         return end
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """R26: forget everything and begin anew at `offset`, the leader's start."""
+        """R26: forget everything and begin anew at `offset`, the leader's start. Of an OSError the same is true as in `truncate`."""
         if self._failure is not None:
             raise OSError(EIO, self._failure)
+        # First that it restarts and where, then what is gone: a crash on the way ends with an empty log.
+        state = self._files.state._replace(
+            recovery_point=offset, log_start=offset, high_watermark=offset, compacted_to=0, sparse=0, restarting=1
+        )  # fmt: skip
         try:
-            # First that it restarts and where, then what is gone: a crash on the way ends with an empty log.
-            state = self._files.state._replace(
-                recovery_point=offset,
-                log_start=offset,
-                high_watermark=offset,
-                compacted_to=0,
-                sparse=0,
-                restarting=1,
-            )
             self._files.write(state)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                self.fail(f"a restart of the log failed: {error}")
+            raise
+        try:
             self._cutter().cut_all()
             self._begin_segment(offset)
             self._files.write(state._replace(restarting=0))
             self._flushes.restarted(offset)
             self._derived.aborted.clear()
             self.epochs.clear()
-            self._files.write_epochs()
+            self._write_epochs_if_there_is_room()
             self.producers.clear()
         except OSError as error:
             self.fail(f"a restart of the log failed: {error}")
@@ -197,7 +208,7 @@ class PartitionLog(GrowingLog):
 
     def append_replicated(
         self, data: Buffer, wall_ms: int, *, allow_gaps: bool | None = None
-    ) -> Appended | Rejected:
+    ) -> AppendResult | Rejected:
         """R11, see GrowingLog. A leader's log may start in the middle of a batch (DeleteRecords), and so may a replica
         that begins there: it gets the batch whole, and starts where it was told to (as Kafka's followers do)."""
         start = self.start_offset
@@ -207,10 +218,22 @@ class PartitionLog(GrowingLog):
             except CorruptBatch as error:
                 return Rejected(ErrorKind.CORRUPT_MESSAGE, str(error))
             if header.base_offset < start < header.next_offset and crc_matches(data, 0, header):
-                self.truncate_fully_and_start_at(header.base_offset)
+                try:
+                    self.truncate_fully_and_start_at(header.base_offset)
+                except OSError as error:
+                    return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, str(error))
         result = super().append_replicated(data, wall_ms, allow_gaps=allow_gaps)
         self.advance_start(start, StartReason.LEADER_START)
         return result
+
+    def _write_epochs_if_there_is_room(self) -> None:
+        """On a full disk they are in doubt from here on, and written before anything is appended (S15): the file as it is says too much,
+        as after a crash between the cut and this."""
+        try:
+            self._files.write_epochs()
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
 
     def _lower_state(self, offset: int) -> None:
         """Before the log gets shorter: a log that ends below its recovery point would be taken for damaged."""

@@ -31,7 +31,7 @@ class ProducedBatch(NamedTuple):
     timestamp: int
 
 
-class Producer:
+class ProducerEntry:
     """Mutable: one per producer id, changed on every batch it writes."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms", "transaction_start")
@@ -61,7 +61,7 @@ class ProducerTable:
     __slots__ = ("_completed", "_open", "_producers")
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerEntry] = {}
         self._open: dict[int, int] = {}
         """Producer id -> first offset of its open transaction."""
         self._completed: deque[Completed] = deque()
@@ -69,10 +69,10 @@ class ProducerTable:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+    def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:
         return iter(self._producers.items())
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerEntry | None:
         return self._producers.get(producer_id)
 
     @property
@@ -134,7 +134,7 @@ class ProducerTable:
         producer_id = header.producer_id
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(header.producer_epoch)
+            producer = self._producers[producer_id] = ProducerEntry(header.producer_epoch)
         elif header.producer_epoch != producer.epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
@@ -158,7 +158,7 @@ class ProducerTable:
         """A marker is in the log. Returns the first offset of the transaction it ended, None when it had no data."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(epoch)
+            producer = self._producers[producer_id] = ProducerEntry(epoch)
         if epoch > producer.epoch:
             producer.epoch = epoch
             producer.batches.clear()
@@ -195,7 +195,7 @@ class ProducerTable:
             del self._producers[producer_id]
         return len(gone)
 
-    def insert(self, producer_id: int, producer: Producer) -> None:
+    def insert(self, producer_id: int, producer: ProducerEntry) -> None:
         """From a snapshot. `opened` must follow once all are in."""
         self._producers[producer_id] = producer
 

@@ -13,7 +13,7 @@ from headrace.core.stored import Stored
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.lookup import find_max_timestamp, find_timestamp
 from headrace.log.results import FoundOffset
-from headrace.log.segment import Place, Segment
+from headrace.log.segment import BatchPlace, Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
 from headrace.records.batch import HEADER_BYTES, CorruptBatch, read_header, scan
@@ -54,15 +54,15 @@ class LogReader:
                 return lent
         return self._read(segment, place, offset, max_bytes, upto, interval)
 
-    def _find(self, offset: int, interval: int) -> tuple[Segment, Place]:
+    def _find(self, offset: int, interval: int) -> tuple[Segment, BatchPlace]:
         cursor = self._cursors.get(offset)
         if cursor is not None:
-            return cursor[0], Place(cursor[1], offset, True)
+            return cursor[0], BatchPlace(cursor[1], offset, True)
         segment = self._segments[self._segments.position_of(offset)]
         return segment, segment.place_of(offset, self._cache.index(segment, interval))
 
     def _lend(
-        self, segment: Segment, place: Place, offset: int, max_bytes: int, upto: int, interval: int
+        self, segment: Segment, place: BatchPlace, offset: int, max_bytes: int, upto: int, interval: int
     ) -> Stored | None:
         """From the batch at `place` to a boundary that the index knows. None when that takes a closer look: where exactly the
         batch is, whether all was checked (S1), and whatever `read` would complain about."""
@@ -92,7 +92,7 @@ class LogReader:
         return Stored(descriptor, position, end - position, next_offset)
 
     def _read(
-        self, segment: Segment, place: Place, offset: int, max_bytes: int, upto: int, interval: int
+        self, segment: Segment, place: BatchPlace, offset: int, max_bytes: int, upto: int, interval: int
     ) -> Buffer:
         segments, cache = self._segments, self._cache
         while True:

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.core.ports import File, FileSystem
-from headrace.log.aborted import AbortedTransaction
+from headrace.log.aborted import AbortedTxn
 from headrace.log.checkpoints import (
-    BadSeal,
+    DamagedFile,
     LogState,
     PartitionIdentity,
     decode_identity,
@@ -67,7 +67,7 @@ from headrace.log.swap import finish_at_start
 from headrace.records.batch import HEADER_BYTES, CorruptBatch, read_header
 
 
-class Loaded(NamedTuple):
+class RecoveredLog(NamedTuple):
     segments: SegmentList
     derived: DerivedState
     state: LogState
@@ -86,7 +86,7 @@ def load(
     cache: SegmentCache,
     repair: bool,
     refuse_holes: bool,
-) -> Loaded:
+) -> RecoveredLog:
     return _Loader(fs, directory, config, wall_ms, cache, repair, refuse_holes).run(topic_id)
 
 
@@ -102,7 +102,7 @@ class _Found:
         """Open only where batches are read: there may be thousands of segments (S17)."""
         self.believed_bytes = 0
         """So much of the log its index describes; what comes after is checked batch by batch."""
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[AbortedTxn] = []
         """From its index."""
 
     @property
@@ -134,7 +134,7 @@ class _Loader:
         self._state = LogState(clock_ms=wall_ms)
         self._epochs_known = True
 
-    def run(self, topic_id: bytes) -> Loaded:
+    def run(self, topic_id: bytes) -> RecoveredLog:
         self._fs.make_dirs(self._directory)
         names = self._fs.list_dir(self._directory)
         if is_untouched(self._fs, self._directory, names):
@@ -157,14 +157,14 @@ class _Loader:
                 if item.file is not None:
                     item.file.close()
             raise
-        return Loaded(self._segments, self._derived, self._state, end_offset, self._report)
+        return RecoveredLog(self._segments, self._derived, self._state, end_offset, self._report)
 
-    def _begin(self, topic_id: bytes, names: list[str]) -> Loaded:
+    def _begin(self, topic_id: bytes, names: list[str]) -> RecoveredLog:
         segment, created_ms = begin(self._fs, self._directory, names, topic_id, self._wall_ms)
         self._segments.add(segment)
         self._report.segments = 1
         state = LogState(clock_ms=created_ms, epochs_kept=0)
-        return Loaded(self._segments, self._derived, state, 0, self._report, is_new=True)
+        return RecoveredLog(self._segments, self._derived, state, 0, self._report, is_new=True)
 
     # ---- small files
 
@@ -178,7 +178,7 @@ class _Loader:
         if self._fs.exists(path):
             try:
                 found = decode_identity(self._fs.read_file(path))
-            except BadSeal as error:
+            except DamagedFile as error:
                 problem = f"is unreadable ({error})"
             else:
                 if found.topic_id != topic_id:
@@ -196,7 +196,7 @@ class _Loader:
     def _load_state(self, bases: list[int]) -> None:
         try:
             found = load_state(self._fs, self._directory)
-        except BadSeal as error:
+        except DamagedFile as error:
             found = None
             self._report.notes.append(str(error))
             if not bases:
@@ -222,7 +222,7 @@ class _Loader:
             if self._fs.exists(path):
                 self._derived.epochs = LeaderEpochs.decode(self._fs.read_file(path))
                 return
-        except BadSeal as error:
+        except DamagedFile as error:
             self._report.notes.append(f"{EPOCHS_FILE}: {error}")
         if bases:
             self._epochs_known = False

@@ -29,7 +29,7 @@ class StartReason(Enum):
     RESTART = "restart at leader's start"
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     base_offset: int
     last_offset: int
     log_append_time: int

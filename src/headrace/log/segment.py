@@ -24,7 +24,7 @@ RECENT_BATCHES = 256
 """Tail reads, and reads that end at a high watermark inside the active segment, find their place here."""
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """A batch boundary: its position in the file and the base offset of the batch that starts there."""
 
     position: int
@@ -147,16 +147,16 @@ class Segment:
 
     # ---- finding
 
-    def place_of(self, offset: int, index: SparseIndex) -> Place:
+    def place_of(self, offset: int, index: SparseIndex) -> BatchPlace:
         """The batch that holds `offset`, or the nearest known one in front of it."""
         recent = self.recent_offsets
         if recent and offset >= recent[0]:
             found = bisect_right(recent, offset) - 1
-            return Place(self.recent_positions[found], recent[found], True)
+            return BatchPlace(self.recent_positions[found], recent[found], True)
         if not len(index):
-            return Place(0, self.base_offset, False)
+            return BatchPlace(0, self.base_offset, False)
         relative, position = index.before(offset - self.base_offset)
-        return Place(position, self.base_offset + relative, False)
+        return BatchPlace(position, self.base_offset + relative, False)
 
     def stop_position(self, upto: int) -> int:
         """No batch that ends at or below `upto` reaches beyond this position."""
@@ -186,7 +186,7 @@ class Segment:
     def read(
         self,
         file: File,
-        place: Place,
+        place: BatchPlace,
         offset: int,
         max_bytes: int,
         upto: int,

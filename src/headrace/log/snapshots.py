@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 
 from headrace.core.ports import FileSystem
-from headrace.log.checkpoints import BadSeal, seal, unseal
+from headrace.log.checkpoints import DamagedFile, seal, unseal
 from headrace.log.names import SNAPSHOT, offset_of, snapshot_path
-from headrace.log.producers import REMEMBERED_BATCHES, ProducedBatch, Producer, ProducerTable
+from headrace.log.producers import REMEMBERED_BATCHES, ProducedBatch, ProducerEntry, ProducerTable
 
 _VERSION = 1
 _KIND = "producers"
@@ -42,14 +42,14 @@ def decode_snapshot(data: bytes, offset: int) -> ProducerTable:
     try:
         found_offset, count = struct.unpack_from(">qI", payload)
         if found_offset != offset:
-            raise BadSeal(f"a snapshot of offset {found_offset} under the name of {offset}")
+            raise DamagedFile(f"a snapshot of offset {found_offset} under the name of {offset}")
         position = 12
         for _ in range(count):
             producer_id, epoch, coordinator_epoch, start, seen_ms, batches = _PRODUCER.unpack_from(
                 payload, position
             )
             position += _PRODUCER.size
-            producer = Producer(epoch)
+            producer = ProducerEntry(epoch)
             producer.coordinator_epoch = coordinator_epoch
             producer.transaction_start = start
             producer.last_seen_ms = seen_ms
@@ -58,7 +58,7 @@ def decode_snapshot(data: bytes, offset: int) -> ProducerTable:
                 position += _BATCH.size
             table.insert(producer_id, producer)
     except struct.error:
-        raise BadSeal("a snapshot is cut short") from None
+        raise DamagedFile("a snapshot is cut short") from None
     table.opened()
     return table
 
@@ -78,7 +78,7 @@ def load_newest(
         path = snapshot_path(directory, offset)
         try:
             return offset, decode_snapshot(fs.read_file(path), offset)
-        except BadSeal:
+        except DamagedFile:
             unreadable.append(path.rpartition("/")[2])
     return None
 

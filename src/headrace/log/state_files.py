@@ -10,7 +10,7 @@ Invariant: what a restart finds is the state with the highest number that was co
 from __future__ import annotations
 
 from headrace.core.ports import FileSystem
-from headrace.log.checkpoints import BadSeal, LogState, decode_state, encode_state
+from headrace.log.checkpoints import DamagedFile, LogState, decode_state, encode_state
 from headrace.log.config import HOUR_MS
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.names import EPOCHS_FILE, STATE_FILE, URGENT_STATE_FILE
@@ -109,8 +109,8 @@ def load_state(fs: FileSystem, directory: str) -> LogState | None:
             continue
         try:
             state = decode_state(fs.read_file(path))
-        except BadSeal as error:
-            raise BadSeal(f"{name}: {error}") from None
+        except DamagedFile as error:
+            raise DamagedFile(f"{name}: {error}") from None
         if newest is None or state.serial > newest.serial:
             newest = state
     return newest

@@ -16,7 +16,7 @@ from headrace.log.names import INDEX, LOG, TEMPORARY
 from headrace.log.producers import ProducerTable
 from headrace.log.results import LogCorrupt
 from headrace.log.scanning import SCAN_CHUNK_BYTES, BadBatch, Scanned, scan_file
-from headrace.log.segment import Place, Segment
+from headrace.log.segment import BatchPlace, Segment
 from headrace.log.segment_cache import SegmentCache
 from headrace.log.segments import SegmentList
 from headrace.log.snapshots import drop_snapshot, load_newest, snapshot_offsets
@@ -127,7 +127,7 @@ class Cutter:
             next_offset = segment.base_offset + relative
             max_timestamp = index.timestamps[bisect_left(index.positions, position)]
             index.truncate(position)
-        batches = self._scan(segment, Place(position, next_offset, True))
+        batches = self._scan(segment, BatchPlace(position, next_offset, True))
         segment.size, segment.next_offset, segment.max_timestamp = position, next_offset, max_timestamp
         segment.opened_size = min(segment.opened_size, position)  # the rest is scanned right now
         segment.indexed_position = index.positions[-1] if len(index) else -1
@@ -156,7 +156,7 @@ class Cutter:
                     scratch.absorb(header, batch.data, batch.at, base, seen_ms, known_aborted=True)
         return scratch.producers
 
-    def _scan(self, segment: Segment, place: Place) -> Iterator[Scanned]:
+    def _scan(self, segment: Segment, place: BatchPlace) -> Iterator[Scanned]:
         file, size, gaps = self._cache.file(segment), segment.size, not segment.dense
         return _loudly(segment.path, scan_file(file, place.position, size, place.base_offset, gaps=gaps))
 

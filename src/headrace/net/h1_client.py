@@ -17,20 +17,20 @@ from typing import NamedTuple
 
 from headrace.core.limits import MIB
 from headrace.net.h1_connection import (
+    ClientResponse,
     H1Connection,
     HttpFailure,
     HttpTimeout,
-    Response,
     ResponseTooLarge,
 )
 
 __all__ = [
+    "ClientResponse",
     "ClientSettings",
     "H1Client",
     "HttpFailure",
     "HttpTimeout",
     "Origin",
-    "Response",
     "ResponseStream",
     "ResponseTooLarge",
 ]
@@ -118,7 +118,7 @@ class H1Client:
         body: bytes = b"",
         timeout_s: float,
         max_body_bytes: int | None = None,
-    ) -> Response:
+    ) -> ClientResponse:
         message = encode_request(origin, method, path, headers or {}, body)
         limit = self._settings.max_body_bytes if max_body_bytes is None else max_body_bytes
         pool = self._pool(origin)
@@ -131,7 +131,7 @@ class H1Client:
                 sent = True
                 connection.send(message, max_body_bytes=limit)
                 content = await connection.wait_body()
-                response = Response(connection.status, connection.headers, content)
+                response = ClientResponse(connection.status, connection.headers, content)
                 if connection.reusable and not self._closed:
                     connection.release(asyncio.get_running_loop().time())
                     pool.idle.append(connection)

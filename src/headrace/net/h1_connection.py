@@ -42,7 +42,7 @@ class ResponseTooLarge(HttpFailure):
     status = 0
 
 
-class Response(NamedTuple):
+class ClientResponse(NamedTuple):
     status: int
     headers: dict[str, str]
     """Names in lower case; of a repeated header the last."""

@@ -14,7 +14,7 @@ from headrace.kafka.server import KafkaServer
 from headrace.wire.api import API
 
 
-class Series:
+class MetricSeries:
     """One metric name while its series are gathered."""
 
     def __init__(self, kind: FamilyKind, name: str, text: str) -> None:
@@ -23,7 +23,7 @@ class Series:
         self._text = text
         self._samples: list[Sample] = []
 
-    def add(self, value: float, **labels: str) -> Series:
+    def add(self, value: float, **labels: str) -> MetricSeries:
         self._samples.append(Sample(tuple(labels.items()), value))
         return self
 
@@ -32,16 +32,16 @@ class Series:
         return Family(self._name, self._kind, self._text, self._samples)
 
 
-def gauge(name: str, text: str, *values: float) -> Series:
+def gauge(name: str, text: str, *values: float) -> MetricSeries:
     return _series("gauge", name, text, values)
 
 
-def counter(name: str, text: str, *values: float) -> Series:
+def counter(name: str, text: str, *values: float) -> MetricSeries:
     return _series("counter", name, text, values)
 
 
-def _series(kind: FamilyKind, name: str, text: str, values: tuple[float, ...]) -> Series:
-    series = Series(kind, name, text)
+def _series(kind: FamilyKind, name: str, text: str, values: tuple[float, ...]) -> MetricSeries:
+    series = MetricSeries(kind, name, text)
     for value in values:
         series.add(value)
     return series
@@ -65,7 +65,7 @@ class BrokerMetrics:
             for series in part():
                 yield series.family
 
-    def _cluster(self) -> Iterator[Series]:
+    def _cluster(self) -> Iterator[MetricSeries]:
         image = self._broker.image
         nodes = image.live_brokers()
         yield gauge("kafka_brokers", "Brokers in the cluster.", len(nodes))
@@ -83,7 +83,7 @@ class BrokerMetrics:
             "kafka_controller_kafkacontroller_activecontrollercount", "1 on the controller.", int(active)
         )
 
-    def _partitions(self) -> Iterator[Series]:
+    def _partitions(self) -> Iterator[MetricSeries]:
         names = {
             "current_offset": "High watermark.",
             "oldest_offset": "First offset there is.",
@@ -115,7 +115,7 @@ class BrokerMetrics:
             under,
         )
 
-    def _groups(self) -> Iterator[Series]:
+    def _groups(self) -> Iterator[MetricSeries]:
         offsets = gauge("kafka_consumergroup_current_offset", "Committed offset of the group.")
         sums = gauge(
             "kafka_consumergroup_current_offset_sum", "Committed offsets over all partitions of the topic."
@@ -143,7 +143,7 @@ class BrokerMetrics:
                 lag_sums.add(lag, consumergroup=group.group_id, topic=topic)
         yield from (offsets, sums, lags, lag_sums, members)
 
-    def _queues(self) -> Iterator[Series]:
+    def _queues(self) -> Iterator[MetricSeries]:
         """Under our own names, and under those that a CloudWatch exporter gives to SQS."""
         rooms = self._services.queue_rooms
         messages = gauge("mq_queue_messages", "Messages of the queue by state.")
@@ -182,7 +182,7 @@ class BrokerMetrics:
         yield from (messages, oldest, dead, visible, taken, delayed, age, sent)
         yield counter("mq_redrive_messages_total", "Messages moved by move tasks.", rooms.moves.moved_total)
 
-    def _views(self) -> Iterator[Series]:
+    def _views(self) -> Iterator[MetricSeries]:
         views = self._services.views
         done = views.scanner
         yield counter(
@@ -192,7 +192,7 @@ class BrokerMetrics:
         yield counter("mq_view_skipped_batches_total", "Batches the tag index spared.", done.skipped_batches)
         yield gauge("mq_view_cache_bytes", "What views remember of what matched.", views.budget.used_bytes)
 
-    def _broker_totals(self) -> Iterator[Series]:
+    def _broker_totals(self) -> Iterator[MetricSeries]:
         prefix = "kafka_server_brokertopicmetrics_"
         messages = counter(f"{prefix}messagesin_total", "Records appended.")
         bytes_in = counter(f"{prefix}bytesin_total", "Bytes appended.")

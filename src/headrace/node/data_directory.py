@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.core.ports import FileSystem
-from headrace.log.checkpoints import BadSeal, seal, take_clean_marker, unseal, write_clean_marker
+from headrace.log.checkpoints import DamagedFile, seal, take_clean_marker, unseal, write_clean_marker
 
 _VERSION = 1
 MAX_LIVES = 1_000
@@ -120,7 +120,7 @@ class DataDirectory:
             fields["earlier"] = tuple(map(str, fields.get("earlier", ())))
             fields.setdefault("revision", 0)
             return NodeRecord(**{name: fields[name] for name in NodeRecord._fields})
-        except (BadSeal, ValueError, KeyError, TypeError) as problem:
+        except (DamagedFile, ValueError, KeyError, TypeError) as problem:
             raise DirectoryRefused(
                 f"{path} is damaged: {problem}",
                 "restore it from a backup, or move it away to let the broker register anew (it then counts as a crash)",

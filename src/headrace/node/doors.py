@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace import __version__
 from headrace.broker.metadata import Metadata
+from headrace.broker.queueing.cron import CronSchedule
 from headrace.broker.runtime import Runtime
 from headrace.broker.services import Services
 from headrace.cluster.image import ClusterImage
@@ -12,21 +13,27 @@ from headrace.http.console.page import ConsoleDoor
 from headrace.http.forwarding import Forwarder
 from headrace.http.known import KnowingRouter
 from headrace.http.messages import Request, Response
-from headrace.http.metrics import MetricsDoor, Registry
+from headrace.http.metrics import Collectors, MetricsDoor
 from headrace.http.peer_calls import PeerCallDoor
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.problem import problem
 from headrace.http.rest.about import AboutDoor
+from headrace.http.rest.denials import DenialDoor
 from headrace.http.rest.doors import mount_rest
 from headrace.http.rest.security import SecurityDoor
 from headrace.http.rest.sessions import SessionDoor
+from headrace.http.rest.tenants import TenantDoor
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
+from headrace.http.schemas.door import SchemaDoor
+from headrace.http.schemas.words import RegistryRouter
 from headrace.http.server import HttpServer
 from headrace.http.sqs.call import SqsSettings
 from headrace.http.sqs.door import SqsDoor
 from headrace.http.sqs.host import SqsHost
 from headrace.http.sqs.policies import QueuePolicies
+from headrace.http.sqs.regions import Regions
+from headrace.http.whole import Whole
 from headrace.kafka.dispatch import Dispatcher
 from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
@@ -40,6 +47,7 @@ from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
 from headrace.security.audit_log import AuditLog
 from headrace.security.desk import Security
+from headrace.security.rights import Operation, Resource
 
 
 class Doors:
@@ -65,7 +73,7 @@ class Doors:
         self._tls = tls
         self._router = router = Router(gatekeeper.http)
         router.otherwise = self._answer_not_yet
-        self._registry = registry = Registry()
+        self._registry = registry = Collectors()
         health.door.mount(router)
         MetricsDoor(registry).mount(router)
         self._console = ConsoleDoor(__version__, is_on=settings.console)
@@ -77,6 +85,8 @@ class Doors:
             request_id_prefix=runtime.random_bytes(4).hex(),
             recognize=gatekeeper.logins.by_certificate,
         )
+        self._own_servers: list[HttpServer] = []
+        """Of the schema registry, where it has a port to itself."""
         registry.add(health)
         registry.add(self.http)
         registry.add(ProcessMetrics())
@@ -93,6 +103,20 @@ class Doors:
         if self._tls is None:
             return (await self.http.start(host, port))[1]
         return (await self.http.start_at(self._tls.doorway, host, port))[1]
+
+    async def bind_registry(self) -> None:
+        """Where it was asked for."""
+        host, port = self._settings.host, self._settings.schema_registry_port
+        if self._tls is None:
+            for server in self._own_servers:
+                await server.start(host, port)
+        else:
+            for server in self._own_servers:
+                await server.start_at(self._tls.doorway, host, port)
+
+    async def stop_http(self) -> None:
+        for server in (*self._own_servers, self.http):
+            await server.stop(grace_ms=500)
 
     async def bind_kafka(self) -> int:
         """The port. Whoever connects waits until it is served."""
@@ -111,9 +135,17 @@ class Doors:
         # Every broker of the cluster must know the handles that another one gave out (R56).
         receipt_key = derive(cluster_key, RECEIPTS)
         self._open_sqs(services, metadata, forwarder, receipt_key)
-        mount_rest(self._router, services, forwarder, receipt_key, __version__)
+        whole = Whole(self._runtime.clock, services.broker.image, services.sampler, self.peer_requests)
+        whole.mount(self._router)
+        mount_rest(self._router, services, forwarder, whole, receipt_key, __version__, self.security.standing)
+        services.cron.refusal = self._cron_refusal
+        self._open_schemas(services)
         self._open_about(services)
         self._open_webhooks(services, metadata, forwarder)
+
+    def _cron_refusal(self, schedule: CronSchedule) -> str:
+        needed = [(Operation.WRITE, Resource.TOPIC, schedule.topic)]
+        return self.security.standing.problem(schedule.owner, schedule.owner_life, needed)
 
     def _open_kafka(self, services: Services, metadata: Metadata) -> None:
         broker, registry, gatekeeper = services.broker, self._registry, self._gatekeeper
@@ -146,6 +178,7 @@ class Doors:
         self.http.judge_peer = self.peer_requests.judge
         peer_calls = PeerCallDoor(
             broker.image,
+            services.queue_rooms.lives,
             services.queue_rooms.answers,
             services.share_offsets,
             services.latest,
@@ -161,7 +194,7 @@ class Doors:
         settings, broker, rooms = self._settings, services.broker, services.queue_rooms
         sqs = SqsSettings(
             account=settings.sqs_account,
-            region=settings.sqs_region,
+            regions=Regions(settings.sqs_region, settings.sqs_regions == "separate"),
             receipt_key=receipt_key,
             strict=settings.sqs_strict,
             tls_only=self._tls is not None and settings.plaintext_policy == "refuse",
@@ -177,16 +210,36 @@ class Doors:
             services.queues,
             rooms.catalog,
             rooms.moves,
+            services.writers,
         )
         guard, keys = self._gatekeeper.http, self._gatekeeper.keys
         SqsDoor(host, sqs, forwarder, self._console.front, guard, keys).mount(self._router)
+
+    def _open_schemas(self, services: Services) -> None:
+        door = SchemaDoor(services.schemas)
+        door.mount(RegistryRouter(self._router, services.latest), "/schemas")
+        self._registry.add(services.schemas)
+        if self._settings.schema_registry_port:
+            router = Router(self._gatekeeper.http)
+            door.mount(RegistryRouter(router, services.latest), "")
+            server = HttpServer(
+                router,
+                self._runtime.clock,
+                browsers=self.http.browsers,
+                request_id_prefix=self._runtime.random_bytes(4).hex(),
+                recognize=self._gatekeeper.logins.by_certificate,
+            )
+            self._own_servers.append(server)
 
     def _open_about(self, services: Services) -> None:
         clock, image = self._runtime.clock, services.broker.image
         look, console = self._health.door.look, self._settings.console
         AboutDoor(clock, image, look, __version__, console=console).mount(self._router)
         SessionDoor(self._runtime, self.security, self._gatekeeper.http).mount(self._router)
-        SecurityDoor(self.security, clock, image.broker_id).mount(
+        knowing = KnowingRouter(self._router, services.latest)
+        TenantDoor(self.security, image, services.quotas, services.quota_admin).mount(knowing)
+        denials = DenialDoor(self.security, clock, image, self.peer_requests)
+        SecurityDoor(self.security, image.broker_id, denials).mount(
             KnowingRouter(self._router, services.latest)
         )
 
@@ -201,6 +254,8 @@ class Doors:
             broker.new_uuid,
             webhook_rules(self._settings),
             ca_file=self._settings.webhook_ca_file,
+            standing=self.security.standing,
+            sealer=self._gatekeeper.sealer,
         )
         WebhookDoor(
             self._runtime.clock,
@@ -210,5 +265,6 @@ class Doors:
             rooms.catalog,
             self.webhooks,
             forwarder,
+            self.security.standing,
         ).mount(KnowingRouter(self._router, services.latest))
         self._registry.add(self.webhooks)

@@ -14,13 +14,16 @@ from headrace.node.securing import certificate_rules, connect_audit, key_ring, t
 from headrace.node.settings import Settings
 from headrace.push.couriers import Couriers
 from headrace.security.admin import SecurityAdmin
-from headrace.security.audit import Audit
+from headrace.security.audit import AuditTrail
+from headrace.security.delegation import Delegation
 from headrace.security.denials import Denials
 from headrace.security.desk import Security
 from headrace.security.guard import Guard
 from headrace.security.image import SecurityImage
 from headrace.security.logins import Logins
 from headrace.security.places import Lookups
+from headrace.security.sealing import read_sealer
+from headrace.security.standing import StandingOrders
 
 
 class Gatekeeper:
@@ -30,7 +33,7 @@ class Gatekeeper:
         """Raises INVALID_CONFIG."""
         self._runtime = runtime
         self.image = SecurityImage()
-        self.audit = Audit(runtime.clock, settings.node_id)
+        self.audit = AuditTrail(runtime.clock, settings.node_id)
         self._denials = Denials(runtime.clock)
         connect_audit(self.audit, self.image, self._denials)
         self._guard = Guard(self.image, lookups, self._denials)
@@ -46,13 +49,18 @@ class Gatekeeper:
             certificate_rules=certificate_rules(settings),
         )
         self.http = HttpGuard(self._guard, self.logins, Meter(runtime.clock))
-        self.keys = key_ring(settings, runtime, self.image)
+        self.sealer = read_sealer(settings.secrets_key_file) if settings.secrets_key_file else None
+        self.keys = key_ring(settings, runtime, self.image, self.sealer)
 
     def join(self, metadata: Metadata) -> Security:
         """From now on it knows what the cluster knows."""
         admin = SecurityAdmin(self._runtime, metadata, self.image, self.audit)
         metadata.listeners.append(admin.heard)
-        return Security(self.image, admin, self.logins, self._guard, self._denials, self.keys)
+        standing = StandingOrders(self.image, self._denials)
+        delegation = Delegation(self._runtime, admin, self.keys)
+        return Security(
+            self.image, admin, self.logins, self._guard, self._denials, self.keys, standing, delegation
+        )
 
 
 def lookups(

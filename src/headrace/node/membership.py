@@ -13,7 +13,7 @@ from collections.abc import Callable
 from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster.membership import PreviousLife, must_register_again, register
-from headrace.cluster.state import Registration
+from headrace.cluster.state import BrokerRegistration
 from headrace.coordinator.lease import LeaseTerm
 from headrace.coordinator.port import Coordinator, CoordinatorError
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -31,7 +31,7 @@ class Membership:
         self,
         runtime: Runtime,
         metadata: Metadata,
-        registration: Registration,
+        registration: BrokerRegistration,
         *,
         ttl_ms: int,
         durable: bool,

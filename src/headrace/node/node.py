@@ -16,16 +16,17 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.services import Services
 from headrace.broker.supervision import OR_END, RESTART, Supervised
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Put, absent
+from headrace.cluster.changes import Change, PutKey, absent
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.membership import PreviousLife, announce_stop
-from headrace.cluster.state import ClusterState, Registration, encode
+from headrace.cluster.state import BrokerRegistration, ClusterState, encode
 from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import Coordinator, CoordinatorError
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import KIB
 from headrace.core.units import format_size
 from headrace.groups.config import GroupConfig
+from headrace.node.cluster_key import shared_key
 from headrace.node.data_directory import DataDirectory, NodeRecord
 from headrace.node.doors import Doors
 from headrace.node.gatekeeper import Gatekeeper, lookups
@@ -114,6 +115,7 @@ class Node:
         )
         self.services = build_services(self.broker, self._service_options(), self.health.troubles)
         self._open_doors()
+        await self.doors.bind_registry()
         admin = self.doors.security.admin
         if settings.secure:
             await found_security(settings, self.runtime, admin, self._gatekeeper.keys)
@@ -172,11 +174,13 @@ class Node:
             cluster_id = str(uuid.UUID(bytes=self.runtime.random_bytes(16), version=4))
             state = ClusterState(cluster_id, self.runtime.clock.wall_ms())
             change = Change(
-                (absent(keys.CLUSTER),), (Put(keys.CLUSTER, encode(state)),), "the cluster is founded"
+                (absent(keys.CLUSTER),), (PutKey(keys.CLUSTER, encode(state)),), "the cluster is founded"
             )
             await self.metadata.commit(change, wait=False)
             await self.metadata.load()
-        self._cluster_key = await self.metadata.shared_secret("cluster")
+        self._cluster_key = await shared_key(
+            self.metadata, self.runtime.random_bytes, self._gatekeeper.sealer
+        )
 
     async def _previous_record(self) -> NodeRecord | None:
         if self.settings.ephemeral:
@@ -238,7 +242,7 @@ class Node:
     async def _join(self, previous: PreviousLife | None) -> None:
         settings = self.settings
         host = settings.advertised_host or settings.host
-        registration = Registration(
+        registration = BrokerRegistration(
             host=host,
             port=self.kafka_port,
             http_host=host,
@@ -379,7 +383,7 @@ class Node:
         await self.doors.webhooks.close()
         await self._hand_over_leaderships()
         await self.doors.kafka.close()
-        await self.doors.http.stop(grace_ms=500)
+        await self.doors.stop_http()
         await self.doors.peer_requests.close()
         for task in self._background:
             task.cancel()

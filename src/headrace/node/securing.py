@@ -19,7 +19,7 @@ from headrace.net.tls import BadCertificate, Certificates, PeerTls, TlsFiles, br
 from headrace.node.settings import Settings
 from headrace.security.access_keys import read_access_keys
 from headrace.security.admin import SecurityAdmin
-from headrace.security.audit import MOST_CHARS, Audit, Event
+from headrace.security.audit import MOST_CHARS, AuditEvent, AuditTrail
 from headrace.security.certificates import expiry_ms, show
 from headrace.security.certified import Rule, parse_rules
 from headrace.security.denials import Denials, Want
@@ -30,7 +30,7 @@ from headrace.security.jwts import Issuer
 from headrace.security.key_ring import KeyRing
 from headrace.security.records import Mode, word
 from headrace.security.scram import DEFAULT_ITERATIONS, HASHES, SALT_BYTES, record_of, salted_password
-from headrace.security.sealing import read_sealer
+from headrace.security.sealing import Sealer
 
 log = logging.getLogger(__name__)
 
@@ -135,11 +135,9 @@ def token_issuers(settings: Settings, runtime: Runtime) -> Issuers | None:
     """Raises INVALID_CONFIG."""
     if not settings.oidc_issuer:
         return None
-    if not settings.oidc_audience or not settings.oidc_jwks:
+    if not settings.oidc_audience:
         raise HeadraceError(
-            ErrorKind.INVALID_CONFIG,
-            "--oidc-issuer needs --oidc-audience and --oidc-jwks",
-            "see docs/security.md",
+            ErrorKind.INVALID_CONFIG, "--oidc-issuer needs --oidc-audience", "see docs/security.md"
         )
     if importlib.util.find_spec("joserfc") is None:
         raise HeadraceError(
@@ -163,12 +161,12 @@ def certificate_rules(settings: Settings) -> tuple[Rule, ...]:
     return rules
 
 
-def key_ring(settings: Settings, runtime: Runtime, image: SecurityImage) -> KeyRing:
+def key_ring(settings: Settings, runtime: Runtime, image: SecurityImage, sealer: Sealer | None) -> KeyRing:
     """Raises INVALID_CONFIG."""
     return KeyRing(
         image,
         runtime.random_bytes,
-        read_sealer(settings.secrets_key_file) if settings.secrets_key_file else None,
+        sealer,
         read_access_keys(settings.sqs_credentials) if settings.sqs_credentials else None,
     )
 
@@ -202,17 +200,18 @@ async def found_security(settings: Settings, runtime: Runtime, admin: SecurityAd
         log.warning("this broker was started with --secure, and the cluster's mode is %s", image.mode.mode)
 
 
-def connect_audit(audit: Audit, image: SecurityImage, denials: Denials) -> None:
+def connect_audit(audit: AuditTrail, image: SecurityImage, denials: Denials) -> None:
     """What is denied, and who comes without a name, goes into the audit, with the rule that says so (A48, A64)."""
 
     def tell(want: Want, host: str) -> None:
         kind, _, name = want.principal.partition(":")
 
         def rule() -> str:
-            return image.decide(Principal(kind, name), host, want.operation, want.resource, want.name).rule
+            who = Principal(kind, name)
+            return image.decide(who, host, want.operation, want.resource, want.name, want.credential).rule
 
         audit.note(
-            Event(
+            AuditEvent(
                 event="denied" if image.enforces else "would_deny",
                 principal=want.principal,
                 host=host,
@@ -224,7 +223,7 @@ def connect_audit(audit: Audit, image: SecurityImage, denials: Denials) -> None:
         )
 
     def nameless(host: str, client_id: str) -> None:
-        audit.note(Event(event="nameless", host=host, name=client_id[:MOST_CHARS]))
+        audit.note(AuditEvent(event="nameless", host=host, name=client_id[:MOST_CHARS]))
 
     denials.on_want, denials.on_nameless = tell, nameless
 

@@ -29,6 +29,7 @@ from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.quota_admin import QuotaAdmin
+from headrace.broker.schema_registry import SchemaRegistry
 from headrace.broker.services import Failures, Services
 from headrace.broker.share_groups import ShareGroups
 from headrace.broker.share_offsets import ShareOffsets
@@ -39,7 +40,7 @@ from headrace.broker.txn_client import TransactionClient
 from headrace.broker.views.views import Views
 from headrace.cluster.broker_configs import LEADER_THROTTLED_RATE
 from headrace.groups.config import GroupConfig
-from headrace.queues.commands import Lock, Source
+from headrace.queues.commands import Lock, MessageGroup, MessageStatus, Source
 
 
 class ServiceOptions(NamedTuple):
@@ -60,10 +61,32 @@ def queue_look(rooms: QueueRooms) -> QueueLook:
             for lock in hosted.machine.locks(source, limit)
         ]
 
+    def groups(spec: QueueSpec, limit: int) -> list[tuple[Source, MessageGroup]]:
+        return [
+            (source, group)
+            for source, hosted in rooms.layouts.of(spec).local
+            for group in hosted.machine.groups(source, limit)
+        ]
+
+    def status(spec: QueueSpec, topic: str, partition: int, offset: int) -> MessageStatus | None:
+        for source, hosted in rooms.layouts.of(spec).local:
+            if (source.topic, source.partition) == (topic, partition):
+                return hosted.machine.status(source, offset)
+        return None
+
     async def waiting(spec: QueueSpec) -> int:
         return sum(count.visible for _, count in (await rooms.router.stats(spec)).counts)
 
-    return QueueLook(rooms.catalog.all, local.counts, local.oldest_age_ms, locks, waiting, rooms.router.peek)
+    return QueueLook(
+        rooms.catalog.all,
+        local.counts,
+        local.oldest_age_ms,
+        locks,
+        groups,
+        status,
+        waiting,
+        rooms.router.peek,
+    )
 
 
 def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[], list[str]]) -> Services:
@@ -87,15 +110,8 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
     markers = Markers(runtime.clock, connections, groups)
     sender = MarkerSender(broker, broker.introductions, markers)
     transactions = Transactions(runtime, image, internal_topics, connections, peers, sender)
-    queue_host = QueueHost(
-        runtime,
-        metadata,
-        image,
-        broker.node_id,
-        broker.partitions,
-        broker.find_partition,
-        broker.new_uuid,
-        replicas.caught_up,
+    queue_host = _queue_host(
+        broker,
         topics,
         partition_admin,
         lambda identifier: TransactionClient(image, peers, coordinators, identifier),
@@ -103,22 +119,9 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
     rooms = QueueRooms(queue_host)
     share_groups = ShareGroups(broker, rooms, replicas.caught_up)
     views = Views(runtime, image, broker.find_partition)
-
-    # In this order: whoever hears of a change may rest on what those before have made of it.
-    metadata.listeners += [
-        client_brokers.heard,
-        replicas.heard,
-        rooms.heard,
-        groups.heard,
-        share_groups.heard,
-        quota_admin.heard,
-        views.heard,
-    ]
-    leading = Leading(connections, groups, transactions, rooms.shards)
-    replicas.on_open.append(rooms.opened)
-    replicas.on_lead.append(leading.began)
-    replicas.on_resign.append(leading.ended)
-    return Services(
+    schemas = SchemaRegistry(runtime, metadata)
+    sampler = Sampler(runtime, broker.partitions, groups, queue_look(rooms), replicas.room)
+    services = Services(
         broker=broker,
         connections=connections,
         failures=Failures(),
@@ -144,8 +147,53 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
         share_groups=share_groups,
         share_offsets=ShareOffsets(image, groups, rooms, share_groups),
         opener=Opener(runtime),
+        schemas=schemas,
         views=views,
-        sampler=Sampler(runtime, broker.partitions, groups, queue_look(rooms), replicas.room),
+        sampler=sampler,
+        writers=sampler.lately.writers,
         fetch_sessions=FetchSessions(),
         throttle=ReplicationThrottle(runtime, image, LEADER_THROTTLED_RATE),
     )
+    _let_hear(services)
+    return services
+
+
+def _queue_host(
+    broker: Broker,
+    topics: TopicAdmin,
+    partition_admin: PartitionAdmin,
+    transaction: Callable[[str], TransactionClient],
+) -> QueueHost:
+    return QueueHost(
+        broker.runtime,
+        broker.metadata,
+        broker.image,
+        broker.node_id,
+        broker.partitions,
+        broker.find_partition,
+        broker.new_uuid,
+        broker.replicas.caught_up,
+        topics,
+        partition_admin,
+        transaction,
+    )
+
+
+def _let_hear(services: Services) -> None:
+    """Who hears of what happens in the cluster and on this broker."""
+    broker, rooms = services.broker, services.queue_rooms
+    # In this order: whoever hears of a change may rest on what those before have made of it.
+    broker.metadata.listeners += [
+        services.client_brokers.heard,
+        broker.replicas.heard,
+        rooms.heard,
+        services.groups.heard,
+        services.share_groups.heard,
+        services.quota_admin.heard,
+        services.views.heard,
+        services.schemas.heard,
+    ]
+    leading = Leading(services.connections, services.groups, services.transactions, rooms.shards)
+    broker.replicas.on_open += [rooms.opened, services.schemas.opened]
+    broker.replicas.on_lead.append(leading.began)
+    broker.replicas.on_resign.append(leading.ended)

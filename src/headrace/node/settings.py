@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Kafka port; 0 picks a free one."""
     http_port: Port = 9324
     """SQS, REST and metrics port; 0 picks a free one."""
+    schema_registry_port: Port = 0
+    """A port with nothing but the schema registry, at its root, for clients that take no path; 0: none. It is under /schemas of the HTTP port as well."""
     advertised_host: str = ""
     """Host name that clients are told; the bound address when empty."""
     allowed_hosts: str = ""
@@ -75,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     oidc_audience: str = ""
     """What their claim aud must hold."""
     oidc_jwks: str = ""
-    """Where the issuer publishes its keys: an https URL, or a file."""
+    """Where the issuer publishes its keys: an https URL, or a file; empty: it says so itself (OIDC discovery)."""
     oidc_claim: str = "sub"
     """The claim that is the user's name."""
     oidc_prefix: str = ""
@@ -131,7 +133,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sqs_account: str = "000000000000"
     """The account in queue URLs and ARNs."""
     sqs_region: str = "us-east-1"
-    """The region in ARNs when a request does not name one."""
+    """The region in ARNs when a request does not name one; its queues are topics of the same name."""
+    sqs_regions: Literal["shared", "separate"] = "shared"
+    """Shared: a queue is found from every region. Separate: each region has its own, as in AWS; one of another region is the topic REGION.NAME."""
     sqs_credentials: str = ""
     """A file in the form of ~/.aws/credentials. When given, SQS requests must be signed with a key in it (SigV4)."""
     webhook_allow_http: bool = False
@@ -172,7 +176,7 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-class Loaded(NamedTuple, Generic[T]):
+class LoadedSettings(NamedTuple, Generic[T]):
     settings: T
     origins: dict[str, str]
     """Setting name -> where its value came from; what is not here has its default."""
@@ -182,7 +186,7 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     files: list[Path] | None = None,
-) -> Loaded[Settings]:
+) -> LoadedSettings[Settings]:
     """The broker's settings from all layers. `flags` with value None were not given."""
     return load_layers(Settings, flags, environ, files)
 
@@ -194,7 +198,7 @@ def load_layers(
     files: list[Path] | None = None,
     *,
     table: str | None = None,
-) -> Loaded[T]:
+) -> LoadedSettings[T]:
     """Merge all layers into one `kind`. In files its keys are in `table`, or at the top when that is None."""
     return merge_layers(
         kind,
@@ -240,7 +244,7 @@ def flag_layer(flags: Mapping[str, Any]) -> Layer:
     return Layer({name: value for name, value in flags.items() if value is not None}, "command line")
 
 
-def merge_layers(kind: type[T], layers: list[Layer]) -> Loaded[T]:
+def merge_layers(kind: type[T], layers: list[Layer]) -> LoadedSettings[T]:
     """Weakest first. All problems are reported at once."""
     merge = _Merge(kind)
     for layer in layers:
@@ -249,7 +253,7 @@ def merge_layers(kind: type[T], layers: list[Layer]) -> Loaded[T]:
         merge.layer(layer.values, layer.origin)
     if merge.problems:
         raise SettingsError(merge.problems)
-    return Loaded(msgspec.convert(merge.values, kind), merge.origins)
+    return LoadedSettings(msgspec.convert(merge.values, kind), merge.origins)
 
 
 class _Merge:

@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-class Message(NamedTuple):
+class PushMessage(NamedTuple):
     """One message on its way out."""
 
     id: str
@@ -48,47 +48,47 @@ class Message(NamedTuple):
     record: Record
 
 
-class Outgoing(NamedTuple):
+class OutgoingPost(NamedTuple):
     id: str
     """What `webhook-id` says: the same for each attempt."""
     headers: dict[str, str]
     body: bytes
 
 
-def one(form: Form, message: Message) -> Outgoing:
+def one(form: Form, message: PushMessage) -> OutgoingPost:
     if form == "raw":
-        return Outgoing(message.id, _raw_headers(message), message.record.value or b"")
+        return OutgoingPost(message.id, _raw_headers(message), message.record.value or b"")
     if form == "json":
         document = {
             "type": MESSAGE_TYPE,
             "timestamp": _time(message.record.timestamp),
             "data": _shown(message),
         }
-        return Outgoing(message.id, {"content-type": JSON}, _encode(document))
+        return OutgoingPost(message.id, {"content-type": JSON}, _encode(document))
     event = _event(message)
     if form == "cloudevents-structured":
-        return Outgoing(
+        return OutgoingPost(
             message.id, {"content-type": CLOUD_EVENT}, _encode(_structured(event, message.record))
         )
     headers = {
         f"ce-{name}": quote(value, safe=_SAFE) for name, value in event.items() if name != "datacontenttype"
     }
     headers["content-type"] = event["datacontenttype"]
-    return Outgoing(message.id, headers, message.record.value or b"")
+    return OutgoingPost(message.id, headers, message.record.value or b"")
 
 
-def many(form: Form, messages: Sequence[Message]) -> Outgoing:
+def many(form: Form, messages: Sequence[PushMessage]) -> OutgoingPost:
     """A batch. Its id names what is in it, so the same messages tried again are the same batch."""
     batch_id = f"{messages[0].id}.{len(messages)}"
     if form in ("cloudevents", "cloudevents-structured"):
         events = [_structured(_event(message), message.record) for message in messages]
-        return Outgoing(batch_id, {"content-type": CLOUD_EVENTS}, _encode(events))
+        return OutgoingPost(batch_id, {"content-type": CLOUD_EVENTS}, _encode(events))
     document = {
         "type": BATCH_TYPE,
         "timestamp": _time(messages[-1].record.timestamp),
         "data": [_shown(message) for message in messages],
     }
-    return Outgoing(batch_id, {"content-type": JSON}, _encode(document))
+    return OutgoingPost(batch_id, {"content-type": JSON}, _encode(document))
 
 
 def failures_in(body: bytes, ids: Sequence[str]) -> frozenset[str]:
@@ -116,7 +116,7 @@ def size_of(record: Record) -> int:
 # -- plain -----------------------------------------------------------------------------------------------------------------
 
 
-def _raw_headers(message: Message) -> dict[str, str]:
+def _raw_headers(message: PushMessage) -> dict[str, str]:
     record = message.record
     headers = {
         "content-type": _content_type(record),
@@ -142,7 +142,7 @@ def _raw_headers(message: Message) -> dict[str, str]:
     return headers
 
 
-def _shown(message: Message) -> dict[str, Any]:
+def _shown(message: PushMessage) -> dict[str, Any]:
     record = message.record
     return {
         "message_id": message.id,
@@ -176,7 +176,7 @@ def _time(wall_ms: int) -> str:
 # -- CloudEvents -----------------------------------------------------------------------------------------------------------
 
 
-def _event(message: Message) -> dict[str, str]:
+def _event(message: PushMessage) -> dict[str, str]:
     record = message.record
     event = {
         "specversion": "1.0",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headrace.broker.queueing import names
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.rooms import QueueRooms
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import Supervised
@@ -30,8 +30,10 @@ from headrace.push.rate import RateCap
 from headrace.push.registry import WebhookRegistry
 from headrace.push.signature import signed_headers
 from headrace.push.spec import WebhookSpec
-from headrace.push.verdict import NO_ANSWER, Outcome, Verdict, honours_retry_after, judge, why
+from headrace.push.verdict import NO_ANSWER, PushOutcome, PushVerdict, honours_retry_after, judge, why
 from headrace.queues.commands import Handle, Source
+from headrace.security.rights import Operation, Resource
+from headrace.security.standing import StandingOrders
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ TROUBLE_MS = 250
 STARVED_MS = 50
 
 
-class Budget:
+class CourierBudget:
     """Bytes of messages that all couriers of this broker hold at once."""
 
     __slots__ = ("limit", "used")
@@ -65,7 +67,7 @@ class Budget:
 class Job(NamedTuple):
     """One request."""
 
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[DeliveredMessage, ...]
     size: int
     leased_ms: int = 0
     """Monotonic, not later than the lease began."""
@@ -74,7 +76,7 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    verdict: Verdict
+    verdict: PushVerdict
     status: int
     detail: str
     retry_after_ms: int | None
@@ -91,8 +93,9 @@ class Courier:
         rooms: QueueRooms,
         registry: WebhookRegistry,
         client: EndpointClient,
-        budget: Budget,
+        budget: CourierBudget,
         spec: WebhookSpec,
+        standing: StandingOrders | None = None,
     ) -> None:
         self._runtime = runtime
         self._node_id = node_id
@@ -103,10 +106,11 @@ class Courier:
         self._client = client
         self._budget = budget
         self.spec = spec
+        self._standing = standing
         self.limit = ConcurrencyLimit(spec.max_concurrency)
         self.circuit = Circuit()
         self.log = DeliveryLog()
-        self.outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
+        self.outcomes: dict[PushOutcome, int] = dict.fromkeys(PushOutcome, 0)
         """Requests."""
         self.in_flight = 0
         self.problem = ""
@@ -172,6 +176,16 @@ class Courier:
             for wait in waits:
                 wait.cancel()
 
+    def _refusal(self, queue: QueueSpec) -> str:
+        """Why its owner may not have what is in the queue (any more): asked before each batch."""
+        if self._standing is None:
+            return ""
+        needed = [
+            (Operation.READ, Resource.GROUP, queue.name),
+            *((Operation.READ, Resource.TOPIC, topic) for topic in queue.topics),
+        ]
+        return self._standing.problem(self.spec.owner, self.spec.owner_life, needed)
+
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     async def _turn(self) -> tuple[int, asyncio.Event | None]:
@@ -187,7 +201,9 @@ class Courier:
         sources = self._rooms.layouts.of(queue).local
         if not sources:
             return IDLE_MS, None
-        self.problem = ""
+        self.problem = self._refusal(queue)
+        if self.problem:
+            return IDLE_MS, None
         self._rate.set_rate(spec.rate * len(sources) / len(self._rooms.layouts.of(queue).sources), now_ms)
         room = min(
             self.limit.limit - self.in_flight, self.circuit.permits(now_ms), self._rate.permits(now_ms)
@@ -209,7 +225,7 @@ class Courier:
             self._begin(queue, deliveries, now_ms)
         return 0, None
 
-    async def _take(self, queue: QueueSpec, room: int) -> list[list[Delivery]]:
+    async def _take(self, queue: QueueSpec, room: int) -> list[list[DeliveredMessage]]:
         """FIFO: one request's worth each, because whatever is leased together fails together, and the rest of its group waits;
         so several receives go at once while each of them finds something, and share a journal write."""
         takes = min(self._takes, room) if queue.queue_config.fifo else 1
@@ -249,7 +265,7 @@ class Courier:
             self._waiting_since_ms = now_ms
         return max(0, self._waiting_since_ms + spec.batch_wait_ms - now_ms)
 
-    def _begin(self, queue: QueueSpec, deliveries: Sequence[Delivery], leased_ms: int) -> None:
+    def _begin(self, queue: QueueSpec, deliveries: Sequence[DeliveredMessage], leased_ms: int) -> None:
         in_order = queue.queue_config.fifo
         jobs = [
             job._replace(leased_ms=leased_ms, in_order=in_order)
@@ -309,13 +325,13 @@ class Courier:
             raise
         now_ms = self._clock.now_ms()
         self._learn(result, generation, now_ms - started_ms, now_ms)
-        if result.verdict.outcome is Outcome.GONE:
+        if result.verdict.outcome is PushOutcome.GONE:
             log.warning("webhook %s is disabled: its endpoint answered 410", spec.name)
             await self._registry.disable(spec, "the endpoint answered 410 (Gone)")
         taken, refused = split(job, result)
         attempt = max(delivery.handle.delivery for delivery in job.deliveries)
         delay_ms = 0
-        if refused and result.verdict.outcome is not Outcome.GONE:
+        if refused and result.verdict.outcome is not PushOutcome.GONE:
             delay_ms = spec.retry.policy.delay_ms(attempt, self._draw(), result.retry_after_ms)
         self._note(job, result, attempt, wall_ms, now_ms - started_ms, delay_ms if refused else 0)
         await self._settle(taken)
@@ -326,7 +342,7 @@ class Courier:
 
     async def _post(self, spec: WebhookSpec, job: Job, wall_ms: int) -> Result:
         messages = [
-            bodies.Message(
+            bodies.PushMessage(
                 one.message_id, one.source.topic, one.source.partition, one.handle.delivery, one.record
             )
             for one in job.deliveries
@@ -337,17 +353,21 @@ class Courier:
         secrets = self._registry.signing(spec.name)
         if not secrets:
             return Result(
-                Verdict(Outcome.REFUSED, True), NO_ANSWER, "there is no secret to sign with", None, _NONE
+                PushVerdict(PushOutcome.REFUSED, True),
+                NO_ANSWER,
+                "there is no secret to sign with",
+                None,
+                _NONE,
             )
         headers = {**made.headers, **signed_headers(secrets, made.id, wall_ms // 1000, made.body)}
         try:
             answer = await self._client.send(spec.url, headers, made.body, spec.timeout_ms / 1000)
         except NotSent as problem:
-            return Result(Verdict(Outcome.REFUSED, True), NO_ANSWER, str(problem), None, _NONE)
+            return Result(PushVerdict(PushOutcome.REFUSED, True), NO_ANSWER, str(problem), None, _NONE)
         except NoAnswer as problem:
-            return Result(Verdict(Outcome.FAILED, True), NO_ANSWER, str(problem), None, _NONE)
+            return Result(PushVerdict(PushOutcome.FAILED, True), NO_ANSWER, str(problem), None, _NONE)
         verdict = judge(answer.status)
-        if verdict.outcome is Outcome.DELIVERED:
+        if verdict.outcome is PushOutcome.DELIVERED:
             ids = [message.id for message in messages]
             refused = bodies.failures_in(answer.body, ids) if spec.batch_size > 1 else _NONE
             return Result(verdict, answer.status, "", None, refused)
@@ -371,7 +391,7 @@ class Courier:
             self.limit.failed(latency_ms, now_ms)
         else:
             self.circuit.succeeded(generation)
-            if result.verdict.outcome is Outcome.DELIVERED:
+            if result.verdict.outcome is PushOutcome.DELIVERED:
                 self.limit.succeeded(latency_ms, self.in_flight, now_ms)
 
     def _note(
@@ -402,11 +422,13 @@ class Courier:
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    async def _settle(self, deliveries: Sequence[Delivery]) -> None:
+    async def _settle(self, deliveries: Sequence[DeliveredMessage]) -> None:
         for source, handles in by_source(deliveries).items():
             await self._queues.ack(source, handles)
 
-    async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int, detail: str = "") -> None:
+    async def _give_back(
+        self, deliveries: Sequence[DeliveredMessage], delay_ms: int, detail: str = ""
+    ) -> None:
         for source, handles in by_source(deliveries).items():
             await self._queues.release(source, handles, delay_ms, detail)
 
@@ -417,10 +439,10 @@ class Courier:
 _NONE: frozenset[str] = frozenset()
 
 
-def cut(deliveries: Sequence[Delivery], batch_size: int) -> list[Job]:
+def cut(deliveries: Sequence[DeliveredMessage], batch_size: int) -> list[Job]:
     """Into requests: at most so many messages and so many bytes each, in order."""
     jobs: list[Job] = []
-    batch: list[Delivery] = []
+    batch: list[DeliveredMessage] = []
     size = 0
     for delivery in deliveries:
         added = bodies.size_of(delivery.record)
@@ -434,12 +456,12 @@ def cut(deliveries: Sequence[Delivery], batch_size: int) -> list[Job]:
     return jobs
 
 
-def split(job: Job, result: Result) -> tuple[list[Delivery], list[Delivery]]:
+def split(job: Job, result: Result) -> tuple[list[DeliveredMessage], list[DeliveredMessage]]:
     """(taken, refused). In a FIFO queue a message behind a refused one of its group counts as refused (R59)."""
-    if result.verdict.outcome is not Outcome.DELIVERED:
+    if result.verdict.outcome is not PushOutcome.DELIVERED:
         return [], list(job.deliveries)
-    taken: list[Delivery] = []
-    refused: list[Delivery] = []
+    taken: list[DeliveredMessage] = []
+    refused: list[DeliveredMessage] = []
     stuck: set[bytes] = set()
     for delivery in job.deliveries:
         group = group_of(delivery) if job.in_order else b""
@@ -451,12 +473,12 @@ def split(job: Job, result: Result) -> tuple[list[Delivery], list[Delivery]]:
     return taken, refused
 
 
-def group_of(delivery: Delivery) -> bytes:
+def group_of(delivery: DeliveredMessage) -> bytes:
     record = delivery.record
     return names.header(record.headers, names.GROUP) or record.key or b""
 
 
-def by_source(deliveries: Sequence[Delivery]) -> dict[Source, list[Handle]]:
+def by_source(deliveries: Sequence[DeliveredMessage]) -> dict[Source, list[Handle]]:
     found: dict[Source, list[Handle]] = {}
     for delivery in deliveries:
         found.setdefault(delivery.source, []).append(delivery.handle)

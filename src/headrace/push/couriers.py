@@ -18,21 +18,23 @@ from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.rooms import QueueRooms
 from headrace.broker.replicas import Replicas
 from headrace.broker.runtime import Runtime
-from headrace.cluster.image import Delta, OpaqueChanged
+from headrace.cluster.deltas import Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.measures import Family, Sample
 from headrace.core.moments import rfc3339
 from headrace.push import handshake
 from headrace.push.backoff import RetryPolicy
 from headrace.push.bodies import JSON
-from headrace.push.courier import Budget, Courier
+from headrace.push.courier import Courier, CourierBudget
 from headrace.push.endpoint import EndpointClient, NoAnswer, NotSent, Resolve
 from headrace.push.registry import WebhookRegistry
 from headrace.push.signature import signed_headers
 from headrace.push.spec import WebhookSpec
 from headrace.push.target import TargetRules
-from headrace.push.verdict import Outcome, why
+from headrace.push.verdict import PushOutcome, why
 from headrace.queues.commands import EndRest
+from headrace.security.sealing import Sealer
+from headrace.security.standing import StandingOrders
 
 log = logging.getLogger(__name__)
 
@@ -63,17 +65,20 @@ class Couriers:
         *,
         ca_file: str = "",
         resolve: Resolve | None = None,
+        standing: StandingOrders | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
+        self._standing = standing
         self._runtime = runtime
         self._image = metadata.image
         self._queues = queues
         self._rooms = rooms
-        self.registry = WebhookRegistry(runtime, metadata, new_uuid)
+        self.registry = WebhookRegistry(runtime, metadata, new_uuid, sealer)
         self.client = EndpointClient(rules, ca_file=ca_file, resolve=resolve)
-        self._budget = Budget()
+        self._budget = CourierBudget()
         self._couriers: dict[str, Courier] = {}
         """By id: a namesake that comes later begins anew."""
-        self._retired = dict.fromkeys(Outcome, 0)
+        self._retired = dict.fromkeys(PushOutcome, 0)
         """What couriers of webhooks that were removed did: a counter never falls."""
         self._confirming: dict[str, asyncio.Task[None]] = {}
         self.unconfirmed: dict[str, str] = {}
@@ -134,6 +139,7 @@ class Couriers:
                         self.client,
                         self._budget,
                         spec,
+                        self._standing,
                     )
                 courier.start(spec)
             elif courier is not None:
@@ -268,9 +274,7 @@ class Couriers:
                 if (source.topic, source.partition) != (entry.topic, entry.partition):
                     continue
                 offsets = tuple(range(entry.offset, entry.offset + entry.messages))
-            count += await self._rooms.local.submit(
-                source, lambda waiter, source=source, offsets=offsets: EndRest(source, offsets, waiter=waiter)
-            )
+            count += await self._rooms.local.submit(source, EndRest(source, offsets))
         courier.wake()
         return count
 

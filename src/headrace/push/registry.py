@@ -10,10 +10,12 @@ import msgspec
 from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Delete, Put, absent
+from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey, absent
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.push.secret_codec import SecretCodec
 from headrace.push.signature import NEW_SECRET_BYTES, SigningSecret
-from headrace.push.spec import WebhookSecrets, WebhookSpec, decode_secrets, decode_webhook, problem_of
+from headrace.push.spec import WebhookSecrets, WebhookSpec, decode_webhook, problem_of
+from headrace.security.sealing import Sealer
 
 MAX_ATTEMPTS = 5
 MAX_WEBHOOKS = 10_000
@@ -22,8 +24,15 @@ SPACE = "webhooks"
 
 
 class WebhookRegistry:
-    def __init__(self, runtime: Runtime, metadata: Metadata, new_uuid: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        new_uuid: Callable[[], str],
+        sealer: Sealer | None = None,
+    ) -> None:
         self._runtime = runtime
+        self._codec = SecretCodec(sealer, runtime.random_bytes)
         self._metadata = metadata
         self._new_uuid = new_uuid
         self._image = metadata.image
@@ -39,7 +48,7 @@ class WebhookRegistry:
         for key, raw in self._image.opaque("secrets").items():
             name = key.removeprefix("webhook.")
             if name != key and name in self._specs:
-                secrets = decode_secrets(raw)
+                secrets = self._codec.decode(name, raw)
                 if secrets is not None and secrets.id == self._specs[name].id:
                     self._secrets[name] = secrets
 
@@ -85,7 +94,10 @@ class WebhookRegistry:
             id=spec.id, current=secret.reveal(), token=self._runtime.random_bytes(TOKEN_BYTES).hex()
         )
         key = keys.opaque(SPACE, spec.name)
-        puts = (Put(key, msgspec.json.encode(spec)), Put(_secret_key(spec.name), msgspec.json.encode(held)))
+        puts = (
+            PutKey(key, msgspec.json.encode(spec)),
+            PutKey(_secret_key(spec.name), self._codec.encode(spec.name, held)),
+        )
         change = Change((absent(key),), puts, f"webhook {spec.name} is added")
         if not (await self._metadata.commit(change)).succeeded:
             raise HeadraceError(ErrorKind.CONFLICT, f'a webhook called "{spec.name}" exists already')
@@ -96,10 +108,10 @@ class WebhookRegistry:
         for _ in range(MAX_ATTEMPTS):
             before = self.get(name)
             key = keys.opaque(SPACE, name)
-            compare = Compare(key, "mod", self._image.mod_revision(key))
+            compare = Expect(key, "mod", self._image.mod_revision(key))
             spec = msgspec.structs.replace(before, changed_ms=self._runtime.clock.wall_ms(), **changes)
             _check(spec)
-            change = Change((compare,), (Put(key, msgspec.json.encode(spec)),), f"webhook {name} changes")
+            change = Change((compare,), (PutKey(key, msgspec.json.encode(spec)),), f"webhook {name} changes")
             done = (await self._metadata.commit(change)).succeeded
             self.load()
             if done:
@@ -126,7 +138,7 @@ class WebhookRegistry:
             if held is None:
                 break
             key = keys.opaque(SPACE, name)
-            compare = Compare(key, "mod", self._image.mod_revision(key))
+            compare = Expect(key, "mod", self._image.mod_revision(key))
             spec = msgspec.structs.replace(
                 before,
                 id=self._new_uuid(),
@@ -140,7 +152,10 @@ class WebhookRegistry:
             fresh = msgspec.structs.replace(
                 held, id=spec.id, token=self._runtime.random_bytes(TOKEN_BYTES).hex()
             )
-            puts = (Put(key, msgspec.json.encode(spec)), Put(_secret_key(name), msgspec.json.encode(fresh)))
+            puts = (
+                PutKey(key, msgspec.json.encode(spec)),
+                PutKey(_secret_key(name), self._codec.encode(name, fresh)),
+            )
             done = (await self._metadata.commit(Change((compare,), puts, f"webhook {name} moves"))).succeeded
             self.load()
             if done:
@@ -161,9 +176,9 @@ class WebhookRegistry:
                 previous_until_ms=until_ms,
                 token=held.token if held is not None else self._runtime.random_bytes(TOKEN_BYTES).hex(),
             )
-            compare = Compare(key, "mod", self._image.mod_revision(key))
+            compare = Expect(key, "mod", self._image.mod_revision(key))
             change = Change(
-                (compare,), (Put(key, msgspec.json.encode(fresh)),), f"webhook {name}: new secret"
+                (compare,), (PutKey(key, self._codec.encode(name, fresh)),), f"webhook {name}: new secret"
             )
             done = (await self._metadata.commit(change)).succeeded
             self.load()
@@ -173,7 +188,7 @@ class WebhookRegistry:
 
     async def remove(self, name: str) -> WebhookSpec:
         spec = self.get(name)
-        ops = (Delete(keys.opaque(SPACE, name)), Delete(_secret_key(name)))
+        ops = (DeleteKey(keys.opaque(SPACE, name)), DeleteKey(_secret_key(name)))
         await self._metadata.commit(Change((), ops, f"webhook {name} is removed"))
         self.load()
         return spec

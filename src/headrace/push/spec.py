@@ -55,6 +55,9 @@ class WebhookSpec(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int = 0
     changed_ms: int = 0
     confirmed_ms: int = 0
+    owner: str = ""
+    """Who set it last: it runs in their name. Empty: it was set while nobody was asked."""
+    owner_life: str = ""
 
 
 class WebhookSecrets(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ _MESSAGE_FAULTS = frozenset({400, 405, 406, 409, 411, 412, 413, 414, 415, 416, 4
 """The endpoint works and does not want this message: others may fare better, so the circuit stays closed."""
 
 
-class Outcome(Enum):
+class PushOutcome(Enum):
     DELIVERED = "delivered"
     FAILED = "failed"
     """To be tried again, until the queue's own limit sends it to the dead letters."""
@@ -24,19 +24,19 @@ class Outcome(Enum):
     """Not sent: the address is not one a webhook may reach (X22)."""
 
 
-class Verdict(NamedTuple):
-    outcome: Outcome
+class PushVerdict(NamedTuple):
+    outcome: PushOutcome
     endpoint_failed: bool
     """Counts for the circuit and against the concurrency."""
 
 
-def judge(status: int) -> Verdict:
+def judge(status: int) -> PushVerdict:
     """2xx is an acknowledgement and nothing else is: redirects are not followed (X22)."""
     if 200 <= status < 300:
-        return Verdict(Outcome.DELIVERED, False)
+        return PushVerdict(PushOutcome.DELIVERED, False)
     if status == GONE:
-        return Verdict(Outcome.GONE, False)
-    return Verdict(Outcome.FAILED, status not in _MESSAGE_FAULTS)
+        return PushVerdict(PushOutcome.GONE, False)
+    return PushVerdict(PushOutcome.FAILED, status not in _MESSAGE_FAULTS)
 
 
 def why(status: int) -> str:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected
 from headrace.queues.board import Board
-from headrace.queues.commands import Ack, Handle, no_such_source
+from headrace.queues.commands import Ack, Handle, QueuePlan, no_such_source
 from headrace.queues.deadlines import Lease
-from headrace.queues.draft import Draft
+from headrace.queues.draft import QueueDraft
 from headrace.queues.facts import Settled
 from headrace.queues.ranges import as_ranges
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 STALE = Rejected(
     ErrorKind.RECEIPT_HANDLE_IS_INVALID, "the message was delivered again since, or the queue moved"
@@ -25,7 +25,7 @@ STALE = Rejected(
 NOT_IN_FLIGHT = Rejected(ErrorKind.MESSAGE_NOT_INFLIGHT, "nobody holds the message")
 
 
-def current_lease(partition: Partition, handle: Handle) -> Lease | Rejected:
+def current_lease(partition: SourceState, handle: Handle) -> Lease | Rejected:
     """The lease that `handle` was given for, if it is still held."""
     lease = partition.leases.get(handle.offset)
     if lease is not None:
@@ -36,10 +36,10 @@ def current_lease(partition: Partition, handle: Handle) -> Lease | Rejected:
     return NOT_IN_FLIGHT
 
 
-def decide_ack(board: Board, command: Ack, now_ms: int) -> Plan:
+def decide_ack(board: Board, command: Ack, now_ms: int) -> QueuePlan:
     partition = board.partitions.get(command.source)
     if partition is None:
-        return Plan(replies=no_such_source(command.waiter, command.source))
+        return Plan(replies=no_such_source(command, command.source))
     leases = partition.leases
     results: list[Rejected | None] = []
     acked: set[int] = set()
@@ -53,16 +53,16 @@ def decide_ack(board: Board, command: Ack, now_ms: int) -> Plan:
             results.append(None)
         else:
             results.append(None if lease is None and partition.is_done(offset) else STALE)
-    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    draft = QueueDraft(partition, now_ms + board.wall_offset_ms)
     if acked:
         ranges = ((offset, offset + 1),) if len(results) == 1 else as_ranges(acked)
         draft.settle(ranges, command.outcome)
         if partition.lanes.fifo or len(leases) >= partition.config.max_in_flight:
             draft.wake_receivers()
-    return draft.plan(command.waiter, tuple(results))
+    return draft.plan(command, tuple(results))
 
 
-def _too_late_but_in_time(partition: Partition, handle: Handle) -> bool:
+def _too_late_but_in_time(partition: SourceState, handle: Handle) -> bool:
     """The lease ran out, but nobody received the message since."""
     retry = partition.retries.get(handle.offset)
     return (
@@ -71,5 +71,5 @@ def _too_late_but_in_time(partition: Partition, handle: Handle) -> bool:
     )  # fmt: skip
 
 
-def apply_settled(board: Board, partition: Partition, fact: Settled, now_ms: int) -> None:
+def apply_settled(board: Board, partition: SourceState, fact: Settled, now_ms: int) -> None:
     partition.settle(fact.ranges)

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 
 from headrace.queues.commands import Source
 from headrace.queues.config import QueueConfig
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 _ALARM_SLACK = 1024
 
@@ -33,14 +33,14 @@ class Board:
         self.lease_epoch = lease_epoch
         self.wall_offset_ms = wall_offset_ms
         self.queues: dict[str, Queue] = {}
-        self.partitions: dict[Source, Partition] = {}
-        self.alarms: list[tuple[int, int, Partition]] = []
+        self.partitions: dict[Source, SourceState] = {}
+        self.alarms: list[tuple[int, int, SourceState]] = []
         self._serial = 0
 
-    def open(self, source: Source) -> Partition:
+    def open(self, source: Source) -> SourceState:
         queue = self.queues.get(source.queue)
         config = queue.config if queue is not None else QueueConfig()
-        partition = self.partitions[source] = Partition(source, config, self.lease_epoch)
+        partition = self.partitions[source] = SourceState(source, config, self.lease_epoch)
         if queue is not None:
             queue.sources[source] = None
         return partition
@@ -53,7 +53,7 @@ class Board:
         if queue is not None:
             queue.sources.pop(source, None)
 
-    def arm(self, partition: Partition) -> None:
+    def arm(self, partition: SourceState) -> None:
         at = partition.next_deadline(self.wall_offset_ms)
         if at is None or (partition.alarm_ms is not None and partition.alarm_ms <= at):
             return
@@ -64,7 +64,7 @@ class Board:
             self.alarms = [entry for entry in self.alarms if entry[2].alarm_ms == entry[0]]
             heapify(self.alarms)
 
-    def rearm(self, partition: Partition) -> None:
+    def rearm(self, partition: SourceState) -> None:
         partition.alarm_ms = None
         self.arm(partition)
         self.tidy()
@@ -84,9 +84,9 @@ class Board:
     def next_alarm(self) -> int | None:
         return self.alarms[0][0] if self.alarms else None
 
-    def ringing(self, now_ms: int) -> list[Partition]:
+    def ringing(self, now_ms: int) -> list[SourceState]:
         """The partitions whose alarm is due, each once; changes nothing."""
-        found: dict[Source, Partition] = {}
+        found: dict[Source, SourceState] = {}
         walk = [0]
         while walk:
             at = walk.pop()

@@ -10,51 +10,51 @@ from headrace.queues.board import Board, Queue
 from headrace.queues.commands import (
     Configure,
     Pause,
+    QueuePlan,
     ReadAhead,
     RemoveQueue,
     SetClock,
     WakeReceivers,
-    answer,
 )
 from headrace.queues.facts import ClockSet, Configured, Paused, QueueRemoved, SourceRemoved
 from headrace.queues.intake import index_plain
 from headrace.queues.purge import source_removal
 
 
-def decide_configure(board: Board, command: Configure, now_ms: int) -> Plan:
+def decide_configure(board: Board, command: Configure, now_ms: int) -> QueuePlan:
     problem = command.config.problem()
     if problem is not None:
-        return Plan(replies=answer(command.waiter, Rejected(ErrorKind.INVALID_CONFIG, problem)))
+        return Plan(replies=command.answer(Rejected(ErrorKind.INVALID_CONFIG, problem)))
     queue = board.queues.get(command.queue)
     if queue is not None and queue.config == command.config:
-        return Plan(replies=answer(command.waiter, None))
+        return Plan(replies=command.answer(None))
     effects: list[WakeReceivers | ReadAhead] = [WakeReceivers(command.queue)]
     if queue is not None and command.config.indexed and queue.config.shape != command.config.shape:
         effects += [ReadAhead(source) for source in queue.sources]
-    return Plan([Configured(command.queue, command.config)], answer(command.waiter, None), effects)
+    return Plan([Configured(command.queue, command.config)], command.answer(None), effects)
 
 
-def decide_pause(board: Board, command: Pause, now_ms: int) -> Plan:
+def decide_pause(board: Board, command: Pause, now_ms: int) -> QueuePlan:
     queue = board.queues.get(command.queue)
     if queue is None:
-        return Plan(replies=answer(command.waiter, _unknown(command.queue)))
+        return Plan(replies=command.answer(_unknown(command.queue)))
     if queue.paused == command.paused:
-        return Plan(replies=answer(command.waiter, None))
+        return Plan(replies=command.answer(None))
     effects = () if command.paused else (WakeReceivers(command.queue),)
-    return Plan([Paused(command.queue, command.paused)], answer(command.waiter, None), effects)
+    return Plan([Paused(command.queue, command.paused)], command.answer(None), effects)
 
 
-def decide_remove_queue(board: Board, command: RemoveQueue, now_ms: int) -> Plan:
+def decide_remove_queue(board: Board, command: RemoveQueue, now_ms: int) -> QueuePlan:
     queue = board.queues.get(command.queue)
     if queue is None:
-        return Plan(replies=answer(command.waiter, _unknown(command.queue)))
+        return Plan(replies=command.answer(_unknown(command.queue)))
     facts: list[Fact] = [source_removal(board, source) for source in queue.sources]
     facts.append(QueueRemoved(command.queue))
-    return Plan(facts, answer(command.waiter, None), [WakeReceivers(command.queue)])
+    return Plan(facts, command.answer(None), [WakeReceivers(command.queue)])
 
 
-def decide_set_clock(board: Board, command: SetClock, now_ms: int) -> Plan:
-    return Plan([ClockSet(command.wall_ms - now_ms)], answer(command.waiter, None))
+def decide_set_clock(board: Board, command: SetClock, now_ms: int) -> QueuePlan:
+    return Plan([ClockSet(command.wall_ms - now_ms)], command.answer(None))
 
 
 def apply_to_board(board: Board, fact: Any, now_ms: int) -> None:

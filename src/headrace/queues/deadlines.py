@@ -45,7 +45,7 @@ NO_EPOCH = -1
 """Matches no receipt."""
 
 
-class Retry:
+class RetryEntry:
     """A message that was delivered before and is not in flight. `held` is 1 while it rests, 0 when it is available."""
 
     __slots__ = (
@@ -94,10 +94,10 @@ class Dying:
         self.held = 0
 
 
-Holder = Lease | Retry | Dying
+Holder = Lease | RetryEntry | Dying
 
 
-class Deadlines:
+class QueueDeadlines:
     __slots__ = ("_serial", "_sweep_at", "heap")
 
     def __init__(self) -> None:

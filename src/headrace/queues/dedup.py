@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from headrace.queues.commands import Message
+from headrace.queues.commands import LoggedMessage
 from headrace.queues.facts import Sighting
 
 
@@ -59,7 +59,7 @@ class DedupIndex:
         kept = self._kept.get(digest)
         return None if kept is None or timestamp_ms - kept[0] >= window_ms else kept[1]
 
-    def sift(self, messages: Iterable[Message], window_ms: int) -> Sifted:
+    def sift(self, messages: Iterable[LoggedMessage], window_ms: int) -> Sifted:
         """Who is new and who is a duplicate. Changes nothing."""
         fresh: dict[bytes, Sighting] = {}
         duplicates: list[int] = []

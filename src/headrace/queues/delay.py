@@ -46,7 +46,7 @@ class _Chunk:
         self.times = array("q", [self.times[at] for at in keep])
 
 
-class Entry(NamedTuple):
+class DelayedEntry(NamedTuple):
     offset: int
     lane: int
 
@@ -132,9 +132,9 @@ class Timetable:
         self._tidy()
         return lane
 
-    def pop_due(self, wall_ms: int, limit: int) -> list[Entry]:
+    def pop_due(self, wall_ms: int, limit: int) -> list[DelayedEntry]:
         """The earliest entries at or before `wall_ms`, removed."""
-        popped: list[Entry] = []
+        popped: list[DelayedEntry] = []
         agenda = self._agenda
         bound = wall_ms << OFFSET_BITS | OFFSET_MASK
         while len(popped) < limit and (key := agenda.head()) is not None and key <= bound:
@@ -142,7 +142,7 @@ class Timetable:
             offset = key & OFFSET_MASK
             found = self._find(offset)
             if found is not None and found[0].times[found[1]] == key >> OFFSET_BITS:
-                popped.append(Entry(offset, self._take(*found)))
+                popped.append(DelayedEntry(offset, self._take(*found)))
         self._tidy()
         return popped
 
@@ -180,13 +180,13 @@ class Timetable:
             at += 1
         return listed
 
-    def entries_below(self, offset: int) -> Iterator[Entry]:
+    def entries_below(self, offset: int) -> Iterator[DelayedEntry]:
         for chunk in self._chunks:
             for at, present in enumerate(chunk.offsets):
                 if present >= offset:
                     return
                 if chunk.times[at] != _GONE:
-                    yield Entry(present, chunk.lanes[at])
+                    yield DelayedEntry(present, chunk.lanes[at])
 
     def clear(self) -> None:
         self._chunks.clear()

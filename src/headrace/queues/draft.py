@@ -7,15 +7,15 @@ before the plan: decide() changes nothing, so that state is the one at hand (jou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from headrace.core.plan import Fact, Plan, Reply
+from headrace.core.plan import NO_WAITER, Command, Fact, Plan, R, Reply
 from headrace.queues.board import Board
 from headrace.queues.commands import (
-    NO_WAITER,
     DeathReason,
     MoveToDeadLetter,
     Outcome,
+    QueueEffect,
+    QueuePlan,
     ReadAhead,
     WakeReceivers,
 )
@@ -36,7 +36,7 @@ from headrace.queues.facts import (
 )
 from headrace.queues.ranges import Range, as_ranges
 from headrace.queues.snapshot import PART_BYTES, encode_snapshot
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 CHECKPOINT_DELTAS = 1_000
 """Deltas between two checkpoints, at least."""
@@ -45,14 +45,14 @@ _CHECKPOINT_BYTES_PER_DELTA = 32
 not rewritten all the time: the journal is at most a small multiple of the state."""
 
 
-class Draft:
+class QueueDraft:
     __slots__ = ("_place", "_woken", "effects", "facts", "partition", "wall_ms")
 
-    def __init__(self, partition: Partition, wall_ms: int) -> None:
+    def __init__(self, partition: SourceState, wall_ms: int) -> None:
         self.partition = partition
         self.wall_ms = wall_ms
         self.facts: list[Fact] = []
-        self.effects: list[Any] = []
+        self.effects: list[QueueEffect] = []
         self._place: tuple[int, int] | None = None
         self._woken = False
 
@@ -149,7 +149,8 @@ class Draft:
             self._woken = True
             self.effects.append(WakeReceivers(self.partition.source.queue))
 
-    def plan(self, waiter: int, value: object) -> Plan:
+    def plan(self, command: Command[R], value: R) -> QueuePlan:
+        waiter = command.waiter
         replies = () if waiter == NO_WAITER else (Reply(waiter, value),)
         return Plan(self.facts, replies, self.effects)
 
@@ -177,7 +178,7 @@ class Draft:
         self.facts.append(Checkpointed(self.partition.source, at.seq, side, parts, surplus))
 
 
-def apply_checkpointed(board: Board, partition: Partition, fact: Checkpointed, now_ms: int) -> None:
+def apply_checkpointed(board: Board, partition: SourceState, fact: Checkpointed, now_ms: int) -> None:
     at = partition.checkpoint
     at.base_seq, at.side = fact.seq, fact.side
     at.parts[fact.side] = len(fact.parts)

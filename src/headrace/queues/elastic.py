@@ -32,7 +32,7 @@ class Elastic:
         return None
 
 
-class Load(NamedTuple):
+class QueuePressure(NamedTuple):
     sent: int
     """Messages that were ever sent."""
     ready: int
@@ -49,7 +49,7 @@ class Elasticity:
         self._busy_ms: int | None = None
         self._idle_ms: int | None = None
 
-    def step(self, elastic: Elastic, active: int, load: Load, now_ms: int) -> int:
+    def step(self, elastic: Elastic, active: int, load: QueuePressure, now_ms: int) -> int:
         """How many partitions new messages should be placed in; `active` when nothing changes."""
         before_ms, before = self._seen_ms, self._sent
         self._seen_ms, self._sent = now_ms, load.sent

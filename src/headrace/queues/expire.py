@@ -11,25 +11,25 @@ from typing import Any
 
 from headrace.core.plan import Fact, Plan
 from headrace.queues.board import Board
-from headrace.queues.commands import DeathReason
+from headrace.queues.commands import DeathReason, QueuePlan
 from headrace.queues.dead import requests
-from headrace.queues.deadlines import Dying, Holder, Lease, Retry
-from headrace.queues.draft import Draft
+from headrace.queues.deadlines import Dying, Holder, Lease, RetryEntry
+from headrace.queues.draft import QueueDraft
 from headrace.queues.facts import Doomed, MoveRequested, Promoted, Rearmed
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 MAX_EXPIRED = 1_000
 """Messages per call."""
 
 
-def decide_expire(board: Board, now_ms: int) -> Plan:
+def decide_expire(board: Board, now_ms: int) -> QueuePlan:
     facts: list[Fact] = []
     effects: list[Any] = []
     budget = MAX_EXPIRED
     for partition in board.ringing(now_ms):
         if budget <= 0:
             break
-        draft = Draft(partition, now_ms + board.wall_offset_ms)
+        draft = QueueDraft(partition, now_ms + board.wall_offset_ms)
         budget -= _expire_partition(draft, now_ms, budget)
         draft.do(Rearmed(partition.source))
         facts += draft.facts
@@ -37,14 +37,14 @@ def decide_expire(board: Board, now_ms: int) -> Plan:
     return Plan(facts, (), effects)
 
 
-def _expire_partition(draft: Draft, now_ms: int, budget: int) -> int:
+def _expire_partition(draft: QueueDraft, now_ms: int, budget: int) -> int:
     partition, wall_ms = draft.partition, draft.wall_ms
     due = partition.deadlines.due(now_ms, budget)
     used = _return_leases(draft, due, budget)
     used += _ask_again(draft, [holder for holder in due if isinstance(holder, Dying)])
     used += _bury_expired(draft, partition.expiries.due(wall_ms, max(0, budget - used)))
     head_ms = partition.schedule.head_ms()
-    rested = any(isinstance(holder, Retry) for holder in due)
+    rested = any(isinstance(holder, RetryEntry) for holder in due)
     if rested or (head_ms is not None and head_ms <= wall_ms):
         limit = max(1, budget - used)
         draft.do(Promoted(partition.source, limit))
@@ -53,7 +53,7 @@ def _expire_partition(draft: Draft, now_ms: int, budget: int) -> int:
     return used
 
 
-def _return_leases(draft: Draft, due: list[Holder], budget: int) -> int:
+def _return_leases(draft: QueueDraft, due: list[Holder], budget: int) -> int:
     """A lease may hold many messages; what is over the budget of it stays due."""
     leases = draft.partition.leases
     ended = (
@@ -68,7 +68,7 @@ def _return_leases(draft: Draft, due: list[Holder], budget: int) -> int:
     return len(returned)
 
 
-def _ask_again(draft: Draft, dying: list[Dying]) -> int:
+def _ask_again(draft: QueueDraft, dying: list[Dying]) -> int:
     if dying:
         dying.sort(key=lambda one: one.offset)
         draft.do(MoveRequested(draft.partition.source, tuple([one.offset for one in dying])))
@@ -76,7 +76,7 @@ def _ask_again(draft: Draft, dying: list[Dying]) -> int:
     return len(dying)
 
 
-def _bury_expired(draft: Draft, offsets: list[int]) -> int:
+def _bury_expired(draft: QueueDraft, offsets: list[int]) -> int:
     """A message that is in flight is judged when it comes back."""
     partition = draft.partition
     expired: list[Doomed] = []
@@ -88,7 +88,7 @@ def _bury_expired(draft: Draft, offsets: list[int]) -> int:
     return len(offsets)
 
 
-def apply_rearmed(board: Board, partition: Partition, fact: Rearmed, now_ms: int) -> None:
+def apply_rearmed(board: Board, partition: SourceState, fact: Rearmed, now_ms: int) -> None:
     partition.deadlines.tidy()
     partition.expiries.quiet(now_ms + board.wall_offset_ms, partition.leases)
     board.rearm(partition)

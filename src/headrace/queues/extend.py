@@ -9,17 +9,17 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected
 from headrace.queues.ack import STALE, current_lease
 from headrace.queues.board import Board
-from headrace.queues.commands import Extend, Handle, no_such_source
+from headrace.queues.commands import Extend, Handle, QueuePlan, no_such_source
 from headrace.queues.deadlines import Lease
-from headrace.queues.draft import Draft
+from headrace.queues.draft import QueueDraft
 from headrace.queues.facts import Extended, ExtendedDurably
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 
-def decide_extend(board: Board, command: Extend, now_ms: int) -> Plan:
+def decide_extend(board: Board, command: Extend, now_ms: int) -> QueuePlan:
     partition = board.partitions.get(command.source)
     if partition is None:
-        return Plan(replies=no_such_source(command.waiter, command.source))
+        return Plan(replies=no_such_source(command, command.source))
     longest_ms = partition.config.max_lease_ms
     results: list[Rejected | None] = []
     held: dict[int, Lease] = {}
@@ -35,16 +35,16 @@ def decide_extend(board: Board, command: Extend, now_ms: int) -> Plan:
         else:
             results.append(None)
             held[handle.offset] = lease
-    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    draft = QueueDraft(partition, now_ms + board.wall_offset_ms)
     ordered = sorted(held.items())
     if ordered and command.visibility_ms <= 0:
         draft.give_back(ordered, [0] * len(ordered))
     elif ordered:
         plan_extension(draft, ordered, command.visibility_ms)
-    return draft.plan(command.waiter, tuple(results))
+    return draft.plan(command, tuple(results))
 
 
-def _prolonged(partition: Partition, handle: Handle, until_ms: int) -> Lease | Rejected:
+def _prolonged(partition: SourceState, handle: Handle, until_ms: int) -> Lease | Rejected:
     """The lease of a later delivery, if there is no harm in it for whoever holds it. In a FIFO queue the rest of the group
     waits for that one, so there it is up to the holder alone."""
     lease = partition.leases.get(handle.offset)
@@ -58,7 +58,7 @@ def _prolonged(partition: Partition, handle: Handle, until_ms: int) -> Lease | R
     return lease
 
 
-def plan_extension(draft: Draft, leased: list[tuple[int, Lease]], visibility_ms: int) -> None:
+def plan_extension(draft: QueueDraft, leased: list[tuple[int, Lease]], visibility_ms: int) -> None:
     """Journaled leases are extended in the journal."""
     durable = tuple([offset for offset, lease in leased if lease.durable])
     others = tuple([offset for offset, lease in leased if not lease.durable])
@@ -68,7 +68,9 @@ def plan_extension(draft: Draft, leased: list[tuple[int, Lease]], visibility_ms:
         draft.do(Extended(draft.partition.source, others, visibility_ms))
 
 
-def apply_extended(board: Board, partition: Partition, fact: Extended | ExtendedDurably, now_ms: int) -> None:
+def apply_extended(
+    board: Board, partition: SourceState, fact: Extended | ExtendedDurably, now_ms: int
+) -> None:
     together: dict[int, list[int]] = {}
     for offset in fact.offsets:
         lease = partition.leases.get(offset)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from headrace.queues.commands import DeathReason, Message, Outcome, Source
+from headrace.queues.commands import DeathReason, LoggedMessage, Outcome, Source
 from headrace.queues.config import QueueConfig
 from headrace.queues.ranges import Range
 
@@ -229,7 +229,7 @@ class Indexed:
     start_offset: int
     end_offset: int
     indexed_to: int
-    messages: Sequence[Message]
+    messages: Sequence[LoggedMessage]
     skipped: Sequence[Range]
 
 

@@ -16,30 +16,30 @@ from headrace.queues.board import Board
 from headrace.queues.commands import (
     DataAvailable,
     FindDuplicate,
-    Message,
+    LoggedMessage,
     Outcome,
+    QueuePlan,
     ReadAhead,
-    Wanted,
-    answer,
+    WantedRecords,
     no_such_source,
 )
 from headrace.queues.config import DEFAULT_PRIORITY
 from headrace.queues.dedup import digest_of
-from headrace.queues.draft import Draft
+from headrace.queues.draft import QueueDraft
 from headrace.queues.facts import Deduplicated, Indexed
 from headrace.queues.fifo import due_within_group
 from headrace.queues.ranges import Range, as_ranges
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 MAX_WANTED = 10_000
 """Messages per DataAvailable that a driver should pass at most, so that one of them does not hold up the loop."""
 _MAX_GAPS = 256
 
 
-def decide_data_available(board: Board, command: DataAvailable, now_ms: int) -> Plan:
+def decide_data_available(board: Board, command: DataAvailable, now_ms: int) -> QueuePlan:
     partition = board.partitions.get(command.source)
     if partition is None:
-        return Plan(replies=no_such_source(command.waiter, command.source))
+        return Plan(replies=no_such_source(command, command.source))
     config = partition.config
     end_offset = max(partition.end_offset, command.end_offset)
     indexed_to = end_offset
@@ -49,11 +49,11 @@ def decide_data_available(board: Board, command: DataAvailable, now_ms: int) -> 
         )
     truncated = command.start_offset > partition.start_offset
     grows = indexed_to > partition.indexed_end or end_offset > partition.end_offset
-    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    draft = QueueDraft(partition, now_ms + board.wall_offset_ms)
     if indexed_to < end_offset and (partition.lanes.ready_count < config.window or truncated):
         draft.effects.append(ReadAhead(partition.source))
     if not grows and not truncated:
-        return draft.plan(command.waiter, None)
+        return draft.plan(command, None)
     if config.dedup_window_ms and command.messages:
         _deduplicate(draft, command, indexed_to)
     source = partition.source
@@ -62,10 +62,10 @@ def decide_data_available(board: Board, command: DataAvailable, now_ms: int) -> 
     )
     if indexed_to > partition.indexed_end:
         draft.wake_receivers()
-    return draft.plan(command.waiter, None)
+    return draft.plan(command, None)
 
 
-def _deduplicate(draft: Draft, command: DataAvailable, indexed_to: int) -> None:
+def _deduplicate(draft: QueueDraft, command: DataAvailable, indexed_to: int) -> None:
     partition = draft.partition
     window_ms = partition.config.dedup_window_ms
     unread = (
@@ -81,12 +81,12 @@ def _deduplicate(draft: Draft, command: DataAvailable, indexed_to: int) -> None:
         draft.do(Deduplicated(partition.source, partition.dedup.next_page, fresh, forget))
 
 
-def apply_deduplicated(board: Board, partition: Partition, fact: Deduplicated, now_ms: int) -> None:
+def apply_deduplicated(board: Board, partition: SourceState, fact: Deduplicated, now_ms: int) -> None:
     partition.dedup.learn(fact.page, fact.sightings)
     partition.dedup.forget(fact.forget_pages)
 
 
-def apply_indexed(board: Board, partition: Partition, fact: Indexed, now_ms: int) -> None:
+def apply_indexed(board: Board, partition: SourceState, fact: Indexed, now_ms: int) -> None:
     wall_ms = now_ms + board.wall_offset_ms
     if fact.start_offset > partition.start_offset:
         partition.advance_to(fact.start_offset)
@@ -114,7 +114,7 @@ def apply_indexed(board: Board, partition: Partition, fact: Indexed, now_ms: int
     _sort_in_ordinary(partition, at, end, wall_ms)
 
 
-def _is_all_new(partition: Partition, first: int, fact: Indexed) -> bool:
+def _is_all_new(partition: SourceState, first: int, fact: Indexed) -> bool:
     """Whether due times are all there is to know: one lane, and nothing of what is new is known from the journal."""
     config = partition.config
     return (
@@ -126,7 +126,7 @@ def _is_all_new(partition: Partition, first: int, fact: Indexed) -> bool:
     )  # fmt: skip
 
 
-def _sort_in_waiting(partition: Partition, fact: Indexed, first: int, wall_ms: int) -> None:
+def _sort_in_waiting(partition: SourceState, fact: Indexed, first: int, wall_ms: int) -> None:
     """A backlog of delays, at once: what is due later into the timetable, everything else is ready."""
     end = fact.indexed_to
     waiting = [
@@ -143,6 +143,9 @@ def _sort_in_waiting(partition: Partition, fact: Indexed, first: int, wall_ms: i
         at = offset + 1
     if at < end:
         ready.append((at, end))
+    for message in fact.messages:
+        if 0 < message[1] <= wall_ms and first <= message[0] < end:
+            partition.dues.note(message[1], message[0])  # while nobody led the shard
     if waiting:
         offsets, times = zip(*waiting, strict=True)
         partition.schedule.add_all(offsets, times, main.id)
@@ -151,13 +154,13 @@ def _sort_in_waiting(partition: Partition, fact: Indexed, first: int, wall_ms: i
     lanes.put_all(main, ready)
 
 
-def index_plain(partition: Partition) -> None:
+def index_plain(partition: SourceState) -> None:
     """A queue that is not indexed knows all there is to know."""
     first, partition.indexed_end = partition.indexed_end, max(partition.indexed_end, partition.end_offset)
     _sort_in_ordinary(partition, first, partition.indexed_end, 0)
 
 
-def _sort_in_ordinary(partition: Partition, first: int, end: int, wall_ms: int) -> None:
+def _sort_in_ordinary(partition: SourceState, first: int, end: int, wall_ms: int) -> None:
     """Messages about which there is nothing to say, except what the journal knows."""
     first = max(first, partition.start_offset)
     if first >= end:
@@ -167,7 +170,7 @@ def _sort_in_ordinary(partition: Partition, first: int, end: int, wall_ms: int) 
         # They belong to the nameless group, and somebody in front of them is not due yet.
         for low, high in list(partition.done.gaps(first, end)):
             for offset in range(low, high):
-                _sort_in(partition, Message(offset), wall_ms)
+                _sort_in(partition, LoggedMessage(offset), wall_ms)
         return
     ranges: list[Range] = (
         [(first, end)] if not partition.done.count else list(partition.done.gaps(first, end))
@@ -182,7 +185,7 @@ def _sort_in_ordinary(partition: Partition, first: int, end: int, wall_ms: int) 
         lanes.refresh(main)
 
 
-def _sort_in(partition: Partition, message: Message, wall_ms: int) -> None:
+def _sort_in(partition: SourceState, message: LoggedMessage, wall_ms: int) -> None:
     offset, due_ms, group, _, priority, expires_ms, _ = message
     if partition.is_done(offset) or offset in partition.dying:
         return
@@ -200,19 +203,21 @@ def _sort_in(partition: Partition, message: Message, wall_ms: int) -> None:
         lane.scheduled += 1
         lane.last_due_ms = due_ms
     else:
+        if due_ms > 0:
+            partition.dues.note(due_ms, offset)
         partition.lanes.put(lane, offset, offset + 1)
 
 
-def decide_find_duplicate(board: Board, command: FindDuplicate, now_ms: int) -> Plan:
+def decide_find_duplicate(board: Board, command: FindDuplicate, now_ms: int) -> QueuePlan:
     partition = board.partitions.get(command.source)
     if partition is None:
-        return Plan(replies=no_such_source(command.waiter, command.source))
+        return Plan(replies=no_such_source(command, command.source))
     window_ms = partition.config.dedup_window_ms
     found = partition.dedup.find(digest_of(command.dedup_id), command.wall_ms, window_ms)
-    return Plan(replies=answer(command.waiter, found))
+    return Plan(replies=command.answer(found))
 
 
-def wanted(partition: Partition, log_end: int = 0) -> Wanted | None:
+def wanted(partition: SourceState, log_end: int = 0) -> WantedRecords | None:
     """What the driver should read next; None when the queue knows enough. `log_end`: when the log is longer by now."""
     config = partition.config
     room = config.window - partition.lanes.ready_count
@@ -224,4 +229,4 @@ def wanted(partition: Partition, log_end: int = 0) -> Wanted | None:
         gaps = list(islice(partition.done.gaps(first, end), _MAX_GAPS + 1))
         if len(gaps) > _MAX_GAPS:
             end = gaps.pop()[0]
-    return Wanted(first, end, min(room, MAX_WANTED), tuple(gaps))
+    return WantedRecords(first, end, min(room, MAX_WANTED), tuple(gaps))

@@ -11,7 +11,7 @@ from collections import Counter
 from headrace.queues.board import Board
 from headrace.queues.facts import NO_LANE
 from headrace.queues.lanes import MAIN
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 
 def check_board(board: Board) -> None:
@@ -25,7 +25,7 @@ def check_board(board: Board) -> None:
             assert head is not None and head <= partition.alarm_ms, "an alarm was lost"
 
 
-def check_partition(partition: Partition) -> None:
+def check_partition(partition: SourceState) -> None:
     p = partition
     assert p.start_offset <= p.indexed_end <= p.end_offset
     assert p.start_offset not in p.done, "the start is done, so it is not the start"
@@ -37,7 +37,7 @@ def check_partition(partition: Partition) -> None:
     _check_lanes(p)
 
 
-def _check_exceptions(p: Partition) -> None:
+def _check_exceptions(p: SourceState) -> None:
     known = [*p.leases, *p.retries, *p.dying]
     assert len(known) == len(set(known)), "a message is in two states"
     for offset in known:
@@ -47,7 +47,7 @@ def _check_exceptions(p: Partition) -> None:
     assert all(retry.offset == offset for offset, retry in p.retries.items())
 
 
-def _check_one_state_each(p: Partition) -> None:
+def _check_one_state_each(p: SourceState) -> None:
     """The states add up to the range, and no two of them share an offset: so each offset is in exactly one."""
     end = p.indexed_end
     resting = {offset for offset, retry in p.retries.items() if retry.held and offset < end}
@@ -78,7 +78,7 @@ def _check_one_state_each(p: Partition) -> None:
             assert offset in p.lanes.by_id[retry.lane].ready
 
 
-def _check_leases(p: Partition) -> None:
+def _check_leases(p: SourceState) -> None:
     holding = Counter(id(lease) for lease in p.leases.values())
     for offset, lease in p.leases.items():
         assert lease.first <= offset < lease.end
@@ -90,7 +90,7 @@ def _check_leases(p: Partition) -> None:
     assert not waiting or (head is not None and head <= min(waiting)), "a deadline was lost"
 
 
-def _check_lanes(p: Partition) -> None:
+def _check_lanes(p: SourceState) -> None:
     in_flight = Counter(lease.lane for lease in p.leases.values())
     resting = Counter(retry.lane for retry in p.retries.values() if retry.held)
     scheduled = Counter(p.schedule.lane_of(offset) for offset, _ in p.schedule.items(0, p.schedule.count))

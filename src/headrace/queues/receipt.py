@@ -36,13 +36,13 @@ _PLAIN = bytes.maketrans(b"-_", b"+/")
 _INVALID = Rejected(ErrorKind.RECEIPT_HANDLE_IS_INVALID, "this is not a receipt handle of this queue")
 
 
-class Receipt(NamedTuple):
+class QueueReceipt(NamedTuple):
     topic: str
     partition: int
     handle: Handle
 
 
-def encode_receipt(receipt: Receipt, queue_id: str, key: bytes) -> str:
+def encode_receipt(receipt: QueueReceipt, queue_id: str, key: bytes) -> str:
     topic, partition, (offset, delivery, epoch) = receipt
     body = _BODY.pack(_VERSION, partition, offset, delivery, epoch) + topic.encode()
     mac = _keyed(queue_id, key).copy()
@@ -51,7 +51,7 @@ def encode_receipt(receipt: Receipt, queue_id: str, key: bytes) -> str:
     return text.translate(_URL_SAFE).rstrip(b"=").decode()
 
 
-def decode_receipt(text: str, queue_id: str, key: bytes) -> Receipt | Rejected:
+def decode_receipt(text: str, queue_id: str, key: bytes) -> QueueReceipt | Rejected:
     if len(text) > _MAX_TEXT:
         return _INVALID
     try:
@@ -66,7 +66,7 @@ def decode_receipt(text: str, queue_id: str, key: bytes) -> Receipt | Rejected:
     version, partition, offset, delivery, epoch = _BODY.unpack_from(body)
     if version != _VERSION:
         return _INVALID
-    return Receipt(body[_BODY.size :].decode(), partition, Handle(offset, delivery, epoch))
+    return QueueReceipt(body[_BODY.size :].decode(), partition, Handle(offset, delivery, epoch))
 
 
 @lru_cache(maxsize=10_000)

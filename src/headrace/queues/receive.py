@@ -12,32 +12,32 @@ from headrace.queues.board import Board
 from headrace.queues.commands import (
     DeathReason,
     Delivered,
+    QueuePlan,
     ReadAhead,
     Receive,
-    Received,
-    answer,
+    ReceivedRuns,
     no_such_source,
 )
 from headrace.queues.deadlines import Lease
-from headrace.queues.draft import Draft
+from headrace.queues.draft import QueueDraft
 from headrace.queues.facts import NO_LANE, Doomed, Grant, Leased, LeasedDurably
 from headrace.queues.priority import pick
 from headrace.queues.ranges import Range
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 
-def decide_receive(board: Board, command: Receive, now_ms: int) -> Plan:
+def decide_receive(board: Board, command: Receive, now_ms: int) -> QueuePlan:
     partition = board.partitions.get(command.source)
     if partition is None:
-        return Plan(replies=no_such_source(command.waiter, command.source))
+        return Plan(replies=no_such_source(command, command.source))
     config = partition.config
     if board.queues[command.source.queue].paused:
-        return Plan(replies=answer(command.waiter, Received(paused=True)))
+        return Plan(replies=command.answer(ReceivedRuns(paused=True)))
     room = config.max_in_flight - len(partition.leases)
     limit = min(command.max_messages, room)
     if limit <= 0 or not partition.lanes.ready_count:
         effects = _read_ahead(partition)
-        return Plan(replies=answer(command.waiter, Received(limited=room <= 0)), effects=effects)
+        return Plan(replies=command.answer(ReceivedRuns(limited=room <= 0)), effects=effects)
     wall_ms = now_ms + board.wall_offset_ms
     refuse = (lambda offset: partition.is_expired(offset, wall_ms)) if partition.expiries.count else None
     grants: list[Grant] = []
@@ -52,7 +52,7 @@ def decide_receive(board: Board, command: Receive, now_ms: int) -> Plan:
         else:
             grants.append(Grant(run[0], run[1], 1, wall_ms, lane))
     visibility_ms = config.visibility_ms if command.visibility_ms is None else command.visibility_ms
-    draft = Draft(partition, wall_ms)
+    draft = QueueDraft(partition, wall_ms)
     if doomed:
         draft.kill(doomed, DeathReason.MAX_DELIVERIES)
     if grants and config.journaled_leases:
@@ -63,11 +63,11 @@ def decide_receive(board: Board, command: Receive, now_ms: int) -> Plan:
     if partition.indexed_end < partition.end_offset:
         draft.effects += _read_ahead(partition)
     runs = tuple([Delivered(*grant[:4]) for grant in grants])
-    return draft.plan(command.waiter, Received(runs, partition.lease_epoch, visibility_ms))
+    return draft.plan(command, ReceivedRuns(runs, partition.lease_epoch, visibility_ms))
 
 
 def _grant_one_by_one(
-    partition: Partition, run: Range, lane: int, wall_ms: int, grants: list[Grant], doomed: list[Doomed]
+    partition: SourceState, run: Range, lane: int, wall_ms: int, grants: list[Grant], doomed: list[Doomed]
 ) -> None:
     """Some may have been delivered before. A limit that was lowered since, or a reload, can find worn out ones here."""
     limit = partition.config.max_deliveries
@@ -87,7 +87,7 @@ def _grant_one_by_one(
             grants.append(grant)
 
 
-def _read_ahead(partition: Partition) -> list[ReadAhead]:
+def _read_ahead(partition: SourceState) -> list[ReadAhead]:
     """When half of the window is used up, ask for more."""
     if (
         partition.indexed_end >= partition.end_offset
@@ -97,7 +97,7 @@ def _read_ahead(partition: Partition) -> list[ReadAhead]:
     return [ReadAhead(partition.source)]
 
 
-def apply_leased(board: Board, partition: Partition, fact: Leased | LeasedDurably, now_ms: int) -> None:
+def apply_leased(board: Board, partition: SourceState, fact: Leased | LeasedDurably, now_ms: int) -> None:
     leases, retries, lanes = partition.leases, partition.retries, partition.lanes
     for first, end, delivery, first_received_ms, lane_id in fact.grants:
         # Replayed: nobody knows the lanes yet, and neighbours may be of different ones. One lease for each.

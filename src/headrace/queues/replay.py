@@ -10,7 +10,7 @@ from headrace.core.plan import JournalRecord
 from headrace.queues.board import Board, Queue
 from headrace.queues.commands import Source
 from headrace.queues.config import config_from_json
-from headrace.queues.deadlines import NO_EPOCH, Dying, Lease, Retry
+from headrace.queues.deadlines import NO_EPOCH, Dying, Lease, RetryEntry
 from headrace.queues.facts import NO_LANE, Delta
 from headrace.queues.journal import (
     CHECKPOINT,
@@ -28,7 +28,7 @@ from headrace.queues.journal import (
     decode_key,
 )
 from headrace.queues.snapshot import SnapshotError, decode_snapshot
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 
 class _Collected:
@@ -46,7 +46,7 @@ class _Collected:
         return not (self.parts[0] or self.parts[1] or self.deltas or self.pages)
 
 
-class Replay:
+class QueueReplay:
     __slots__ = ("_configs", "_paused", "_sources", "unreadable")
 
     def __init__(self) -> None:
@@ -89,19 +89,19 @@ class Replay:
         elif key.letter == DEDUP:
             _put(collected.pages, key.number, value)
 
-    def finish(self, board: Board) -> list[tuple[Partition, list[Delta]]]:
+    def finish(self, board: Board) -> list[tuple[SourceState, list[Delta]]]:
         """Fill the board with what checkpoints say; returns the deltas to be applied on top, in order."""
         for name, raw in self._configs.items():
             queue = board.queues[name] = Queue(config_from_json(raw))
             queue.paused = name in self._paused
-        todo: list[tuple[Partition, list[Delta]]] = []
+        todo: list[tuple[SourceState, list[Delta]]] = []
         for source, collected in self._sources.items():
             if source.queue in board.queues and not collected.empty:
                 partition = board.open(source)
                 todo.append((partition, self._restore(partition, collected)))
         return todo
 
-    def _restore(self, partition: Partition, collected: _Collected) -> list[Delta]:
+    def _restore(self, partition: SourceState, collected: _Collected) -> list[Delta]:
         at = partition.checkpoint
         at.parts = [1 + max(parts, default=-1) for parts in collected.parts]
         at.slots = 1 + max(collected.deltas, default=-1)
@@ -137,14 +137,14 @@ def _whole_checkpoints(collected: _Collected) -> list[tuple[int, int, bytes]]:
     return whole
 
 
-def _load_snapshot(partition: Partition, image: bytes) -> None:
+def _load_snapshot(partition: SourceState, image: bytes) -> None:
     """Deadlines are set by `restart_clocks`, when everything is there."""
     saved = decode_snapshot(image)
     partition.start_offset = partition.indexed_end = partition.end_offset = saved.start_offset
     partition.done.load_edges(saved.done)
     partition.moved.update(saved.moved)
     for offset, deliveries, delay_ms, first_received_ms, epoch in saved.retries:
-        retry = Retry(
+        retry = RetryEntry(
             offset,
             deliveries,
             delay_ms=delay_ms,
@@ -164,7 +164,7 @@ def _load_snapshot(partition: Partition, image: bytes) -> None:
         partition.dying[offset] = Dying(offset, deliveries, reason, detail)
 
 
-def restart_clocks(partition: Partition, now_ms: int) -> None:
+def restart_clocks(partition: SourceState, now_ms: int) -> None:
     """R58: what was running when the last leader went away runs again, in full, from now. Late, never early."""
     partition.deadlines.clear()
     for lease in {id(lease): lease for lease in partition.leases.values()}.values():

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, get_args
 
-from headrace.core.plan import JournalRecord, Plan
+from headrace.core.plan import AnyCommand, JournalRecord, Plan
 from headrace.queues import (
     ack,
     commands,
@@ -29,6 +29,7 @@ from headrace.queues import (
     extend,
     facts,
     intake,
+    owed,
     purge,
     receive,
     release,
@@ -36,14 +37,23 @@ from headrace.queues import (
     share,
 )
 from headrace.queues.board import Board
-from headrace.queues.commands import Counts, Lock, MoveToDeadLetter, Source, Wanted
+from headrace.queues.commands import (
+    Counts,
+    Lock,
+    MessageGroup,
+    MessageStatus,
+    MoveToDeadLetter,
+    QueuePlan,
+    Source,
+    WantedRecords,
+)
 from headrace.queues.config import QueueConfig
 from headrace.queues.invariants import check_board
 from headrace.queues.journal import encode_fact
-from headrace.queues.replay import Replay, restart_clocks
-from headrace.queues.state import Partition
+from headrace.queues.replay import QueueReplay, restart_clocks
+from headrace.queues.state import SourceState
 
-_DECIDE: dict[type, Callable[[Board, Any, int], Plan]] = {
+_DECIDE: dict[type, Callable[[Board, Any, int], QueuePlan]] = {
     commands.Receive: receive.decide_receive,
     commands.Ack: ack.decide_ack,
     commands.DataAvailable: intake.decide_data_available,
@@ -53,12 +63,12 @@ _DECIDE: dict[type, Callable[[Board, Any, int], Plan]] = {
     commands.Acknowledge: share.decide_acknowledge,
     commands.ReleaseOwner: release.decide_release_owner,
     commands.EndRest: end_rest.decide_end_rest,
-    commands.Moved: dead.decide_moved,
+    commands.DeadLettersWritten: dead.decide_moved,
     commands.Released: schedules.decide_released,
     commands.MoveFailed: dead.decide_move_failed,
     commands.FindDuplicate: intake.decide_find_duplicate,
     commands.Purge: purge.decide_purge,
-    commands.Seek: purge.decide_seek,
+    commands.SeekSource: purge.decide_seek,
     commands.Open: purge.decide_open,
     commands.Close: purge.decide_close,
     commands.Configure: configure.decide_configure,
@@ -70,11 +80,12 @@ _DECIDE: dict[type, Callable[[Board, Any, int], Plan]] = {
     commands.CancelSchedule: schedules.decide_cancel_schedule,
     commands.Describe: describe.decide_describe,
     commands.Holding: describe.decide_holding,
+    commands.HeldGroups: describe.decide_held_groups,
     commands.Peek: describe.decide_peek,
     commands.Inspect: describe.decide_inspect,
 }
 
-_APPLY: dict[type, Callable[[Board, Partition, Any, int], None]] = {
+_APPLY: dict[type, Callable[[Board, SourceState, Any, int], None]] = {
     facts.Leased: receive.apply_leased,
     facts.LeasedDurably: receive.apply_leased,
     facts.Settled: ack.apply_settled,
@@ -104,11 +115,11 @@ class QueueShard:
 
     def __init__(self, *, lease_epoch: int, wall_offset_ms: int) -> None:
         self._board = Board(lease_epoch, wall_offset_ms)
-        self._replay = Replay()
+        self._replay = QueueReplay()
 
     # --- core.plan.Machine ---------------------------------------------------------------------------------------
 
-    def decide(self, command: Any, now_ms: int) -> Plan:
+    def decide(self, command: AnyCommand, now_ms: int) -> QueuePlan:
         return _DECIDE[type(command)](self._board, command, now_ms)
 
     def apply(self, fact: Any, now_ms: int) -> None:
@@ -135,7 +146,7 @@ class QueueShard:
         """Records become state in `loaded`: see replay.py."""
         self._replay.collect(record)
 
-    def loaded(self, now_ms: int) -> Plan:
+    def loaded(self, now_ms: int) -> QueuePlan:
         effects: list[MoveToDeadLetter] = []
         for partition, deltas in self._replay.finish(self._board):
             for delta in deltas:
@@ -144,14 +155,14 @@ class QueueShard:
             restart_clocks(partition, now_ms)
             self._board.rearm(partition)
             effects += dead.requests(partition, partition.dying.values())
-        self._replay = Replay()
+        self._replay = QueueReplay()
         return Plan(effects=effects)
 
     def next_deadline(self) -> int | None:
         alarms = self._board.alarms
         return alarms[0][0] if alarms else None
 
-    def expire(self, now_ms: int) -> Plan:
+    def expire(self, now_ms: int) -> QueuePlan:
         return expire.decide_expire(self._board, now_ms)
 
     # --- questions of the driver -----------------------------------------------------------------------------------
@@ -170,7 +181,14 @@ class QueueShard:
         partition = self._board.partitions.get(source)
         return None if partition is None else partition.start_offset
 
-    def wanted(self, source: Source, log_end: int = 0) -> Wanted | None:
+    def owed_from(self, now_ms: int, retention_ms: int) -> int | None:
+        """The first offset that some queue still owes somebody; None when nobody reads anything here. As far as it has been
+        looked at: the backlog behind the window goes by its age."""
+        wall_ms = now_ms + self._board.wall_offset_ms
+        partitions = self._board.partitions.values()
+        return min((owed.owed_from(one, wall_ms, retention_ms) for one in partitions), default=None)
+
+    def wanted(self, source: Source, log_end: int = 0) -> WantedRecords | None:
         partition = self._board.partitions.get(source)
         return None if partition is None else intake.wanted(partition, log_end)
 
@@ -203,6 +221,15 @@ class QueueShard:
     def locks(self, source: Source, limit: int) -> list[Lock]:
         partition = self._board.partitions.get(source)
         return [] if partition is None else describe.locks(partition, limit)
+
+    def groups(self, source: Source, limit: int) -> list[MessageGroup]:
+        """Of a FIFO queue."""
+        partition = self._board.partitions.get(source)
+        return [] if partition is None or not partition.lanes.fifo else describe.groups(partition, limit)
+
+    def status(self, source: Source, offset: int) -> MessageStatus | None:
+        partition = self._board.partitions.get(source)
+        return None if partition is None else describe.status(partition, offset)
 
     def invariants(self) -> None:
         check_board(self._board)

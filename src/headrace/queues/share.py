@@ -10,28 +10,35 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected
 from headrace.queues.board import Board
-from headrace.queues.commands import Acknowledge, AckType, DeathReason, Outcome, answer, no_such_source
+from headrace.queues.commands import (
+    Acknowledge,
+    AckType,
+    DeathReason,
+    Outcome,
+    QueuePlan,
+    no_such_source,
+)
 from headrace.queues.deadlines import Lease
-from headrace.queues.draft import Draft
+from headrace.queues.draft import QueueDraft
 from headrace.queues.extend import plan_extension
 from headrace.queues.facts import Doomed
 from headrace.queues.ranges import as_ranges
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 _KNOWN_TYPES = frozenset(AckType)
 
 
-def decide_acknowledge(board: Board, command: Acknowledge, now_ms: int) -> Plan:
+def decide_acknowledge(board: Board, command: Acknowledge, now_ms: int) -> QueuePlan:
     partition = board.partitions.get(command.source)
     if partition is None:
-        return Plan(replies=no_such_source(command.waiter, command.source))
+        return Plan(replies=no_such_source(command, command.source))
     verdicts = _verdicts(partition, command)
     if isinstance(verdicts, Rejected):
-        return Plan(replies=answer(command.waiter, verdicts))
+        return Plan(replies=command.answer(verdicts))
     by_type: dict[int, list[tuple[int, Lease]]] = {}
     for offset in sorted(verdicts):
         by_type.setdefault(verdicts[offset], []).append((offset, partition.leases[offset]))
-    draft = Draft(partition, now_ms + board.wall_offset_ms)
+    draft = QueueDraft(partition, now_ms + board.wall_offset_ms)
     for ack_type, outcome in ((AckType.ACCEPT, Outcome.ACKED), (AckType.GAP, Outcome.GAP)):
         if ack_type in by_type:
             draft.settle(as_ranges(offset for offset, _ in by_type[ack_type]), outcome)
@@ -45,10 +52,10 @@ def decide_acknowledge(board: Board, command: Acknowledge, now_ms: int) -> Plan:
         plan_extension(draft, renewed, partition.config.visibility_ms)
     if len(partition.leases) >= partition.config.max_in_flight:
         draft.wake_receivers()
-    return draft.plan(command.waiter, None)
+    return draft.plan(command, None)
 
 
-def _verdicts(partition: Partition, command: Acknowledge) -> dict[int, int] | Rejected:
+def _verdicts(partition: SourceState, command: Acknowledge) -> dict[int, int] | Rejected:
     verdicts: dict[int, int] = {}
     for first, last, types in command.batches:
         size = last - first + 1

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from headrace.core.limits import KIB
 from headrace.queues.commands import DeathReason
 from headrace.queues.deadlines import NO_EPOCH
-from headrace.queues.state import Partition
+from headrace.queues.state import SourceState
 
 PART_BYTES = 512 * KIB
 """A checkpoint is cut into records of this size, below every message size limit."""
@@ -65,7 +65,7 @@ class SavedDeath(NamedTuple):
     detail: str
 
 
-class Snapshot(NamedTuple):
+class SourceSnapshot(NamedTuple):
     start_offset: int
     done: array[int]
     retries: list[SavedRetry]
@@ -74,7 +74,7 @@ class Snapshot(NamedTuple):
     dying: list[SavedDeath]
 
 
-def encode_snapshot(partition: Partition) -> bytes:
+def encode_snapshot(partition: SourceState) -> bytes:
     retries: array[int] = array("q")
     leases: array[int] = array("q")
     for offset, retry in partition.retries.items():
@@ -100,7 +100,7 @@ def encode_snapshot(partition: Partition) -> bytes:
     return b"".join(pieces + details)
 
 
-def decode_snapshot(image: bytes) -> Snapshot:
+def decode_snapshot(image: bytes) -> SourceSnapshot:
     sections: list[array[int]] = []
     at = 0
     for _ in range(6):
@@ -119,7 +119,7 @@ def decode_snapshot(image: bytes) -> Snapshot:
     for offset, deliveries, reason, size in _rows(dying, 4):
         deaths.append(SavedDeath(offset, deliveries, DeathReason(reason), image[at : at + size].decode()))
         at += size
-    return Snapshot(
+    return SourceSnapshot(
         header[1],
         done,
         [SavedRetry(*row) for row in _rows(retries, 4 if header[0] == _WITHOUT_EPOCHS else 5)],

@@ -23,9 +23,10 @@ from collections.abc import Iterable
 
 from headrace.queues.commands import Source
 from headrace.queues.config import QueueConfig
-from headrace.queues.deadlines import Deadlines, Dying, Holder, Lease, Retry
+from headrace.queues.deadlines import Dying, Holder, Lease, QueueDeadlines, RetryEntry
 from headrace.queues.dedup import DedupIndex
 from headrace.queues.delay import Timetable
+from headrace.queues.dues import Dues
 from headrace.queues.facts import NO_LANE
 from headrace.queues.lanes import Lane, Lanes
 from headrace.queues.ranges import OffsetSet, Range
@@ -33,7 +34,7 @@ from headrace.queues.ranges import OffsetSet, Range
 _GENERATION_BITS = 20
 
 
-class Partition:
+class SourceState:
     __slots__ = (
         "alarm_ms",
         "checkpoint",
@@ -41,6 +42,7 @@ class Partition:
         "deadlines",
         "dedup",
         "done",
+        "dues",
         "dying",
         "end_offset",
         "expiries",
@@ -69,16 +71,18 @@ class Partition:
         self.done = OffsetSet()
         self.lanes = Lanes(config)
         self.leases: dict[int, Lease] = {}
-        self.retries: dict[int, Retry] = {}
+        self.retries: dict[int, RetryEntry] = {}
         self.resting = 0
         """How many of `retries` wait for their time; the others are ready."""
         self.dying: dict[int, Dying] = {}
         self.schedule = Timetable()
+        self.dues = Dues()
+        """What was scheduled and fell due."""
         self.expiries = Timetable()
         self.moved: dict[int, int] = {}
         """Due times that were changed after the message was written; the log knows only the old ones."""
         self.dedup = DedupIndex()
-        self.deadlines = Deadlines()
+        self.deadlines = QueueDeadlines()
         self.alarm_ms: int | None = None
         self.known_from_journal = 0
         """Below this there may be exceptions that were replayed and have no lane yet."""
@@ -164,7 +168,7 @@ class Partition:
             lane.in_flight -= count
             self.lanes.refresh(lane)
 
-    def rest(self, retry: Retry) -> None:
+    def rest(self, retry: RetryEntry) -> None:
         """Delivered before and now given back: available, or resting first."""
         self.retries[retry.offset] = retry
         if retry.held:
@@ -173,7 +177,7 @@ class Partition:
         if retry.lane != NO_LANE:
             self._sort_in(retry, self.lanes.by_id[retry.lane])
 
-    def wake(self, retry: Retry) -> None:
+    def wake(self, retry: RetryEntry) -> None:
         """It has rested enough."""
         retry.held = 0
         retry.delay_ms = 0
@@ -275,14 +279,14 @@ class Partition:
         known = {o for held in (self.leases, self.retries, self.dying) for o in held if first <= o < end}
         return sorted(known)
 
-    def _sort_in(self, retry: Retry, lane: Lane) -> None:
+    def _sort_in(self, retry: RetryEntry, lane: Lane) -> None:
         if retry.held:
             lane.resting += 1
             self.lanes.refresh(lane)
         else:
             self.lanes.put(lane, retry.offset, retry.offset + 1)
 
-    def _let_go_of_retry(self, retry: Retry) -> None:
+    def _let_go_of_retry(self, retry: RetryEntry) -> None:
         rested, retry.held = not retry.held, 0
         if not rested:
             self.resting -= 1
@@ -326,6 +330,7 @@ class Partition:
     def _forget_what_is_indexed(self) -> None:
         self.lanes = Lanes(self.config)
         self.schedule.clear()
+        self.dues.clear()
         self.expiries.clear()
         for lease in self.leases.values():
             lease.lane = NO_LANE

@@ -36,7 +36,7 @@ _THIRD_WIDTH = 128 * _SECOND_WIDTH
 # ---- what the next records probably look like
 
 
-class Shape(NamedTuple):
+class RecordShape(NamedTuple):
     """Of one record, which has been read and is right. Places are counted from its own start."""
 
     first: bytes
@@ -85,7 +85,7 @@ class Shape(NamedTuple):
         return places + _header_places(self.first, self.headers) if self.has_headers else places
 
 
-def shape_of(body: Plain, at: int, index: int, end: int) -> Shape:
+def shape_of(body: Plain, at: int, index: int, end: int) -> RecordShape:
     length, behind = read_varint(bytes(body[at : at + 5]), 0)
     if length < 0 or at + behind + length > end:
         raise CorruptBatch("a record that does not fit")
@@ -100,7 +100,7 @@ def shape_of(body: Plain, at: int, index: int, end: int) -> Shape:
     _, delta = read_varlong(first, behind + 1)
     _, key = read_varint(first, delta)
     value = key_start + max(key_bytes, 0)
-    return Shape(first, advance, behind, delta, key, key_bytes, value, value_start, headers)
+    return RecordShape(first, advance, behind, delta, key, key_bytes, value, value_start, headers)
 
 
 def _header_places(first: bytes, at: int) -> list[int]:
@@ -117,7 +117,7 @@ def _header_places(first: bytes, at: int) -> list[int]:
 # ---- first gait: equal records
 
 
-def run(body: Plain, at: int, index: int, run: int, shape: Shape) -> int:
+def run(body: Plain, at: int, index: int, run: int, shape: RecordShape) -> int:
     """How many of the next `run` records have this very shape and follow each other."""
     first, advance = shape.first, shape.advance
     for place in shape.fixed():
@@ -259,7 +259,7 @@ def _segment(index: int, count: int) -> _Segment:
 # ---- second gait: values of any size
 
 
-def stride(body: Plain, at: int, index: int, count: int, shape: Shape) -> tuple[int, int]:
+def stride(body: Plain, at: int, index: int, count: int, shape: RecordShape) -> tuple[int, int]:
     """(how many records from here on have this shape but for the size of their values, where the next one starts)."""
     # Each record is read with the last byte of the one before, which is the number of its headers: none. The first one is
     # known to be right.
@@ -277,7 +277,7 @@ def stride(body: Plain, at: int, index: int, count: int, shape: Shape) -> tuple[
     return done, last + 1
 
 
-def _stride_over(body: Plain, at: int, segment: _Segment, shape: Shape) -> tuple[int, int, int]:
+def _stride_over(body: Plain, at: int, segment: _Segment, shape: RecordShape) -> tuple[int, int, int]:
     """(how many records of the segment are right, the last byte before the last of them, its own last byte)."""
     deltas, width, third = segment
     sizes, words, _, _ = _tables()

@@ -47,7 +47,7 @@ _COMMIT = struct.pack(">hh", 0, COMMIT_MARKER)
 _BY_NOBODY = struct.pack(">hi", 0, 0)
 
 
-class Place(NamedTuple):
+class RecordPlaces(NamedTuple):
     """Where the records lie, for filters that ask."""
 
     topic: str
@@ -70,7 +70,7 @@ def select_records(
     batch: memoryview,
     header: BatchHeader,
     wanted: Filter,
-    place: Place,
+    place: RecordPlaces,
     *,
     max_bytes: int,
     with_tags: bool,
@@ -98,7 +98,7 @@ def select_records(
     return Selected(rebuild_batch(header, body, kept), len(kept), tags, last_match)
 
 
-class Sifted(NamedTuple):
+class SiftedBatches(NamedTuple):
     """What is left of several batches."""
 
     data: bytes
@@ -119,13 +119,13 @@ class Sifted(NamedTuple):
 def sift(
     data: Buffer,
     wanted: Filter,
-    place: Place,
+    place: RecordPlaces,
     *,
     max_bytes: int,
     with_tags: bool,
     breathe: Callable[[], None],
     enough: Callable[[], bool],
-) -> Sifted:
+) -> SiftedBatches:
     """Filter whole batches, front to back, at least one of them, until `enough` or their end."""
     view = memoryview(data)
     left: list[Buffer] = []
@@ -152,11 +152,11 @@ def sift(
         seen.append((next_offset, header.size, ALL_TAGS if header.is_control else found.tags))
         if enough():
             break
-    return Sifted(b"".join(left), lasts, positions, records, next_offset, epoch, seen, unreadable)
+    return SiftedBatches(b"".join(left), lasts, positions, records, next_offset, epoch, seen, unreadable)
 
 
 def _matching(
-    body: bytes, header: BatchHeader, wanted: Filter, place: Place, breathe: Callable[[], None]
+    body: bytes, header: BatchHeader, wanted: Filter, place: RecordPlaces, breathe: Callable[[], None]
 ) -> Iterator[RecordSpan]:
     prefilter, needs = wanted.prefilter, wanted.needs
     spans = every_span(body, header) if prefilter is None else _candidates(body, prefilter.needles, breathe)

@@ -81,6 +81,10 @@ class Truncated(NamedTuple):
     last_epoch: int
 
 
+class NotCut(NamedTuple):
+    """A truncation or a restart could not begin (the disk is full); our log is as it was. The leader's next answer asks for it again."""
+
+
 class FetchFailed(NamedTuple):
     """The leader refused `plan`, or did not answer (NETWORK_EXCEPTION)."""
 
@@ -88,7 +92,9 @@ class FetchFailed(NamedTuple):
     kind: ErrorKind
 
 
-FollowerEvent = LeaderChanged | Fetched | Appended | Synced | Diverged | OutOfRange | Truncated | FetchFailed
+FollowerEvent = (
+    LeaderChanged | Fetched | Appended | Synced | Diverged | OutOfRange | Truncated | NotCut | FetchFailed
+)
 
 
 # -- effects ----------------------------------------------------------------------------------------------------------
@@ -292,6 +298,10 @@ class Follower:
         self.high_watermark = self.end_offset
         return [SetHighWatermark(self.high_watermark)]
 
+    def _not_cut(self, event: NotCut) -> list[FollowerEffect]:
+        self._busy = False
+        return []
+
     def _break_off(self, reason: str) -> list[FollowerEffect]:
         self.offline = True
         return [GoOffline(reason)]
@@ -305,5 +315,6 @@ _HANDLERS: Final[dict[type, Callable[[Follower, Any], list[FollowerEffect]]]] = 
     Diverged: Follower._diverged,
     OutOfRange: Follower._out_of_range,
     Truncated: Follower._truncated,
+    NotCut: Follower._not_cut,
     FetchFailed: Follower._fetch_failed,
 }

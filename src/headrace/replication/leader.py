@@ -40,7 +40,7 @@ from headrace.replication.events import (
     StepDown,
     Tick,
 )
-from headrace.replication.progress import Progress
+from headrace.replication.progress import ReplicaProgress
 
 __all__ = [
     "AdvanceHighWatermark",
@@ -76,7 +76,7 @@ _NOTHING: Final[list[LeaderEffect]] = []
 """Shared answer of a step without effects; never changed."""
 
 
-class EpochEnd(Protocol):
+class EpochEndLike(Protocol):
     @property
     def epoch(self) -> int: ...
     @property
@@ -86,7 +86,7 @@ class EpochEnd(Protocol):
 class EpochCache(Protocol):
     """The log's memory of which epoch ended where."""
 
-    def epoch_end(self, epoch: int, log_end: int) -> EpochEnd: ...
+    def epoch_end(self, epoch: int, log_end: int) -> EpochEndLike: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +147,8 @@ class Leader:
         """Live broker -> its epoch."""
         self._registered: dict[int, int] = {}
         """Broker -> the epoch of its registration, the last one known."""
-        self._followers: dict[int, Progress] = {}
-        self._waited_for: list[Progress] = []
+        self._followers: dict[int, ReplicaProgress] = {}
+        self._waited_for: list[ReplicaProgress] = []
         self._may_commit = False
         self._forget_absent(now_ms)
         self._recompute()
@@ -393,7 +393,7 @@ class Leader:
 
     # -- ISR ----------------------------------------------------------------------------------------------------------
 
-    def _expansion(self, replica_id: int, progress: Progress) -> ProposeIsr | None:
+    def _expansion(self, replica_id: int, progress: ReplicaProgress) -> ProposeIsr | None:
         if replica_id in self._isr or not self._may_propose() or not self._may_join(replica_id, progress):
             return None
         isr = (*self._isr, replica_id)
@@ -407,7 +407,7 @@ class Leader:
                 return proposal
         return None
 
-    def _may_join(self, replica_id: int, progress: Progress) -> bool:
+    def _may_join(self, replica_id: int, progress: ReplicaProgress) -> bool:
         """R14."""
         return (
             progress.has_fetched
@@ -482,7 +482,7 @@ class Leader:
     def _forget_absent(self, now_ms: int) -> None:
         """One Progress per follower there is; a replica that was removed and comes back starts anew (R35)."""
         self._followers = {
-            replica: self._followers.get(replica) or Progress(now_ms)
+            replica: self._followers.get(replica) or ReplicaProgress(now_ms)
             for replica in self._replicas
             if replica != self.broker_id
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 UNKNOWN = -1
 
 
-class Progress:
+class ReplicaProgress:
     __slots__ = (
         "_fetched_at_ms",
         "_leader_end_then",

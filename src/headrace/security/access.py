@@ -13,16 +13,27 @@ MOST_KEPT = 10_000
 
 
 class Access:
-    __slots__ = ("_authorizer", "_denials", "_known", "_version", "host", "is_nameless", "principal")
+    __slots__ = (
+        "_authorizer", "_denials", "_known", "_version", "credential", "host", "is_nameless", "principal",
+    )  # fmt: skip
 
-    def __init__(self, authorizer: Authorizer, denials: Denials, principal: Principal, host: str) -> None:
+    def __init__(
+        self, authorizer: Authorizer, denials: Denials, principal: Principal, host: str, credential: str = ""
+    ) -> None:
+        """`credential`: the key of the token that proved it, in the coordinator; empty: something that has no limits of its own."""
         self.principal = principal
+        self.credential = credential
         self.is_nameless = principal == ANONYMOUS
         self.host = host
         self._authorizer = authorizer
         self._denials = denials
         self._known: dict[tuple[Operation, Resource, str], bool] = {}
         self._version = -1
+
+    @property
+    def version(self) -> int:
+        """Of what verdicts rest on: who has waited for a while asks again when it is another."""
+        return self._authorizer.version
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         authorizer = self._authorizer
@@ -37,7 +48,9 @@ class Access:
         return known
 
     def _decide(self, operation: Operation, resource: Resource, name: str) -> bool:
-        return self._authorizer.decide(self.principal, self.host, operation, resource, name).allowed
+        return self._authorizer.decide(
+            self.principal, self.host, operation, resource, name, self.credential
+        ).allowed
 
     def refuses(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether it is not to be done. In mode observe that is only noted."""
@@ -45,8 +58,12 @@ class Access:
 
     def denied(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Note that it may not, and say whether that counts."""
-        self._denials.note(self.principal, self.host, operation, resource, name)
+        self._denials.note(self.principal, self.host, operation, resource, name, self.credential)
         return self._authorizer.enforces
+
+    def refuses_others(self, owner: str) -> bool:
+        """Whether something that is `owner`'s is not theirs to change: that takes an administrator."""
+        return str(self.principal) != owner and self.refuses(Operation.ALTER, Resource.CLUSTER, "")
 
     def sees(self, resource: Resource, name: str) -> bool:
         """Whether a list shows it (A44)."""
@@ -68,7 +85,12 @@ class _Trusted(Access):
     def __init__(self) -> None:
         self.is_nameless = False
         self.principal = Principal(BROKER, "-1")
+        self.credential = ""
         self.host = ""
+
+    @property
+    def version(self) -> int:
+        return 0
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         return True

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headrace.core.ids import is_internal
 from headrace.core.principals import Principal
-from headrace.security.records import ALL_OPERATIONS, ANY_NAME, Acl, Pattern, Permission
+from headrace.security.records import ALL_OPERATIONS, ANY_NAME, Acl, PatternType, Permission, TokenGrant
 from headrace.security.rights import Operation, Resource
 
 EVERYBODY = "User:*"
@@ -25,10 +25,10 @@ _IMPLYING: dict[Operation, frozenset[int]] = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset((Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS)),
 }
-_Key = tuple[str, Resource, Pattern, str]
+_Key = tuple[str, Resource, PatternType, str]
 
 
-class Found(NamedTuple):
+class MatchedRules(NamedTuple):
     allow: Acl | None
     deny: Acl | None
 
@@ -71,7 +71,7 @@ class AclBook:
 
     def _put(self, acl: Acl) -> None:
         self._rules.setdefault(_key(acl), []).append(acl)
-        if acl.pattern is Pattern.PREFIXED:
+        if acl.pattern is PatternType.PREFIXED:
             lengths = self._lengths.setdefault(acl.resource, {})
             lengths[len(acl.name)] = lengths.get(len(acl.name), 0) + 1
 
@@ -85,7 +85,7 @@ class AclBook:
         rules.remove(acl)
         if not rules:
             del self._rules[_key(acl)]
-        if acl.pattern is Pattern.PREFIXED:
+        if acl.pattern is PatternType.PREFIXED:
             lengths = self._lengths[acl.resource]
             lengths[len(acl.name)] -= 1
             if not lengths[len(acl.name)]:
@@ -93,7 +93,7 @@ class AclBook:
 
     def find(
         self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
-    ) -> Found:
+    ) -> MatchedRules:
         """The first right that allows it and the first that denies it. A denial wins (A37)."""
         allow = None
         implying = _IMPLYING.get(operation, frozenset((operation,)))
@@ -101,14 +101,14 @@ class AclBook:
             said = acl.operation
             if acl.permission is Permission.DENY:
                 if said in (operation, ALL_OPERATIONS) and host_matches(acl.host, host):
-                    return Found(None, acl)
+                    return MatchedRules(None, acl)
             elif (
                 allow is None
                 and (said == ALL_OPERATIONS or said in implying)
                 and host_matches(acl.host, host)
             ):
                 allow = acl
-        return Found(allow, None)
+        return MatchedRules(allow, None)
 
     def writes_somewhere(self, principal: Principal, host: str) -> Acl | None:
         """A right to write to some topic: it allows an idempotent producer (A37)."""
@@ -132,14 +132,32 @@ class AclBook:
         internal = resource is Resource.TOPIC and is_internal(name)
         lengths = self._lengths.get(resource, ())
         for who in (str(principal), EVERYBODY):
-            yield from rules.get((who, resource, Pattern.LITERAL, named), ())
+            yield from rules.get((who, resource, PatternType.LITERAL, named), ())
             if not internal:
                 # A41: what is the broker's own is not meant by "everything".
-                yield from rules.get((who, resource, Pattern.LITERAL, ANY_NAME), ())
+                yield from rules.get((who, resource, PatternType.LITERAL, ANY_NAME), ())
             for length in lengths:
                 beginning = named[:length]
                 if length <= len(named) and not (internal and not is_internal(beginning)):
-                    yield from rules.get((who, resource, Pattern.PREFIXED, beginning), ())
+                    yield from rules.get((who, resource, PatternType.PREFIXED, beginning), ())
+
+
+def book_of(grants: Iterable[TokenGrant]) -> AclBook:
+    """What a token is for (A40), whoever shows it, from wherever."""
+    book = AclBook()
+    for grant in grants:
+        book.add(
+            Acl(
+                grant.resource,
+                grant.name,
+                grant.pattern,
+                EVERYBODY,
+                ANY_NAME,
+                grant.operation,
+                Permission.ALLOW,
+            )
+        )
+    return book
 
 
 def _key(acl: Acl) -> _Key:

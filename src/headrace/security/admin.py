@@ -8,34 +8,39 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from headrace.broker.metadata import Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Delete, Put
-from headrace.cluster.image import Delta, OpaqueChanged
+from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey
+from headrace.cluster.deltas import Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import USER, Principal
 from headrace.security.access_keys import make_access_key
-from headrace.security.audit import Audit
+from headrace.security.audit import AuditTrail
 from headrace.security.image import SecurityImage
 from headrace.security.key_ring import KeyRing
 from headrace.security.records import (
+    DELEGATION,
     KEYS,
     MODE,
     SPACE,
     SUPER_USERS,
-    TOKENS,
     Acl,
     KeyRecord,
     Mode,
     ModeRecord,
     ScramRecord,
+    TokenGrant,
     TokenRecord,
     UserRecord,
     acl_key,
     checked_name,
     encode,
     scram_key,
+    tenant_rights,
+    token_key,
     user_key,
 )
 from headrace.security.tokens import RANDOM_BYTES, digest_of, make_token
@@ -57,11 +62,11 @@ Ops = Sequence[tuple[str, bytes | None]]
 
 
 class SecurityAdmin:
-    def __init__(self, runtime: Runtime, metadata: Metadata, image: SecurityImage, audit: Audit) -> None:
+    def __init__(self, runtime: Runtime, metadata: Metadata, image: SecurityImage, audit: AuditTrail) -> None:
         self.image = image
         self._audit = audit
-        self.on_revoked: list[Callable[[str], None]] = []
-        """Told the name of a user whose connections must end."""
+        self.on_revoked: list[Callable[[str, str], None]] = []
+        """Told the name of a user whose connections must end, and by which credential they came; empty: whichever."""
         self._runtime = runtime
         self._metadata = metadata
         image.load(metadata.image.opaque(SPACE))
@@ -79,7 +84,7 @@ class SecurityAdmin:
                 self._audit.is_on = self.image.guards
                 if revoked is not None:
                     for end in self.on_revoked:
-                        end(revoked.name)
+                        end(revoked.name, revoked.credential)
                 if self.image.unreadable:
                     self._tell_unreadable()
 
@@ -94,7 +99,7 @@ class SecurityAdmin:
 
     async def set_mode(self, mode: Mode, by: Principal) -> None:
         record = ModeRecord(mode, self._runtime.clock.wall_ms(), str(by))
-        await self._commit(lambda: [(MODE, encode(record))], f"security mode {mode} by {by}")
+        await self.commit(lambda: [(MODE, encode(record))], f"security mode {mode} by {by}")
 
     async def set_super_users(self, names: Iterable[str]) -> None:
         """Principals. They can't be removed down to none (A34)."""
@@ -104,7 +109,7 @@ class SecurityAdmin:
                 ErrorKind.POLICY_VIOLATION,
                 "the last super user can't be removed: nobody could administer the cluster",
             )
-        await self._commit(lambda: [(SUPER_USERS, encode(wanted))], "super users")
+        await self.commit(lambda: [(SUPER_USERS, encode(wanted))], "super users")
 
     # -- users -------------------------------------------------------------------------------------------------------
 
@@ -132,7 +137,7 @@ class SecurityAdmin:
                 made.append((user_key(name), None))
             return made
 
-        await self._commit(ops, f"credentials of user {name!r}")
+        await self.commit(ops, f"credentials of user {name!r}")
 
     async def found(self, name: str, scram: dict[str, ScramRecord], keys: dict[str, bytes]) -> None:
         """The first administrator, unless there is one. `keys`: ids of access keys, and their secrets, sealed."""
@@ -148,16 +153,16 @@ class SecurityAdmin:
                 *((KEYS + each, encode(KeyRecord(name, sealed, now_ms))) for each, sealed in keys.items()),
             ]
 
-        await self._commit(ops, f"the first administrator {name!r}")
+        await self.commit(ops, f"the first administrator {name!r}")
 
     async def set_enabled(self, name: str, enabled: bool) -> None:
         def ops() -> Ops:
             user = self._need_user(name)
             if not enabled:
                 self._need_other_super_user(name)
-            return [(user_key(name), encode(UserRecord(user.created_ms, enabled, user.note)))]
+            return [(user_key(name), encode(msgspec.structs.replace(user, enabled=enabled)))]
 
-        await self._commit(ops, f"user {name!r} {'enabled' if enabled else 'disabled'}")
+        await self.commit(ops, f"user {name!r} {'enabled' if enabled else 'disabled'}")
 
     async def delete_user(self, name: str) -> None:
         def ops() -> Ops:
@@ -170,17 +175,22 @@ class SecurityAdmin:
         self._need_other_super_user(name)
         while len(doomed := self._credentials_of(name)) > AT_ONCE:
             # First, so that nobody who is given this name again finds them alive.
-            await self._commit(
+            await self.commit(
                 lambda doomed=doomed: [(key, None) for key in doomed[:AT_ONCE]],  # type: ignore[misc]
                 f"credentials of user {name!r}",
             )
-        await self._commit(ops, f"user {name!r} deleted")
+        await self.commit(ops, f"user {name!r} deleted")
 
     def _credentials_of(self, name: str) -> list[str]:
         image = self.image
         return [
-            *(TOKENS + digest for digest, held in image.tokens.items() if held.owner == name),
+            *(token_key(digest, held) for digest, held in image.tokens.items() if held.owner == name),
             *(KEYS + key_id for key_id, held in image.keys.items() if held.owner == name),
+            *(
+                DELEGATION + each
+                for each, held in image.delegations.items()
+                if held.owner == f"{USER}:{name}"
+            ),
         ]
 
     def _need_user(self, name: str) -> UserRecord:
@@ -201,12 +211,42 @@ class SecurityAdmin:
                 f"{name!r} is the last super user: nobody could administer the cluster",
             )
 
+    # -- tenants ---------------------------------------------------------------------------------------------------
+
+    async def make_tenant(self, name: str, prefix: str) -> None:
+        """A63: a user without a password, and all of what begins with `prefix`. Raises CONFLICT where tenants would overlap."""
+        checked_name(name)
+
+        def ops() -> Ops:
+            for other, user in self.image.users.items():
+                held = user.tenant
+                if other == name or (held and (held.startswith(prefix) or prefix.startswith(held))):
+                    raise HeadraceError(ErrorKind.CONFLICT, f"{prefix} would be {other!r}'s too")
+            self._need_room(len(self.image.users), MAX_USERS, "users")
+            user = UserRecord(self._runtime.clock.wall_ms(), tenant=prefix)
+            rights = [(acl_key(acl), encode(acl)) for acl in tenant_rights(name, prefix)]
+            return [(user_key(name), encode(user)), *rights]
+
+        await self.commit(ops, f"tenant {name!r}")
+
+    async def end_tenant(self, name: str, prefix: str) -> None:
+        """With its user and its rights; what it has written stays, and is nobody's."""
+        await self.delete_user(name)
+        await self.remove_acls([acl for acl in tenant_rights(name, prefix) if acl in self.image.acls])
+
     # -- tokens ------------------------------------------------------------------------------------------------------
 
     async def make_token(
-        self, owner: str, name: str, days: int = 0, *, lasts_ms: int = 0
+        self,
+        owner: str,
+        name: str,
+        days: int = 0,
+        *,
+        lasts_ms: int = 0,
+        rights: tuple[TokenGrant, ...] | None = None,
     ) -> tuple[str, str, TokenRecord]:
-        """The token, which nobody can show again; under what it is kept; and what is known of it."""
+        """The token, which nobody can show again; under what it is kept; and what is known of it. `rights`: it may these
+        alone, as far as its owner may them (A40)."""
         self._need_user(owner)
         mine = sum(held.owner == owner for held in self.image.tokens.values())
         self._need_room(mine, MAX_TOKENS, "tokens of one user")
@@ -214,12 +254,14 @@ class SecurityAdmin:
         digest = digest_of(token)
         assert digest is not None
         now_ms = self._runtime.clock.wall_ms()
-        record = TokenRecord(owner, name, now_ms, now_ms + days * DAY_MS + lasts_ms)
-        await self._commit(lambda: [(TOKENS + digest, encode(record))], f"a token of {owner!r}")
+        record = TokenRecord(owner, name, now_ms, now_ms + days * DAY_MS + lasts_ms, rights)
+        await self.commit(lambda: [(token_key(digest, record), encode(record))], f"a token of {owner!r}")
         return token, digest, record
 
     async def delete_token(self, digest: str) -> None:
-        await self._commit(lambda: [(TOKENS + digest, None)], "a token deleted")
+        held = self.image.tokens.get(digest)
+        if held is not None:
+            await self.commit(lambda: [(token_key(digest, held), None)], "a token deleted")
 
     # -- access keys -------------------------------------------------------------------------------------------------
 
@@ -230,11 +272,11 @@ class SecurityAdmin:
         self._need_room(mine, MAX_KEYS, "access keys of one user")
         key_id, secret = make_access_key(self._runtime.random_bytes)
         record = KeyRecord(owner, ring.seal(key_id, secret), self._runtime.clock.wall_ms(), name)
-        await self._commit(lambda: [(KEYS + key_id, encode(record))], f"an access key of {owner!r}")
+        await self.commit(lambda: [(KEYS + key_id, encode(record))], f"an access key of {owner!r}")
         return key_id, secret, record
 
     async def delete_key(self, key_id: str) -> None:
-        await self._commit(lambda: [(KEYS + key_id, None)], f"access key {key_id} deleted")
+        await self.commit(lambda: [(KEYS + key_id, None)], f"access key {key_id} deleted")
 
     # -- rights ------------------------------------------------------------------------------------------------------
 
@@ -243,7 +285,7 @@ class SecurityAdmin:
         self._need_room(len(self.image.acls) + len(fresh), MAX_ACLS + 1, "rights")
         for first in range(0, len(fresh), AT_ONCE):
             some = fresh[first : first + AT_ONCE]
-            await self._commit(
+            await self.commit(
                 lambda some=some: [(acl_key(acl), encode(acl)) for acl in some],  # type: ignore[misc]
                 f"rights added: {'; '.join(acl.words for acl in some)}",
             )
@@ -251,7 +293,7 @@ class SecurityAdmin:
     async def remove_acls(self, acls: Sequence[Acl]) -> None:
         for first in range(0, len(acls), AT_ONCE):
             some = acls[first : first + AT_ONCE]
-            await self._commit(
+            await self.commit(
                 lambda some=some: [(acl_key(acl), None) for acl in some],  # type: ignore[misc]
                 f"rights removed: {'; '.join(acl.words for acl in some)}",
             )
@@ -262,16 +304,16 @@ class SecurityAdmin:
         if held >= most:
             raise HeadraceError(ErrorKind.POLICY_VIOLATION, f"a cluster has at most {most} {what}")
 
-    async def _commit(self, make: Callable[[], Ops], words: str) -> None:
+    async def commit(self, make: Callable[[], Ops], words: str) -> None:
         image = self._metadata.image
         was_on = self._audit.is_on
         for _ in range(MAX_ATTEMPTS):
-            compares: list[Compare] = []
-            ops: list[Put | Delete] = []
+            compares: list[Expect] = []
+            ops: list[PutKey | DeleteKey] = []
             for name, value in make():
                 key = keys.opaque(SPACE, name)
-                compares.append(Compare(key, "mod", image.mod_revision(key)))
-                ops.append(Delete(key) if value is None else Put(key, value))
+                compares.append(Expect(key, "mod", image.mod_revision(key)))
+                ops.append(DeleteKey(key) if value is None else PutKey(key, value))
             if not ops:
                 return
             if (await self._metadata.commit(Change(tuple(compares), tuple(ops), words))).succeeded:

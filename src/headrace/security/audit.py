@@ -23,7 +23,7 @@ ACTING: ContextVar[str] = ContextVar("acting", default="")
 """The principal for whom something is done now; set by the doors before what changes security."""
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """As it stands in `__audit`. No field ever holds a password, a key or a token."""
 
     event: str
@@ -42,7 +42,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
     at_ms: int
     broker: int
-    event: Event
+    event: AuditEvent
     count: int = 1
     """Of so many within a minute."""
     text: str = ""
@@ -56,12 +56,12 @@ class _Fold:
         self.count = 0
 
 
-class Audit:
+class AuditTrail:
     def __init__(self, clock: Clock, broker_id: int) -> None:
         self._clock = clock
         self._broker_id = broker_id
         self._waiting: deque[Line] = deque()
-        self._folds: OrderedDict[Event, _Fold] = OrderedDict()
+        self._folds: OrderedDict[AuditEvent, _Fold] = OrderedDict()
         """In the order in which they began."""
         self.dropped = 0
         self.is_on = False
@@ -69,7 +69,9 @@ class Audit:
         self.wake: Callable[[], None] = lambda: None
         """Called when there is something to write down."""
 
-    def note(self, event: Event, explain: Callable[[], str] | None = None, *, always: bool = False) -> None:
+    def note(
+        self, event: AuditEvent, explain: Callable[[], str] | None = None, *, always: bool = False
+    ) -> None:
         """`explain`: more about it, which is asked for only when it is written down; it does not tell repeats apart."""
         if not (self.is_on or always):
             return
@@ -87,21 +89,23 @@ class Audit:
 
     def changed(self, text: str) -> None:
         """Something of security, in a mode other than open, or from it or to it."""
-        self.note(Event(event="change", principal=ACTING.get(), text=text[:MOST_CHARS]), always=True)
+        self.note(AuditEvent(event="change", principal=ACTING.get(), text=text[:MOST_CHARS]), always=True)
 
     def logged_in(self, principal: str, host: str, mechanism: str) -> None:
         if self.is_on:
-            self.note(Event(event="login", principal=principal, host=host, mechanism=mechanism))
+            self.note(AuditEvent(event="login", principal=principal, host=host, mechanism=mechanism))
 
     def login_failed(self, name: str, host: str, reason: str) -> None:
-        self.note(Event(event="login_failed", name=name[:MOST_CHARS], host=host, text=reason[:MOST_CHARS]))
+        self.note(
+            AuditEvent(event="login_failed", name=name[:MOST_CHARS], host=host, text=reason[:MOST_CHARS])
+        )
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: AuditEvent) -> None:
         fold = self._folds.pop(event)
         if fold.count:
             self._say(event, fold.count, "")
 
-    def _say(self, event: Event, count: int, text: str) -> None:
+    def _say(self, event: AuditEvent, count: int, text: str) -> None:
         if len(self._waiting) >= MOST_WAITING:
             self.dropped += count
             return

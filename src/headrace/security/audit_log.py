@@ -19,7 +19,7 @@ from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import HeadraceError
 from headrace.core.measures import Family, gauge
 from headrace.records.build import Record, build_batch
-from headrace.security.audit import Audit
+from headrace.security.audit import AuditTrail
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class AuditLog:
         metadata: Metadata,
         topics: TopicAdmin,
         partitions: Mapping[tuple[str, int], Partition],
-        audit: Audit,
+        audit: AuditTrail,
     ) -> None:
         self._runtime = runtime
         self._image = metadata.image

@@ -31,5 +31,13 @@ class Authorizer(Protocol):
         ...
 
     def decide(
-        self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
-    ) -> Verdict: ...
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        credential: str = "",
+    ) -> Verdict:
+        """`credential`: by what somebody proved it, where that may allow less (A40) or has ended."""
+        ...

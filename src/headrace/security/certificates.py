@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 LEAF_DAYS = 398
+LONGEST_SUBJECT = 64
+"""Bytes of a common name (ub-common-name)."""
 AUTHORITY_DAYS = 3_650
 RENEW_DAYS = 30
 """Before it ends, a certificate of ours is made anew."""
@@ -73,7 +75,9 @@ def issue(authority: Pair, pair: Pair, name: str, hosts: Sequence[str], uris: Se
 
     issuer, issuer_key = _read(authority.certificate), _read_key(authority.key)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    # A name that is too long for a subject is among the alternative names alone, which then count (RFC 5280, 4.1.2.6).
+    has_subject = len(name.encode()) <= LONGEST_SUBJECT
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)] if has_subject else [])
     serves = [ExtendedKeyUsageOID.SERVER_AUTH] if hosts else []
     purposes = x509.ExtendedKeyUsage([*serves, ExtendedKeyUsageOID.CLIENT_AUTH])
     above = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
@@ -87,7 +91,7 @@ def issue(authority: Pair, pair: Pair, name: str, hosts: Sequence[str], uris: Se
     names: list[x509.GeneralName] = [_general(host) for host in dict.fromkeys(hosts)]
     names += [x509.UniformResourceIdentifier(uri) for uri in uris]
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=not has_subject)
     certificate = builder.sign(issuer_key, hashes.SHA256())
     _write_key(pair.key, key)
     _write(pair.certificate, _pem(certificate) + _pem(issuer), 0o644)

@@ -25,6 +25,8 @@ class Want(NamedTuple):
     operation: Operation
     resource: Resource
     name: str
+    credential: str = ""
+    """The token that was shown; what it lacks, its owner may have."""
 
 
 class Times:
@@ -46,10 +48,16 @@ class Denials:
         self.on_nameless: Callable[[str, str], None] = lambda host, client_id: None
 
     def note(
-        self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        credential: str = "",
     ) -> None:
         self.total += 1
-        want = Want(str(principal), operation, resource, name)
+        want = Want(str(principal), operation, resource, name, credential)
         self._count(self._wants, want, host)
         self.on_want(want, host)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.security.admin import SecurityAdmin
+from headrace.security.delegation import Delegation
 from headrace.security.denials import Denials
 from headrace.security.guard import Guard
 from headrace.security.image import SecurityImage
 from headrace.security.key_ring import KeyRing
 from headrace.security.logins import Logins
+from headrace.security.standing import StandingOrders
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +22,5 @@ class Security:
     guard: Guard
     denials: Denials
     keys: KeyRing
+    standing: StandingOrders
+    delegation: Delegation

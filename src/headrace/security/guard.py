@@ -52,7 +52,7 @@ class Parts(NamedTuple):
     """What is allowed is not attempted either when one is denied."""
 
 
-class Refused(NamedTuple):
+class RefusedEntry(NamedTuple):
     part: Parts
     entry: object
     kind: ErrorKind
@@ -75,7 +75,7 @@ class Missing(NamedTuple):
 class Denied(NamedTuple):
     whole: Missing | None
     """All of the request is refused."""
-    refused: Sequence[Refused]
+    refused: Sequence[RefusedEntry]
     """The request has only the rest."""
     is_empty: bool
     """Nothing is left to be done."""
@@ -87,7 +87,7 @@ class Guard:
         self._lookups = lookups
         self._denials = denials
 
-    def admit(self, principal: Principal, host: str, client_id: str) -> Access | None:
+    def admit(self, principal: Principal, host: str, client_id: str, credential: str = "") -> Access | None:
         """What this sender may do; None when nobody is heard who has not said who they are (A14)."""
         if principal.is_broker:
             return TRUSTED
@@ -95,7 +95,7 @@ class Guard:
             if self.authorizer.enforces:
                 return None
             self._denials.nameless(host, client_id)
-        return Access(self.authorizer, self._denials, principal, host)
+        return Access(self.authorizer, self._denials, principal, host, credential)
 
     # -- Kafka -------------------------------------------------------------------------------------------------------
 
@@ -258,14 +258,16 @@ def _outside(choices: tuple[Right, ...], divided: Sequence[Parts]) -> tuple[Righ
     return tuple(found)
 
 
-def refuse_all(parts: Sequence[Parts], request: object, kind: ErrorKind) -> list[Refused]:
-    return [Refused(part, entry, kind) for part in parts for entry in getattr(request, part.request) or ()]
+def refuse_all(parts: Sequence[Parts], request: object, kind: ErrorKind) -> list[RefusedEntry]:
+    return [
+        RefusedEntry(part, entry, kind) for part in parts for entry in getattr(request, part.request) or ()
+    ]
 
 
 def _take_out(
     parts: Sequence[Parts], request: object, denied: Mapping[str, list[tuple[int, ErrorKind]]]
 ) -> Denied:
-    refused: list[Refused] = []
+    refused: list[RefusedEntry] = []
     left = 0
     for part in parts:
         entries = getattr(request, part.request) or ()
@@ -276,7 +278,7 @@ def _take_out(
             for place in range(len(entries)):
                 kinds.setdefault(place, ErrorKind.OPERATION_NOT_ATTEMPTED)
         if kinds:
-            refused += [Refused(part, entries[place], kind) for place, kind in kinds.items()]
+            refused += [RefusedEntry(part, entries[place], kind) for place, kind in kinds.items()]
             rest = [entry for place, entry in enumerate(entries) if place not in kinds]
             setattr(request, part.request, rest)
         left += len(entries) - len(kinds)

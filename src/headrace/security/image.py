@@ -13,21 +13,26 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.core.principals import USER, Principal
-from headrace.security.acl_book import AclBook
+from headrace.security.acl_book import AclBook, book_of
 from headrace.security.authorizer import Verdict
 from headrace.security.records import (
     ACLS,
+    DELEGATION,
     KEYS,
     MODE,
+    NARROWER,
     SCRAM,
     SUPER_USERS,
+    TOKEN_ID_CHARS,
     TOKENS,
     USERS,
     Acl,
+    DelegationRecord,
     KeyRecord,
     Mode,
     ModeRecord,
     ScramRecord,
+    TokenGrant,
     TokenRecord,
     UserRecord,
     name_in,
@@ -37,15 +42,18 @@ from headrace.security.rights import Operation, Resource
 _NOBODY = Verdict(False, "no right allows it")
 _CLUSTER_ACTION = Verdict(False, "only brokers have ClusterAction")
 _DISABLED = Verdict(False, "the user is disabled")
+_ENDED = Verdict(False, "the token has ended")
+_NARROWER = Verdict(False, "the user may, and the token is not for it")
 _UNKNOWN = Verdict(
     False, "a right in the coordinator can't be read and may be a denial: see the broker's log"
 )
 
 
 class Revoked(NamedTuple):
-    """This user's connections must end (A9)."""
+    """This user's connections must end (A9); with a credential: those alone that were opened with it."""
 
     name: str
+    credential: str = ""
 
 
 class SecurityImage:
@@ -62,6 +70,10 @@ class SecurityImage:
         """User -> mechanism -> record."""
         self.tokens: dict[str, TokenRecord] = {}
         """By the SHA-256 of the token."""
+        self.delegations: dict[str, DelegationRecord] = {}
+        """By their ids."""
+        self._limits: dict[str, AclBook | None] = {}
+        """What credentials that can end by themselves are for, by their keys; None: all that their owners may."""
         self.keys: dict[str, KeyRecord] = {}
         """By the id of the access key."""
         self.acls = AclBook()
@@ -117,10 +129,10 @@ class SecurityImage:
         elif name.startswith(SCRAM):
             quoted, _, mechanism = name[len(SCRAM) :].rpartition("/")
             self._take_scram(name_in(quoted), mechanism, raw)
-        elif name.startswith(TOKENS):
-            self.tokens.pop(name[len(TOKENS) :], None)
-            if raw is not None:
-                self.tokens[name[len(TOKENS) :]] = msgspec.json.decode(raw, type=TokenRecord)
+        elif name.startswith((TOKENS, NARROWER)):
+            return self._take_token(name, raw)
+        elif name.startswith(DELEGATION):
+            return self._take_delegation(name, raw)
         elif name.startswith(KEYS):
             self.keys.pop(name[len(KEYS) :], None)
             if raw is not None:
@@ -142,6 +154,33 @@ class SecurityImage:
                 return None
         return Revoked(name) if before is not None and before.enabled else None
 
+    def _take_token(self, key: str, raw: bytes | None) -> Revoked | None:
+        space, _, digest = key.partition("/")
+        before = self.tokens.pop(digest, None)
+        self._limits.pop(key, None)
+        if raw is None:
+            return None if before is None else Revoked(before.owner, key)
+        record = msgspec.json.decode(raw, type=TokenRecord)
+        if (record.rights is not None) != (f"{space}/" == NARROWER):
+            raise ValueError("what it is for does not fit the place where it is kept")
+        self.tokens[digest] = record
+        self._limits[key] = None if record.rights is None else book_of(record.rights)
+        return None
+
+    def _take_delegation(self, key: str, raw: bytes | None) -> Revoked | None:
+        token_id = key[len(DELEGATION) :]
+        before = self.delegations.pop(token_id, None)
+        self._limits.pop(key, None)
+        if raw is None:
+            return None if before is None else Revoked(before.owner.partition(":")[2], key)
+        record = msgspec.json.decode(raw, type=DelegationRecord)
+        self.delegations[token_id] = record
+        self._limits[key] = None
+        if before is not None and record.expires_ms < before.expires_ms:
+            # What was opened with it would last for as long as it was good then.
+            return Revoked(record.owner.partition(":")[2], key)
+        return None
+
     def _take_scram(self, name: str, mechanism: str, raw: bytes | None) -> None:
         records = self.scram.setdefault(name, {})
         records.pop(mechanism, None)
@@ -162,6 +201,22 @@ class SecurityImage:
             self.decide(Principal(kind, name), host, Operation.DESCRIBE, Resource.TOPIC, topic).allowed
         )
 
+    def rights_of(self, credential: str) -> tuple[TokenGrant, ...] | None:
+        """What a credential is for; None: all that its owner may. One that has ended is for nothing."""
+        space, _, digest = credential.partition("/")
+        if f"{space}/" != NARROWER:
+            return None
+        held = self.tokens.get(digest)
+        return () if held is None else held.rights
+
+    def is_delegated(self, credential: str) -> bool:
+        return credential.startswith(DELEGATION)
+
+    def narrower_id(self, credential: str) -> str:
+        """What a token that may less is called in lists; empty: it is none."""
+        space, _, digest = credential.partition("/")
+        return digest[:TOKEN_ID_CHARS] if f"{space}/" == NARROWER else ""
+
     def is_enabled(self, name: str) -> bool:
         user = self.users.get(name)
         return user is not None and user.enabled
@@ -169,9 +224,29 @@ class SecurityImage:
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def decide(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        credential: str = "",
+    ) -> Verdict:
+        """What the user may, and the credential too (A40). Whatever the mode."""
+        verdict = self._of_user(principal, host, operation, resource, name)
+        if not credential or not verdict.allowed:
+            return verdict
+        if credential not in self._limits:
+            return _ENDED
+        limits = self._limits[credential]
+        if limits is None or self._by(limits, principal, host, operation, resource, name).allowed:
+            return verdict
+        return _NARROWER
+
+    def _of_user(
         self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
     ) -> Verdict:
-        """A37: super user, then any denial, then any right that allows it, else no. Whatever the mode."""
+        """A37: super user, then any denial, then any right that allows it, else no."""
         if operation is Operation.CLUSTER_ACTION:
             return _CLUSTER_ACTION
         user = self.users.get(principal.name) if principal.kind == USER else None
@@ -181,17 +256,28 @@ class SecurityImage:
             return Verdict(True, f"{principal} is a super user")
         if self._unknown:
             return _UNKNOWN
-        found = self.acls.find(principal, host, operation, resource, name)
+        return self._by(self.acls, principal, host, operation, resource, name)
+
+    def _by(
+        self,
+        book: AclBook,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+    ) -> Verdict:
+        found = book.find(principal, host, operation, resource, name)
         if found.deny is not None:
             return Verdict(False, found.deny.words)
         if found.allow is not None:
             if resource is Resource.TOPIC and operation is Operation.READ and name.startswith("__"):
                 # A41: what the broker keeps for itself shows more than one topic's worth.
-                seen = self.decide(principal, host, Operation.DESCRIBE, Resource.CLUSTER, "")
+                seen = self._by(book, principal, host, Operation.DESCRIBE, Resource.CLUSTER, "")
                 return Verdict(True, found.allow.words) if seen.allowed else seen
             return Verdict(True, found.allow.words)
         if operation is Operation.IDEMPOTENT_WRITE:
-            somewhere = self.acls.writes_somewhere(principal, host)
+            somewhere = book.writes_somewhere(principal, host)
             if somewhere is not None:
                 return Verdict(True, somewhere.words)
         return _NOBODY

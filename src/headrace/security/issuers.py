@@ -32,17 +32,22 @@ LOOK_AGAIN_MS = 30_000
 FETCH_S = 5.0
 MAX_JWKS_BYTES = 1 << 20
 MOST_KNOWN = 10_000
+DISCOVERY = "/.well-known/openid-configuration"
 
 
 class Issuers:
     """One, so far."""
 
     def __init__(self, runtime: Runtime, issuer: Issuer, jwks: str, ca_file: str = "") -> None:
-        """`jwks`: a URL (https; http on loopback only) or a file. Raises INVALID_CONFIG."""
+        """`jwks`: a URL (https; http on loopback only) or a file; empty: the issuer itself says where they are (OIDC discovery).
+        Raises INVALID_CONFIG."""
         self._runtime = runtime
         self._issuer = issuer
         self._jwks = jwks
-        self._origin = _origin(jwks, ca_file)
+        self._ca_file = ca_file
+        self._discovery = "" if jwks else issuer.name.rstrip("/") + DISCOVERY
+        for place in filter(None, (jwks, self._discovery)):
+            _origin(place, ca_file)
         self._client = H1Client()
         self._keys: KeySet | None = None
         self._wanted = asyncio.Event()
@@ -102,12 +107,29 @@ class Issuers:
         return True
 
     async def _fetch(self) -> bytes:
-        if self._origin is None:
-            return await self._runtime.run_blocking(Path(self._jwks).read_bytes)
-        parts = urlsplit(self._jwks)
+        if not self._discovery:
+            return await self._get(self._jwks)
+        document = json.loads(await self._get(self._discovery))
+        place = document.get("jwks_uri") if isinstance(document, dict) else None
+        if (
+            not isinstance(place, str)
+            or not urlsplit(place).scheme
+            or document.get("issuer") != self._issuer.name
+        ):
+            raise ValueError("what it says about itself is about another issuer, or names no keys")
+        return await self._get(place)
+
+    async def _get(self, place: str) -> bytes:
+        try:
+            origin = _origin(place, self._ca_file)
+        except HeadraceError as problem:
+            raise ValueError(problem.detail) from None
+        if origin is None:
+            return await self._runtime.run_blocking(Path(place).read_bytes)
+        parts = urlsplit(place)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         got = await self._client.request(
-            self._origin, "GET", target, timeout_s=FETCH_S, max_body_bytes=MAX_JWKS_BYTES
+            origin, "GET", target, timeout_s=FETCH_S, max_body_bytes=MAX_JWKS_BYTES
         )
         if got.status != 200:
             raise ValueError(f"it answers {got.status}")

@@ -57,7 +57,7 @@ class KeyRing:
             return None
         opened = self._opened.get(key_id)
         if opened is None or opened.record is not record:
-            plain = None if self._sealer is None else self._sealer.open(record.sealed, key_id)
+            plain = self.open(record.sealed, key_id)
             if plain is None:
                 self._tell(key_id)
                 return None
@@ -77,6 +77,14 @@ class KeyRing:
     def secret_of(self, key_id: str) -> str | None:
         key = self.find(key_id)
         return None if key is None else key.secret
+
+    @property
+    def can_seal(self) -> bool:
+        return self._sealer is not None
+
+    def open(self, sealed: bytes, about: str) -> bytes | None:
+        """None: this broker has not the key that sealed it."""
+        return None if self._sealer is None else self._sealer.open(sealed, about)
 
     def seal(self, key_id: str, secret: str) -> bytes:
         """Raises POLICY_VIOLATION where this broker has nothing to seal with."""

@@ -13,14 +13,16 @@ from typing import Any, NamedTuple, Protocol
 
 from headrace.broker.runtime import Runtime
 from headrace.core.principals import USER, Principal
-from headrace.security.audit import Audit
+from headrace.security.audit import AuditTrail
 from headrace.security.certified import Rule, user_of
 from headrace.security.image import SecurityImage
 from headrace.security.issuers import Issuers
 from headrace.security.jwts import BadToken
 from headrace.security.login_limits import LoginLimits
 from headrace.security.passwords import Passwords
+from headrace.security.records import DELEGATION, DelegationRecord, token_key
 from headrace.security.scram import (
+    LEAST_ITERATIONS,
     NONCE_BYTES,
     SHA_256,
     SHA_512,
@@ -40,6 +42,9 @@ LEAST_REAUTH_MS = 60_000
 REFUSAL = "the user name or the password is wrong"
 MAX_TOKEN_BYTES = 8 * 1024
 _JITTER_MS = 50
+IDLE_MS = 30 * 60_000
+"""A session that nobody has used for so long has ended (W18), as far as this broker has seen."""
+MOST_SESSIONS = 10_000
 
 
 class LoginFailed(Exception):
@@ -52,9 +57,11 @@ class Step(NamedTuple):
     """Set by the last one."""
     expires_ms: int = 0
     """Wall time at which what proved it ends; 0: it does not."""
+    credential: str = ""
+    """What proved it, where it may be less than its owner or end before: the key of a token."""
 
 
-class Exchange(Protocol):
+class SaslExchange(Protocol):
     async def step(self, token: bytes) -> Step:
         """Raises LoginFailed; Busy when it can't be found out now."""
         ...
@@ -66,7 +73,7 @@ class Logins:
         runtime: Runtime,
         image: SecurityImage,
         secret: Callable[[], bytes],
-        audit: Audit,
+        audit: AuditTrail,
         *,
         plain_without_tls: bool = False,
         issuers: Issuers | None = None,
@@ -80,6 +87,8 @@ class Logins:
         self.passwords = Passwords(runtime, image, secret)
         self._runtime = runtime
         self._secret = secret
+        self._sessions: dict[str, int] = {}
+        """When each was last used, by our monotonic clock."""
         self._plain_without_tls = plain_without_tls
         self._issuers = issuers
         self._certificate_rules = certificate_rules
@@ -90,7 +99,7 @@ class Logins:
         offered = [SHA_256, SHA_512]
         return [*offered, PLAIN, OAUTHBEARER] if is_tls or self._plain_without_tls else offered
 
-    def begin(self, mechanism: str, host: str) -> Exchange:
+    def begin(self, mechanism: str, host: str) -> SaslExchange:
         if mechanism == OAUTHBEARER:
             return _Bearer(self, host)
         return _Plain(self, host) if mechanism == PLAIN else _Scram(self, mechanism, host)
@@ -136,7 +145,9 @@ class Logins:
         if held is None or clock.wall_ms() >= held.expires_ms or not self.image.is_enabled(held.owner):
             self.guessed(host)
             raise LoginFailed("no such token, or not any more")
-        return Step(b"", self.proved(held.owner, host, "token"), held.expires_ms)
+        assert digest is not None
+        principal = self.proved(held.owner, host, "token")
+        return Step(b"", principal, held.expires_ms, token_key(digest, held))
 
     def by_certificate(self, shown: Mapping[str, Any] | None, host: str) -> Principal | None:
         """None: nothing was shown, or nobody here is known by one. Raises LoginFailed: who shows one of nobody does not come in without (X3)."""
@@ -156,7 +167,7 @@ class Logins:
         self.audit.logged_in(str(principal), host, mechanism)
         return principal
 
-    def by_session(self, token: str) -> Principal:
+    def by_session(self, token: str) -> Step:
         """As a token, from a browser's cookie. Raises LoginFailed. A page whose session has ended goes on asking, and guesses nothing."""
         digest = digest_of(token)
         held = None if digest is None else self.image.tokens.get(digest)
@@ -164,7 +175,14 @@ class Logins:
             raise LoginFailed("no such session, or not any more")
         if not self.image.is_enabled(held.owner):
             raise LoginFailed("the user is disabled")
-        return Principal(USER, held.owner)
+        now_ms = self._runtime.clock.now_ms()
+        assert digest is not None
+        if now_ms - self._sessions.get(digest, now_ms) > IDLE_MS:
+            raise LoginFailed("nobody has used the session for half an hour")
+        if len(self._sessions) > MOST_SESSIONS:
+            self._sessions = {one: ms for one, ms in self._sessions.items() if one in self.image.tokens}
+        self._sessions[digest] = now_ms
+        return Step(b"", Principal(USER, held.owner), held.expires_ms, token_key(digest, held))
 
     def guessed(self, host: str, reason: str = "no such token or key, or not any more") -> None:
         """Something that nobody guesses was wrong: it is counted, and answered without delay."""
@@ -174,11 +192,26 @@ class Logins:
     def nonce(self) -> bytes:
         return self._runtime.random_bytes(NONCE_BYTES)
 
-    def find(self, mechanism: str, name: str) -> ScramUser:
+    def find(self, mechanism: str, name: str, is_token: bool = False) -> ScramUser:
+        if is_token:
+            return self._find_delegation(mechanism, name)
         record = self.image.scram.get(name, {}).get(mechanism)
         if record is None or not self.image.is_enabled(name):
             return ScramUser(name, record or made_up(mechanism, name, self._secret()), False)
         return ScramUser(name, record, True)
+
+    def _find_delegation(self, mechanism: str, token_id: str) -> ScramUser:
+        held = self.image.delegations.get(token_id)
+        if held is None or not self.is_good(held):
+            made = made_up(mechanism, f"token {token_id}", self._secret(), LEAST_ITERATIONS)
+            return ScramUser(token_id, made, False)
+        owner = held.owner.partition(":")[2]
+        return ScramUser(owner, held.scram[mechanism], True, DELEGATION + token_id, held.expires_ms)
+
+    def is_good(self, held: DelegationRecord) -> bool:
+        """It has not ended, and its owner is not shut out; an owner of an issuer elsewhere has no record here."""
+        user = self.image.users.get(held.owner.partition(":")[2])
+        return self._runtime.clock.wall_ms() < held.expires_ms and (user is None or user.enabled)
 
     def admitted(self, name: str, host: str, mechanism: str) -> Principal:
         self.limits.succeeded(host, name)
@@ -199,18 +232,27 @@ class _Scram:
         self._logins = logins
         self._host = host
         self._mechanism = mechanism
-        self._server = ScramServer(mechanism, lambda name: logins.find(mechanism, name), logins.nonce())
+        self._server = ScramServer(
+            mechanism, lambda name, is_token: logins.find(mechanism, name, is_token), logins.nonce()
+        )
 
     async def step(self, token: bytes) -> Step:
         try:
             if not self._server.is_waiting_for_proof:
                 return Step(self._server.first(token))
-            name, proof = self._server.final(token)
+            user, proof = self._server.final(token)
         except ScramFailed as problem:
             raise await self._logins.failed(self._server.name, self._host, str(problem)) from None
-        if not self._logins.image.is_enabled(name):
-            raise await self._logins.failed(name, self._host, "disabled in between")
-        return Step(proof, self._logins.admitted(name, self._host, self._mechanism))
+        if not self._is_good_still(user):
+            raise await self._logins.failed(user.name, self._host, "disabled in between")
+        principal = self._logins.admitted(user.name, self._host, self._mechanism)
+        return Step(proof, principal, user.expires_ms, user.credential)
+
+    def _is_good_still(self, user: ScramUser) -> bool:
+        if not user.credential:
+            return self._logins.image.is_enabled(user.name)
+        held = self._logins.image.delegations.get(user.credential.removeprefix(DELEGATION))
+        return held is not None and self._logins.is_good(held)
 
 
 class _Plain:

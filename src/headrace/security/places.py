@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from headrace.schemas.registry import topic_of
 from headrace.security.rights import Right
 
 MANY = "[]"
@@ -104,7 +105,9 @@ def _http_values(
         value = body.get(last.removeprefix("body.").removesuffix(MANY))
         names = [str(entry) for entry in value] if isinstance(value, list) else [str(value or "")]
     for word in reversed(words.removesuffix(" of").split(" of ") if words else []):
-        if word == "topics":
+        if word == "topic":
+            names = [topic_of(name) for name in names if name]
+        elif word == "topics":
             names = [topic for name in names if name for topic in lookups.topics_of(name)]
         else:
             find = lookups.queue_of if word == "queue" else lookups.source_of

@@ -5,6 +5,8 @@
     users/<name>              a user: enabled or not
     scram/<name>/<mechanism>  salt, iterations, StoredKey, ServerKey: what a password leaves behind
     tokens/<sha256>           a token: whose, what it is called, until when
+    narrower/<sha256>         a token that may less than its owner (A40); brokers that do not know these do not take them
+    delegation/<id>           a delegation token (KIP-48): whose, until when, its secret, sealed
     keys/<access key id>      an access key for SQS: whose, and its secret, sealed
     acls/<digest>             one right
 
@@ -29,9 +31,13 @@ SUPER_USERS = "super_users"
 USERS = "users/"
 SCRAM = "scram/"
 TOKENS = "tokens/"
+NARROWER = "narrower/"
+DELEGATION = "delegation/"
 KEYS = "keys/"
 ACLS = "acls/"
 
+TOKEN_ID_CHARS = 16
+"""Of a token's digest: what it is called when it is listed and deleted."""
 MAX_NAME = 249
 ANY_NAME = "*"
 ALL_OPERATIONS = 2
@@ -43,7 +49,7 @@ class Mode(StrEnum):
     ENFORCED = "enforced"
 
 
-class Pattern(IntEnum):
+class PatternType(IntEnum):
     """By Kafka's numbers."""
 
     LITERAL = 3
@@ -67,6 +73,8 @@ class UserRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     created_ms: int = 0
     enabled: bool = True
     note: str = ""
+    tenant: str = ""
+    """Everything that begins so is this user's (A63)."""
 
 
 class ScramRecord(msgspec.Struct, frozen=True):
@@ -76,11 +84,29 @@ class ScramRecord(msgspec.Struct, frozen=True):
     server_key: bytes
 
 
-class TokenRecord(msgspec.Struct, frozen=True):
+class TokenGrant(msgspec.Struct, frozen=True):
+    """One thing that a token is for: a right without a principal or a host, and never a denial."""
+
+    operation: int
+    """An `Operation`, or ALL_OPERATIONS."""
+    resource: Resource
+    name: str
+    pattern: PatternType = PatternType.LITERAL
+
+    @property
+    def words(self) -> str:
+        operation = "All" if self.operation == ALL_OPERATIONS else word(Operation(self.operation))
+        name = f"{self.name}*" if self.pattern is PatternType.PREFIXED else self.name
+        return f"{operation} {word(self.resource)} {name}"
+
+
+class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: str
     name: str
     created_ms: int
     expires_ms: int
+    rights: tuple[TokenGrant, ...] | None = None
+    """None: whatever its owner may. Otherwise these, as far as the owner may them too."""
 
 
 class KeyRecord(msgspec.Struct, frozen=True):
@@ -90,12 +116,30 @@ class KeyRecord(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class DelegationRecord(msgspec.Struct, frozen=True):
+    owner: str
+    """A principal, and so are the others."""
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+    """It can't be renewed beyond."""
+    digest: str
+    """SHA-256 of the secret."""
+    sealed: bytes
+    scram: dict[str, ScramRecord]
+
+    def until(self, expires_ms: int) -> DelegationRecord:
+        return msgspec.structs.replace(self, expires_ms=expires_ms)
+
+
 class Acl(msgspec.Struct, frozen=True):
     """One right, as Kafka's tools show it."""
 
     resource: Resource
     name: str
-    pattern: Pattern
+    pattern: PatternType
     principal: str
     host: str
     operation: int
@@ -110,7 +154,7 @@ class Acl(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         operation = "All" if self.operation == ALL_OPERATIONS else word(Operation(self.operation))
-        name = f"{self.name}*" if self.pattern is Pattern.PREFIXED else self.name
+        name = f"{self.name}*" if self.pattern is PatternType.PREFIXED else self.name
         place = "" if self.host == ANY_NAME else f" from {self.host}"
         verb = "may" if self.permission is Permission.ALLOW else "must not"
         return f"{self.principal} {verb} {operation} {word(self.resource)} {name}{place}"
@@ -124,6 +168,13 @@ class PolicyAcl(Acl, frozen=True):
     @property
     def words(self) -> str:
         return f"{super().words} (the policy of queue {self.queue})"
+
+
+def tenant_rights(name: str, prefix: str) -> list[Acl]:
+    return [
+        Acl(kind, prefix, PatternType.PREFIXED, f"User:{name}", ANY_NAME, ALL_OPERATIONS, Permission.ALLOW)
+        for kind in (Resource.TOPIC, Resource.GROUP, Resource.TRANSACTIONAL_ID)
+    ]
 
 
 def word(value: Operation | Resource) -> str:
@@ -141,6 +192,10 @@ def user_key(name: str) -> str:
 
 def scram_key(name: str, mechanism: str) -> str:
     return f"{SCRAM}{quote(name, safe='')}/{mechanism}"
+
+
+def token_key(digest: str, record: TokenRecord) -> str:
+    return (TOKENS if record.rights is None else NARROWER) + digest
 
 
 def acl_key(acl: Acl) -> str:

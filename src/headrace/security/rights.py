@@ -6,7 +6,7 @@ who adds an API says what it needs and opens nothing else.
 
 Places in a Kafka request are its fields (`topics[].name`: of each entry; a field that is null or empty names nothing, and then
 nothing is needed). Places in an HTTP request are `{queue}` of its path and `body.topic` of its body, and `topics of {queue}`: a queue
-over topics T is Group Q over Topics T. The cluster has no name and no place.
+over topics T is Group Q over Topics T; and `topic of {subject}`, whose schemas they are. The cluster has no name and no place.
 """
 
 from __future__ import annotations
@@ -42,6 +42,24 @@ class Operation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
 
+
+LEGAL: dict[Resource, frozenset[Operation]] = {
+    Resource.TOPIC: frozenset((
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    )),
+    Resource.GROUP: frozenset((
+        Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    )),
+    Resource.CLUSTER: frozenset((
+        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE,
+        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    )),
+    Resource.TRANSACTIONAL_ID: frozenset((Operation.WRITE, Operation.DESCRIBE)),
+    Resource.DELEGATION_TOKEN: frozenset((Operation.DESCRIBE,)),
+    Resource.USER: frozenset((Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS)),
+}  # fmt: skip
+"""Which operations a kind of resource has."""
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     Resource.TOPIC,

@@ -26,6 +26,8 @@ MOST_ITERATIONS = 100_000
 SALT_BYTES = 16
 NONCE_BYTES = 24
 MAX_MESSAGE = 4_096
+TOKEN_AUTH = "tokenauth"  # noqa: S105
+"""Kafka's extension: who logs in is a delegation token, with its id as the name (A43)."""
 
 
 class ScramFailed(Exception):
@@ -36,10 +38,13 @@ class ScramUser(NamedTuple):
     name: str
     record: ScramRecord
     is_real: bool
+    credential: str = ""
+    """The delegation token that it is in truth; `name` is then its owner's."""
+    expires_ms: int = 0
 
 
-Find = Callable[[str], ScramUser]
-"""By name. For a user that does not exist a made-up record."""
+Find = Callable[[str, bool], ScramUser]
+"""By name, or by the id of a delegation token. For one that does not exist a made-up record."""
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -54,11 +59,11 @@ def record_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Sc
     return ScramRecord(salt, iterations, hashlib.new(name, client_key).digest(), server_key)
 
 
-def made_up(mechanism: str, name: str, secret: bytes) -> ScramRecord:
+def made_up(mechanism: str, name: str, secret: bytes, iterations: int = DEFAULT_ITERATIONS) -> ScramRecord:
     """Of nobody: the same salt each time the same name is tried, and keys that no password has."""
     salt = hmac.digest(secret, f"salt {mechanism} {name}".encode(), "sha256")[:SALT_BYTES]
     keys = hmac.digest(secret, f"keys {mechanism} {name}".encode(), HASHES[mechanism])
-    return ScramRecord(salt, DEFAULT_ITERATIONS, keys, keys)
+    return ScramRecord(salt, iterations, keys, keys)
 
 
 class ScramServer:
@@ -95,7 +100,7 @@ class ScramServer:
         name = _saslname(attributes[0][1])
         if authzid and _saslname(authzid.removeprefix("a=")) != name:
             raise ScramFailed("it wants to act as somebody else")
-        user = self._user = self._find(name)
+        user = self._user = self._find(name, (TOKEN_AUTH, "true") in attributes[2:])
         self._binding = base64.b64encode(f"{flag},{authzid},".encode()).decode()
         self._expected = attributes[1][1] + self._nonce
         salt = base64.b64encode(user.record.salt).decode()
@@ -103,7 +108,7 @@ class ScramServer:
         self._first = f"{bare},{answer}"
         return answer.encode()
 
-    def final(self, message: bytes) -> tuple[str, bytes]:
+    def final(self, message: bytes) -> tuple[ScramUser, bytes]:
         """Who it is, and our own proof. Raises ScramFailed."""
         user = self._user
         if user is None:
@@ -135,7 +140,7 @@ class ScramServer:
                 f"wrong password for {user.name!r}" if user.is_real else f"no user {user.name!r}"
             )
         verifier = hmac.digest(record.server_key, signed, self._hash)
-        return user.name, b"v=" + base64.b64encode(verifier)
+        return user, b"v=" + base64.b64encode(verifier)
 
 
 def _text(message: bytes) -> str:
@@ -158,7 +163,7 @@ def _attributes(text: str) -> list[tuple[str, str]]:
     found = []
     for part in text.split(","):
         name, equals, value = part.partition("=")
-        if not equals or len(name) != 1:
+        if not equals or (len(name) != 1 and name != TOKEN_AUTH):
             raise ScramFailed("not attributes")
         found.append((name, value))
     return found

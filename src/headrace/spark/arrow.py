@@ -27,7 +27,7 @@ CHUNK_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnLayout:
     """Which columns to make, and how keys and values are decoded."""
 
     columns: tuple[str, ...]
@@ -36,7 +36,7 @@ class Layout:
     where: RowFilter = field(default_factory=RowFilter)
 
 
-def record_batches(piece: Piece, wanted: OffsetRange, layout: Layout) -> Iterator[pa.RecordBatch]:
+def record_batches(piece: Piece, wanted: OffsetRange, layout: ColumnLayout) -> Iterator[pa.RecordBatch]:
     """The records of a piece that are in the range and pass the filter, about 2 MB in each Arrow batch."""
     lower = layout.where.newest_batch_before
     batches = piece.batches
@@ -52,7 +52,7 @@ def record_batches(piece: Piece, wanted: OffsetRange, layout: Layout) -> Iterato
             yield to_arrow(inside, wanted, layout)
 
 
-def to_arrow(columns: RecordColumns, wanted: OffsetRange, layout: Layout) -> pa.RecordBatch:
+def to_arrow(columns: RecordColumns, wanted: OffsetRange, layout: ColumnLayout) -> pa.RecordBatch:
     count = columns.offsets.size
     spans = _spans(columns) if {"key", "value"} & set(layout.columns) else None
     arrays = []

@@ -46,6 +46,7 @@ HIGHEST = {
     ApiKey.END_TXN: 3,
     ApiKey.TXN_OFFSET_COMMIT: 3,
     ApiKey.DESCRIBE_LOG_DIRS: 4,
+    ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.SASL_HANDSHAKE: 1,
     ApiKey.SASL_AUTHENTICATE: 2,
@@ -59,7 +60,7 @@ class ConnectionLost(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     """How to reach a cluster. Travels to the executors, so it is plain data."""
 
     bootstrap: str
@@ -89,18 +90,18 @@ class Access:
         return "PLAIN", f"\0{self.sasl_user}\0{password}".encode()
 
 
-class Exchange(NamedTuple):
+class PendingExchange(NamedTuple):
     key: int
     version: int
     correlation_id: int
 
 
-class Connection:
-    def __init__(self, host: str, port: int, access: Access) -> None:
+class BlockingConnection:
+    def __init__(self, host: str, port: int, access: ClusterAccess) -> None:
         self._access = access
         self.address = f"{host}:{port}"
         self._correlation = 0
-        self._waiting: deque[Exchange] = deque()
+        self._waiting: deque[PendingExchange] = deque()
         self._buffers = [bytearray(), bytearray()]
         self._turn = 0
         self.closed = False
@@ -176,7 +177,7 @@ class Connection:
             self._send_all(encode_request_frame(header, body))
         except OSError as problem:
             raise self._lost(problem) from problem
-        self._waiting.append(Exchange(key, version, self._correlation))
+        self._waiting.append(PendingExchange(key, version, self._correlation))
 
     def _send_all(self, buffers: list[Buffer]) -> None:
         if self._access.tls:

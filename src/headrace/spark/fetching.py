@@ -21,7 +21,7 @@ from headrace.core.ids import ZERO_UUID
 from headrace.core.ports import Buffer
 from headrace.records.batch import BatchHeader, CorruptBatch, crc_matches, scan
 from headrace.records.read import read_control
-from headrace.spark.connection import Access, Connection, ConnectionLost
+from headrace.spark.connection import BlockingConnection, ClusterAccess, ConnectionLost
 from headrace.spark.plan import OffsetRange
 from headrace.spark.sync_client import EARLIEST, FETCHES, READ_COMMITTED, SyncClient, check, pause
 from headrace.wire.api import ApiKey
@@ -66,10 +66,10 @@ class Piece(NamedTuple):
     """Records below this are not for the caller, though they are in the first batch."""
 
 
-_clients: dict[Access, SyncClient] = {}
+_clients: dict[ClusterAccess, SyncClient] = {}
 
 
-def shared_client(access: Access) -> SyncClient:
+def shared_client(access: ClusterAccess) -> SyncClient:
     """The client of this process. Spark uses a Python worker for many tasks, one at a time, so connections live on."""
     if access not in _clients:
         _clients[access] = SyncClient(access)
@@ -111,7 +111,7 @@ class _RangeFetch:
         self._fail_on_data_loss = fail_on_data_loss
         self._max_bytes = max_bytes
         self._position = wanted.start
-        self._on_the_way: Connection | None = None
+        self._on_the_way: BlockingConnection | None = None
         self._version = TOPIC_IDS
         self._moving = time.monotonic()
 
@@ -243,7 +243,7 @@ class _RangeFetch:
             )
 
 
-def _fetch_version(connection: Connection, topic_id: bytes) -> int:
+def _fetch_version(connection: BlockingConnection, topic_id: bytes) -> int:
     """By id where both sides can: what belongs to another topic of the same name is never taken for ours."""
     version = connection.version(ApiKey.FETCH)
     return version if topic_id != ZERO_UUID else min(version, TOPIC_IDS - 1)

@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource as pushed  # 4.0 has no filters: they are looked for where one is met
 
 from headrace.core.ids import TopicPartition
 from headrace.spark.columns.decode import RecordColumns, header_columns
 from headrace.spark.plan import OffsetRange
 from headrace.spark.where import matching_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOWHERE = TopicPartition("", -1)
@@ -140,22 +133,22 @@ def _push_one(one: Filter, into: RowFilter) -> RowFilter | None:
     if attribute is None or len(attribute) != 1:
         return None
     name = attribute[0]
-    if isinstance(one, IsNotNull):
+    if isinstance(one, pushed.IsNotNull):
         return into if name in _NEVER_NULL else None
     value = getattr(one, "value", None)
     if value is None:
         return None
-    if isinstance(one, EqualTo | EqualNullSafe | In):
-        values = list(value) if isinstance(one, In) else [value]
+    if isinstance(one, pushed.EqualTo | pushed.EqualNullSafe | pushed.In):
+        values = list(value) if isinstance(one, pushed.In) else [value]
         return _push_equal(name, values, into)
     low = high = None
     number = _number(name, value)
     if number is None:
         return None
-    if isinstance(one, GreaterThan | GreaterThanOrEqual):
-        low = number + isinstance(one, GreaterThan)
-    elif isinstance(one, LessThan | LessThanOrEqual):
-        high = number - isinstance(one, LessThan)
+    if isinstance(one, pushed.GreaterThan | pushed.GreaterThanOrEqual):
+        low = number + isinstance(one, pushed.GreaterThan)
+    elif isinstance(one, pushed.LessThan | pushed.LessThanOrEqual):
+        high = number - isinstance(one, pushed.LessThan)
     else:
         return None
     return _push_range(name, low, high, into)

@@ -24,7 +24,7 @@ from headrace.records.read import read_control, read_records
 from headrace.spark.fetching import fetch_range
 from headrace.spark.plan import OffsetRange
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_UNCOMMITTED, SyncClient
-from headrace.spark.transactions import Transaction
+from headrace.spark.transactions import SinkTransaction
 
 LEDGER = "_headrace_positions"
 _PARTITIONS = 8
@@ -42,7 +42,7 @@ def ensure_ledger(client: SyncClient) -> None:
         client.topic(LEDGER)
 
 
-def enter(transaction: Transaction, key: str, entry: dict[str, Any]) -> None:
+def enter(transaction: SinkTransaction, key: str, entry: dict[str, Any]) -> None:
     """The entry becomes the last of its key when, and only when, the transaction commits."""
     tp = ledger_partition(key)
     transaction.add_partitions([tp])

@@ -17,7 +17,7 @@ from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
 from headrace.core.units import parse_duration_ms
 from headrace.records.filters import FilterProblem, compile_filter
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.plan import BATCH_RECORDS_PER_TASK
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 
@@ -56,7 +56,7 @@ class QueueOptions:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    access: Access
+    access: ClusterAccess
     queue: QueueOptions | None = None
     subscribe: tuple[str, ...] = ()
     pattern: str | None = None
@@ -91,7 +91,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    access: Access
+    access: ClusterAccess
     topic: str | None = None
     exactly_once: bool = False
     sink_id: str | None = None
@@ -144,7 +144,7 @@ class _Reader:
             raise OptionError(f"{name} is not JSON: {problem}") from None
 
 
-def access_from(options: Mapping[str, str]) -> Access:
+def access_from(options: Mapping[str, str]) -> ClusterAccess:
     reader = _Reader(options)
     bootstrap = reader.text("bootstrap", "kafka.bootstrap.servers", "bootstrap.servers")
     if not bootstrap:
@@ -171,7 +171,7 @@ def access_from(options: Mapping[str, str]) -> Access:
                 "SASL needs kafka.sasl.mechanism=PLAIN, kafka.sasl.username and kafka.sasl.password"
             )
     timeout_ms = reader.count("kafka.request.timeout.ms", "requestTimeoutMs") or 30_000
-    return Access(
+    return ClusterAccess(
         bootstrap=bootstrap,
         client_id=reader.text("kafka.client.id") or "headrace-spark",
         request_seconds=timeout_ms / 1000,

@@ -14,7 +14,7 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.ports import Buffer
 from headrace.records.batch import MAX_SEQUENCE
-from headrace.spark.connection import Connection, ConnectionLost
+from headrace.spark.connection import BlockingConnection, ConnectionLost
 from headrace.spark.sync_client import PRODUCES, SyncClient, error_of, pause
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
@@ -68,7 +68,7 @@ class Producer:
         self._stall_seconds = stall_seconds
         self._sequences: dict[TopicPartition, int] = {}
         self._unanswered: dict[TopicPartition, deque[Buffer]] = {}
-        self._asked: dict[Connection, deque[Waiting]] = {}
+        self._asked: dict[BlockingConnection, deque[Waiting]] = {}
         self._bytes = 0
         self._moving = time.monotonic()
 
@@ -97,7 +97,7 @@ class Producer:
             assert asked is not None, "an unanswered batch is always on the way"
             self._receive_one(asked)
 
-    def _oldest_of(self, tp: TopicPartition) -> Connection:
+    def _oldest_of(self, tp: TopicPartition) -> BlockingConnection:
         return next(
             connection
             for connection, queue in self._asked.items()
@@ -116,7 +116,7 @@ class Producer:
         connection.send(ApiKey.PRODUCE, version, encode_produce_request(request, version))
         self._asked.setdefault(connection, deque()).append(Waiting(tp, batch))
 
-    def _receive_one(self, connection: Connection) -> None:
+    def _receive_one(self, connection: BlockingConnection) -> None:
         tp, batch = self._asked[connection].popleft()
         try:
             frame, position = connection.receive(reuse=False)

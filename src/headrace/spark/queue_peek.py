@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from headrace.client.queue_client import QueueClient
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.spark.options import QueueOptions, SourceOptions
 from headrace.spark.plan import OffsetRange, pack, split
-from headrace.spark.queue_client import QueueClient
 from headrace.spark.reader import ReadTask, explained, range_reader
 from headrace.spark.schema import chosen_columns
 from headrace.spark.sync_client import SyncClient

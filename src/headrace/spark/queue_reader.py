@@ -22,21 +22,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from headrace.client.queue_client import QueueClient, Received
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.records.filters import Filter, FilterInput, compile_filter
-from headrace.spark.arrow import Layout, to_arrow
+from headrace.spark.arrow import ColumnLayout, to_arrow
 from headrace.spark.columns.decode import RecordColumns, iter_columns
 from headrace.spark.fetching import shared_client
 from headrace.spark.options import QueueOptions, SourceOptions
 from headrace.spark.plan import OffsetRange
-from headrace.spark.queue_client import Message, QueueClient
 from headrace.spark.reader import explained, range_reader, value_decoder
 from headrace.spark.schema import chosen_columns
+from headrace.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _FAR_APART = 10_000
 Place = tuple[TopicPartition, int]
 
 
-class Taken(NamedTuple):
+class TakenMessage(NamedTuple):
     """One message of a micro-batch, as the checkpoint holds it."""
 
     topic: str
@@ -66,7 +66,7 @@ class Hand(NamedTuple):
     """An offset of this source: the batch with this number is these messages; those before it are done."""
 
     number: int = 0
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[TakenMessage, ...] = ()
     owed: tuple[Place, ...] = ()
     """Done, but not acknowledged yet: the queue may hand them out again."""
 
@@ -77,7 +77,7 @@ class Hand(NamedTuple):
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Hand:
         owed = tuple((TopicPartition(topic, number), offset) for topic, number, offset in given["owed"])
-        return cls(given["number"], tuple(Taken(*one) for one in given["taken"]), owed)
+        return cls(given["number"], tuple(TakenMessage(*one) for one in given["taken"]), owed)
 
 
 class QueueTask(InputPartition):
@@ -194,8 +194,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             leases.let_go(one.place)
         self._settled = done.number
 
-    def _take(self, count: int) -> list[Taken]:
-        taken: list[Taken] = []
+    def _take(self, count: int) -> list[TakenMessage]:
+        taken: list[TakenMessage] = []
         while len(taken) < count:
             wait_ms = _POLL_MS if not taken else 0
             found = self._link.receive(
@@ -206,13 +206,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             taken += [_taken(message) for message in self._fit(found)]
         return taken
 
-    def _fit(self, found: Sequence[Message]) -> list[Message]:
+    def _fit(self, found: Sequence[Received]) -> list[Received]:
         """Those that are for Spark: not done already, wanted, and of the format that was promised."""
         link, leases = self._link, self._leases
         assert leases is not None
         owed: dict[str, Place] = {}
         poison: list[str] = []
-        fit: list[Message] = []
+        fit: list[Received] = []
         for message, is_sound in zip(found, self._sound(found), strict=True):
             place = (message.tp, message.offset)
             if place in self._owed:
@@ -229,7 +229,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._owed -= {place for receipt, place in owed.items() if receipt not in refused}
         return fit
 
-    def _sound(self, found: Sequence[Message]) -> Iterable[bool]:
+    def _sound(self, found: Sequence[Received]) -> Iterable[bool]:
         """A value that does not parse is poison: it goes back, and to the dead letters when that is often enough."""
         if self._options.value_schema is None:
             return itertools.repeat(True, len(found))
@@ -268,7 +268,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise explained(problem) from problem
 
 
-def read_plan(taken: Iterable[Taken]) -> list[tuple[OffsetRange, tuple[int, ...]]]:
+def read_plan(taken: Iterable[TakenMessage]) -> list[tuple[OffsetRange, tuple[int, ...]]]:
     """What to fetch for these messages, and which offsets of it are theirs. In the order of the log, whatever came first."""
     pieces: list[tuple[OffsetRange, tuple[int, ...]]] = []
     places = sorted({one.place for one in taken})
@@ -284,7 +284,7 @@ def read_plan(taken: Iterable[Taken]) -> list[tuple[OffsetRange, tuple[int, ...]
 
 
 def _rows_at(
-    columns: RecordColumns, offsets: tuple[int, ...], wanted: OffsetRange, layout: Layout
+    columns: RecordColumns, offsets: tuple[int, ...], wanted: OffsetRange, layout: ColumnLayout
 ) -> Iterator[pa.RecordBatch]:
     chosen = np.flatnonzero(np.isin(columns.offsets, offsets))
     if chosen.size:
@@ -292,11 +292,11 @@ def _rows_at(
         yield to_arrow(ours, wanted, layout)
 
 
-def _taken(message: Message) -> Taken:
-    return Taken(*message.tp, message.offset, message.receipt, message.id)
+def _taken(message: Received) -> TakenMessage:
+    return TakenMessage(*message.tp, message.offset, message.receipt, message.id)
 
 
-def _filter_input(message: Message) -> FilterInput:
+def _filter_input(message: Received) -> FilterInput:
     return FilterInput(
         message.key,
         message.value,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ZERO_UUID
-from headrace.spark.arrow import Layout, raw_batches, record_batches
+from headrace.spark.arrow import ColumnLayout, raw_batches, record_batches
 from headrace.spark.direct import partition_directory, read_sealed
 from headrace.spark.fetching import Piece, fetch_range, shared_client
 from headrace.spark.filters import RowFilter, push
@@ -23,7 +22,11 @@ from headrace.spark.positions import find_partitions, resolve, topic_ids
 from headrace.spark.schema import chosen_columns
 from headrace.spark.sync_client import SyncClient
 from headrace.spark.values import ValueDecoder
+from headrace.spark.versions import arrow_schema, arrow_type
 from headrace.spark.worker_memory import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 
 class ReadTask(InputPartition):
@@ -53,7 +56,7 @@ class RangeReader:
 
     options: SourceOptions
     columns: tuple[str, ...]
-    layout: Layout
+    layout: ColumnLayout
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         client = shared_client(self.options.access)
@@ -94,17 +97,19 @@ class RangeReader:
 def range_reader(options: SourceOptions, schema: StructType, where: RowFilter | None = None) -> RangeReader:
     columns = chosen_columns(schema, options)
     if options.raw:
-        return RangeReader(options, columns, Layout(columns))
+        return RangeReader(options, columns, ColumnLayout(columns))
     where = replace(where or RowFilter(), header=options.header_filter, where=options.where)
     key_type = pa.string() if options.key_format == "string" else pa.binary()
-    return RangeReader(options, columns, Layout(columns, key_type, value_decoder(options, schema), where))
+    return RangeReader(
+        options, columns, ColumnLayout(columns, key_type, value_decoder(options, schema), where)
+    )
 
 
 def value_decoder(options: SourceOptions, schema: StructType) -> ValueDecoder:
     kinds: dict[str, Any] = {field.name: field.dataType for field in schema.fields}
     if options.value_format in ("json", "avro") and "value" in kinds and options.value_schema is not None:
-        result = to_arrow_type(kinds["value"], timezone="UTC")
-        inner = to_arrow_schema(kinds["value"], timezone="UTC") if options.value_format == "json" else None
+        result = arrow_type(kinds["value"])
+        inner = arrow_schema(kinds["value"]) if options.value_format == "json" else None
         return ValueDecoder(options.value_format, inner, options.value_schema, result)
     return ValueDecoder(options.value_format)
 

@@ -20,10 +20,6 @@ CONNECT = "sc://"
 SETTINGS = {
     # Loopback TCP costs 50 ms a micro-batch (delayed acknowledgements); a unix socket does not.
     "spark.python.unix.domain.socket.enabled": "true",
-    # The default forks dozens of processes a batch to set file modes; for checkpoints on a local disk.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     # A second checksum beside Hadoop's own .crc, for two more files and four more processes a batch.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -114,7 +110,11 @@ def local_session(
     if not os.environ["SPARK_LOCAL_IP"]:
         del os.environ["SPARK_LOCAL_IP"]
     builder = SparkSession.builder.appName(name)
-    chosen = {**SETTINGS, **(settings or {})}
+    from headrace.spark.versions import checkpoint_files_class
+
+    # The default forks dozens of processes a batch to set file modes; for checkpoints on a local disk.
+    files = {"spark.sql.streaming.checkpointFileManagerClass": checkpoint_files_class()}
+    chosen = {**files, **SETTINGS, **(settings or {})}
     if master is not None and master.startswith(CONNECT):
         builder = builder.remote(master)
         # Whoever started the server has settled everything else.

@@ -138,6 +138,9 @@ def _rows(rows: pa.RecordBatch, tp: TopicPartition, now_ms: int) -> PartitionRow
 
 def bytes_column(column: pa.Array) -> BytesColumn:
     """A binary or text column without a copy. A null has no bytes."""
+    if not len(column):
+        # One that comes from Spark may have not even the first bound (rows that all have an empty list of headers).
+        return BytesColumn(Ragged(np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)))
     nulls = None
     if column.null_count:
         nulls = _nulls(column)

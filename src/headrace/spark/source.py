@@ -6,8 +6,8 @@ from __future__ import annotations
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
@@ -17,7 +17,8 @@ from headrace.spark.queue_peek import QueuePeekReader
 from headrace.spark.queue_reader import QueueStreamReader
 from headrace.spark.reader import HeadraceReader, PushdownReader
 from headrace.spark.schema import source_ddl
-from headrace.spark.stream_reader import HeadraceStreamReader
+from headrace.spark.stream_reader import HeadraceStreamReader, UnlimitedStreamReader
+from headrace.spark.versions import HAS_LIMITS, need_limits
 from headrace.spark.worker_memory import settle
 from headrace.spark.writer import HeadraceStreamWriter, HeadraceWriter
 
@@ -50,8 +51,9 @@ class HeadraceDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._source()
         if options.queue is not None:
+            need_limits("a queue as a stream")
             return QueueStreamReader(options, schema)
-        return HeadraceStreamReader(options, schema)
+        return (HeadraceStreamReader if HAS_LIMITS else UnlimitedStreamReader)(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -59,7 +61,7 @@ class HeadraceDataSource(DataSource):
         return HeadraceWriter(sink_options(self.options), schema)
 
     # The parameters keep Spark's names: its commit runner passes them by keyword (trap 6).
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         # Asked for twice a micro-batch, by the planner and by the runner of commits.
         settle()
         return HeadraceStreamWriter(sink_options(self.options), schema)

@@ -23,13 +23,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -41,7 +34,15 @@ from headrace.spark.positions import earliest, find_partitions, latest, resolve,
 from headrace.spark.reader import ReadTask, explained, range_reader
 from headrace.spark.schema import chosen_columns
 from headrace.spark.stream_offsets import Offsets, Sight, StreamOffset, losses, ranges, settled
-from headrace.spark.sync_client import CommittedOffset, SyncClient
+from headrace.spark.sync_client import GroupOffset, SyncClient
+from headrace.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    need_limits,
+)
 from headrace.spark.worker_memory import settle
 
 PINNED = "headrace-spark: where the query starts"
@@ -95,7 +96,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return StreamOffset(pinned, ids)
         start = resolve(self._link, partitions, options.starting, options.isolation)
         if options.group is not None and start:
-            pins = {tp: CommittedOffset(offset, self._pin(ids[tp.topic])) for tp, offset in start.items()}
+            pins = {tp: GroupOffset(offset, self._pin(ids[tp.topic])) for tp, offset in start.items()}
             self._link.commit_offsets(options.group, pins)
         return StreamOffset(start, ids)
 
@@ -200,7 +201,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._link.commit_offsets(
             group,
             {
-                tp: CommittedOffset(
+                tp: GroupOffset(
                     offset, f"{PROGRESS}, {done.skipped[tp]} skipped" if tp in done.skipped else PROGRESS
                 )
                 for tp, offset in done.offsets.items()
@@ -249,3 +250,40 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._client is not None:
             self._client.close()
+
+
+class UnlimitedStreamReader(HeadraceStreamReader):
+    """For Spark 4.0 and 4.1, which ask where the topics end without saying where the query is: all that is there is one micro-batch, and what
+    is gone is noticed when a batch is planned, and refused."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        if options.max_records_per_trigger is not None:
+            need_limits("maxRecordsPerTrigger")
+        if options.max_bytes_per_trigger is not None:
+            need_limits("maxBytesPerTrigger")
+        if options.on_loss != "fail":
+            need_limits(f"onLoss={options.on_loss}")
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        try:
+            now = self._look()
+        except HeadraceError as problem:
+            raise explained(problem) from problem
+        first = self._initial.offsets if self._initial is not None else {}
+        return StreamOffset(
+            {tp: max(end, first.get(tp, 0)) for tp, end in now.ends.items()}, now.ids
+        ).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        known, wanted = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        try:
+            firsts = earliest(self._link, list(wanted.offsets)) if wanted.offsets else {}
+            told = losses(known, Sight(wanted.offsets, wanted.ids, firsts)).told("fail")
+            if told:
+                raise HeadraceError(ErrorKind.OFFSET_OUT_OF_RANGE, told, LOSS_HINT)
+            self._show_progress(known)
+        except HeadraceError as problem:
+            raise explained(problem) from problem
+        begins = {tp: first for tp, first in firsts.items() if tp not in known.offsets}
+        return super().partitions(start, replace(wanted, begins=begins).to_json())

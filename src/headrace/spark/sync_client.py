@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, TopicPartition
-from headrace.spark.connection import Access, Connection, ConnectionLost
+from headrace.spark.connection import BlockingConnection, ClusterAccess, ConnectionLost
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -63,14 +64,18 @@ _STALE = {
 """Asking again, perhaps somebody else, may help."""
 
 
-class TopicInfo(NamedTuple):
+_TOPIC_RESOURCE = 2
+_SET_FOR_THE_TOPIC = 1
+
+
+class TopicLeaders(NamedTuple):
     name: str
     topic_id: bytes
     leaders: dict[int, int]
     """Partition -> broker id; -1 when nobody leads."""
 
 
-class CommittedOffset(NamedTuple):
+class GroupOffset(NamedTuple):
     offset: int
     metadata: str
 
@@ -94,11 +99,11 @@ def check(code: int, subject: str) -> None:
 
 
 class SyncClient:
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         self.access = access
-        self._connections: dict[tuple[str, int, str], Connection] = {}
+        self._connections: dict[tuple[str, int, str], BlockingConnection] = {}
         self._nodes: dict[int, tuple[str, int]] = {}
-        self._topics: dict[str, TopicInfo] = {}
+        self._topics: dict[str, TopicLeaders] = {}
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
         self._controller = -1
 
@@ -117,18 +122,18 @@ class SyncClient:
 
     # -- connections ---------------------------------------------------------------------------------------------
 
-    def _connect(self, address: tuple[str, int], purpose: str = CALLS) -> Connection:
+    def _connect(self, address: tuple[str, int], purpose: str = CALLS) -> BlockingConnection:
         """Answers come in order, so those who keep requests on the way have a connection for themselves."""
         connection = self._connections.get((*address, purpose))
         if connection is None or connection.closed:
-            connection = self._connections[*address, purpose] = Connection(*address, self.access)
+            connection = self._connections[*address, purpose] = BlockingConnection(*address, self.access)
         return connection
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: BlockingConnection) -> None:
         connection.close()
         self._connections = {a: c for a, c in self._connections.items() if c is not connection}
 
-    def _bootstrap(self) -> Connection:
+    def _bootstrap(self) -> BlockingConnection:
         """A connection to anybody: a known broker, else one of the bootstrap addresses."""
         reasons = []
         known = [(host, port) for host, port, purpose in self._connections if purpose == CALLS]
@@ -175,11 +180,11 @@ class SyncClient:
 
     # -- metadata ------------------------------------------------------------------------------------------------
 
-    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicLeaders]:
         """What exists now; None: every topic. Topics that do not exist are left out."""
         wanted = None if names is None else [MetadataRequestTopic(ZERO_UUID, name) for name in names]
 
-        def ask() -> dict[str, TopicInfo]:
+        def ask() -> dict[str, TopicLeaders]:
             request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
             answer = self.call_any(ApiKey.METADATA, request)
             self._nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
@@ -190,7 +195,7 @@ class SyncClient:
                     continue
                 check(topic.error_code, f'topic "{topic.name}"')
                 leaders = {row.partition_index: row.leader_id for row in topic.partitions}
-                found[topic.name] = TopicInfo(topic.name, topic.topic_id, dict(sorted(leaders.items())))
+                found[topic.name] = TopicLeaders(topic.name, topic.topic_id, dict(sorted(leaders.items())))
             return found
 
         found = self.patiently(ask)
@@ -201,7 +206,7 @@ class SyncClient:
         """Heard of it before, at whatever time that was."""
         return name in self._topics
 
-    def topic(self, name: str) -> TopicInfo:
+    def topic(self, name: str) -> TopicLeaders:
         """One topic, from memory where possible."""
         if name not in self._topics and name not in self.topics([name]):
             raise HeadraceError(
@@ -210,7 +215,7 @@ class SyncClient:
             )
         return self._topics[name]
 
-    def leader(self, tp: TopicPartition, purpose: str = CALLS) -> Connection:
+    def leader(self, tp: TopicPartition, purpose: str = CALLS) -> BlockingConnection:
         node = self.topic(tp.topic).leaders.get(tp.partition)
         if node is None:
             # The topic may have grown since this long-lived process looked.
@@ -269,6 +274,22 @@ class SyncClient:
 
         self.patiently(ask)
 
+    def topic_configs(self, name: str) -> dict[str, str]:
+        """What somebody has set for the topic; nothing of what is a default."""
+        request = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC_RESOURCE, name, None)])
+
+        def ask() -> dict[str, str]:
+            result = self.call_any(ApiKey.DESCRIBE_CONFIGS, request).results[0]
+            if result.error_code:
+                raise HeadraceError(error_of(result.error_code), result.error_message or f'topic "{name}"')
+            return {
+                one.name: one.value
+                for one in result.configs
+                if one.config_source == _SET_FOR_THE_TOPIC and one.value is not None and not one.is_sensitive
+            }
+
+        return self.patiently(ask)
+
     # -- offsets of partitions -----------------------------------------------------------------------------------
 
     def list_offsets(
@@ -283,7 +304,7 @@ class SyncClient:
         missing = {tp.topic for tp in wanted} - self._topics.keys()
         if missing:
             self.topics(missing)
-        by_node: dict[str, tuple[Connection, list[TopicPartition]]] = {}
+        by_node: dict[str, tuple[BlockingConnection, list[TopicPartition]]] = {}
         for tp in wanted:
             connection = self.leader(tp)
             by_node.setdefault(connection.address, (connection, []))[1].append(tp)
@@ -345,7 +366,7 @@ class SyncClient:
     def ask_coordinator(self, kind: int, name: str, key: ApiKey, request: object) -> Any:
         return self._call(self.coordinator(kind, name), key, request)
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
         """As a simple consumer: the group has no members, so nobody can be in the way."""
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for tp, (offset, metadata) in offsets.items():
@@ -365,7 +386,7 @@ class SyncClient:
 
     def committed_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, CommittedOffset]:
+    ) -> dict[TopicPartition, GroupOffset]:
         """What the group has committed, for these partitions or all. An open transaction on named ones is waited for."""
         topics: dict[str, list[int]] | None = None
         if partitions is not None:
@@ -374,7 +395,7 @@ class SyncClient:
                 topics.setdefault(tp.topic, []).append(tp.partition)
         rows = None if topics is None else [OffsetFetchRequestTopic(*row) for row in topics.items()]
 
-        def ask() -> dict[TopicPartition, CommittedOffset]:
+        def ask() -> dict[TopicPartition, GroupOffset]:
             request = OffsetFetchRequest(group_id=group, topics=rows, require_stable=True)
             answer = self.ask_coordinator(GROUP, group, ApiKey.OFFSET_FETCH, request)
             check(answer.error_code, f'group "{group}"')
@@ -384,7 +405,7 @@ class SyncClient:
                     check(row.error_code, f'group "{group}", {topic.name}-{row.partition_index}')
                     if row.committed_offset >= 0:
                         tp = TopicPartition(topic.name, row.partition_index)
-                        found[tp] = CommittedOffset(row.committed_offset, row.metadata or "")
+                        found[tp] = GroupOffset(row.committed_offset, row.metadata or "")
             return found
 
         return self.patiently(ask)

@@ -24,7 +24,7 @@ from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 
 
-class Transaction:
+class SinkTransaction:
     """Open from construction. `commit` ends it; leaving the block without it aborts.
 
     A producer that committed before may go on without a new claim: while nobody has fenced it, it still holds the id.
@@ -104,7 +104,7 @@ class Transaction:
 
         self._client.patiently(ask)
 
-    def __enter__(self) -> Transaction:
+    def __enter__(self) -> SinkTransaction:
         return self
 
     def __exit__(

@@ -14,30 +14,28 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.records.batch import read_header
 from headrace.spark.columns.encode import ProducerStamp, encode_batches
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.fetching import shared_client
 from headrace.spark.ledger import enter, ledger_partition, read
 from headrace.spark.options import OptionError, SinkOptions
 from headrace.spark.producer import Producer, idempotent_producer
 from headrace.spark.reader import explained
+from headrace.spark.row_batches import batches_of
 from headrace.spark.sink_columns import PartitionRows, SinkBatch, check_sink_schema, partition_rows
 from headrace.spark.sync_client import SyncClient, pause
-from headrace.spark.transactions import Transaction
+from headrace.spark.transactions import SinkTransaction
+from headrace.spark.versions import WRITES_ROWS, StreamWriterBase
 from headrace.spark.weave import weave
 from headrace.spark.worker_memory import settle
 
@@ -66,7 +64,7 @@ class TaskWriter:
         client: SyncClient,
         options: SinkOptions,
         producer: Producer,
-        transaction: Transaction | None,
+        transaction: SinkTransaction | None,
         seed: int,
     ) -> None:
         self._client = client
@@ -169,8 +167,8 @@ class Claim(NamedTuple):
     next_batch: int
 
 
-_producers: dict[Access, Producer] = {}
-_claims: dict[tuple[Access, str], Claim] = {}
+_producers: dict[ClusterAccess, Producer] = {}
+_claims: dict[tuple[ClusterAccess, str], Claim] = {}
 """Python workers live through many micro-batches, and every claim costs a few synced writes. Only what ended well is kept."""
 
 
@@ -215,13 +213,13 @@ def _write_once(
 @contextlib.contextmanager
 def _begin(
     client: SyncClient, options: SinkOptions, group: str, batch_id: int, task: int
-) -> Iterator[Transaction | None]:
+) -> Iterator[SinkTransaction | None]:
     """The transaction of this task and batch; None: it is done already."""
     name = f"{group}-{task}"
     timeout_ms = options.transaction_timeout_ms
     known = _claims.pop((options.access, name), None)
     if known is not None and known.next_batch <= batch_id:
-        transaction = Transaction(client, name, timeout_ms, known.producer)
+        transaction = SinkTransaction(client, name, timeout_ms, known.producer)
         try:
             # Whoever claimed the id after us fenced us, and this says so. Else what we noted last is still the last.
             transaction.add_partitions([ledger_partition(_note(group, task))])
@@ -231,7 +229,7 @@ def _begin(
             with transaction:
                 yield transaction
             return
-    with Transaction(client, name, timeout_ms) as transaction:
+    with SinkTransaction(client, name, timeout_ms) as transaction:
         # After the claim: from here on nobody else can commit under this id, so the answer stays true.
         done = _batches_done(client, group, task)
         yield None if done > batch_id else transaction
@@ -269,19 +267,21 @@ class HeadraceWriter(DataSourceArrowWriter):
         """What tasks have written stays: a log takes nothing back. Their open transactions are aborted by themselves."""
 
 
-class HeadraceStreamWriter(DataSourceStreamArrowWriter):
+class HeadraceStreamWriter(StreamWriterBase):  # type: ignore[misc]
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_sink_schema(schema, options.topic)
         self._options = options
+        self._schema = schema
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
         sink_id = self._options.sink_id or query
         if self._options.exactly_once and (batch is None or sink_id is None):
             raise OptionError("Spark does not tell the query and the batch; exactly-once needs both")
-        return write_task(self._options, iterator, sink_id or "", int(batch or 0))
+        batches = batches_of(iterator, self._schema) if WRITES_ROWS else iterator
+        return write_task(self._options, batches, sink_id or "", int(batch or 0))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The tasks have committed already."""

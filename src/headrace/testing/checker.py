@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from headrace.testing.dependency_cycles import find_cycles
-from headrace.testing.history import Key, Operation, Outcome, Value
+from headrace.testing.history import Key, OperationOutcome, RecordedOperation, Value
 from headrace.testing.version_order import LogView, VersionOrder
 
 
@@ -68,7 +68,7 @@ class Report:
         return "\n".join(lines)
 
 
-def check(operations: Sequence[Operation], options: CheckOptions | None = None) -> Report:
+def check(operations: Sequence[RecordedOperation], options: CheckOptions | None = None) -> Report:
     options = options or CheckOptions()
     order = VersionOrder(operations)
     found: list[Anomaly] = []
@@ -145,7 +145,7 @@ def _lost_writes(order: VersionOrder) -> list[Anomaly]:
 def _unseen(order: VersionOrder) -> list[Anomaly]:
     missing: dict[Key, list[Value]] = {}
     for (key, value), writer in order.writer_of.items():
-        if writer.outcome is Outcome.OK and not order.was_read(key, value):
+        if writer.outcome is OperationOutcome.OK and not order.was_read(key, value):
             missing.setdefault(key, []).append(value)
     return [Anomaly("unseen", key, (), {"values": values}) for key, values in missing.items()]
 
@@ -154,12 +154,12 @@ def _aborted_reads(order: VersionOrder) -> list[Anomaly]:
     found: list[Anomaly] = []
     for (key, value), readers in order.readers_of.items():
         writer = order.writer_of.get((key, value))
-        if writer is None or writer.outcome is not Outcome.FAIL:
+        if writer is None or writer.outcome is not OperationOutcome.FAIL:
             continue
         found.extend(
             Anomaly("G1a", key, (writer.number, reader.number), {"value": value})
             for reader in readers
-            if reader.outcome is Outcome.OK
+            if reader.outcome is OperationOutcome.OK
         )
     return found
 
@@ -198,8 +198,8 @@ def _inside_operations(order: VersionOrder) -> list[Anomaly]:
 
 
 def _jumps(
-    before: Operation,
-    after: Operation,
+    before: RecordedOperation,
+    after: RecordedOperation,
     key: Key,
     placed: Sequence[tuple[int, Value]],
     skip: str | None,
@@ -216,7 +216,7 @@ def _jumps(
 
 
 class _Position(NamedTuple):
-    operation: Operation
+    operation: RecordedOperation
     place: int
     value: Value
 
@@ -226,7 +226,7 @@ def _between_polls(order: VersionOrder) -> list[Anomaly]:
     found: list[Anomaly] = []
     positions: dict[int, dict[Key, _Position]] = {}
     for operation in order.operations:
-        if operation.outcome is not Outcome.OK:
+        if operation.outcome is not OperationOutcome.OK:
             continue
         mine = positions.setdefault(operation.process, {})
         if operation.action in ("assign", "subscribe"):
@@ -249,7 +249,7 @@ def _between_sends(order: VersionOrder) -> list[Anomaly]:
     found: list[Anomaly] = []
     positions: dict[tuple[int, Key], _Position] = {}
     for operation in order.operations:
-        if operation.outcome is Outcome.FAIL:
+        if operation.outcome is OperationOutcome.FAIL:
             continue
         for key in operation.sent_keys():
             records = [(send.offset, send.value) for send in operation.sent_to(key)]
@@ -274,7 +274,7 @@ def _worst_lag(order: VersionOrder) -> Lag | None:
     assigned: dict[int, tuple[Key, ...]] = {}
     reached: dict[tuple[int, Key], int] = {}
     for operation in order.operations:
-        if operation.outcome is not Outcome.OK:
+        if operation.outcome is not OperationOutcome.OK:
             continue
         if operation.action in ("assign", "subscribe"):
             before = assigned.get(operation.process, ())
@@ -304,7 +304,7 @@ def _known_since(order: VersionOrder) -> Callable[[Key, int], int | None]:
     }
     for operation in order.operations:
         seen: list[tuple[Key, int | None, Value]] = []
-        if operation.outcome is Outcome.OK:
+        if operation.outcome is OperationOutcome.OK:
             seen += [(send.key, send.offset, send.value) for send in operation.sends()]
         for key in operation.polled_keys():
             seen += [(key, offset, value) for offset, value in operation.polled_from(key)]
@@ -334,7 +334,7 @@ def _consume_counts(order: VersionOrder) -> dict[int, int]:
     is_subscribed: dict[int, bool] = {}
     counts: dict[tuple[int, Key, Value], int] = {}
     for operation in order.operations:
-        if operation.outcome is not Outcome.OK:
+        if operation.outcome is not OperationOutcome.OK:
             continue
         if operation.action in ("assign", "subscribe"):
             is_subscribed[operation.process] = operation.action == "subscribe"

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Literal
 
 from headrace.testing.cycles import Edge, Graph
-from headrace.testing.history import Outcome
+from headrace.testing.history import OperationOutcome
 from headrace.testing.version_order import VersionOrder
 
 EdgeKind = Literal["ww", "wr", "process", "realtime"]
@@ -80,7 +80,7 @@ def _add_realtime_order(graph: Graph[EdgeKind], order: VersionOrder) -> None:
     for operation in order.operations:
         if order.must_have_committed(operation):
             events.append((operation.invoked_at, False, operation.number))
-            if operation.outcome is Outcome.OK and operation.completed_at is not None:
+            if operation.outcome is OperationOutcome.OK and operation.completed_at is not None:
                 events.append((operation.completed_at, True, operation.number))
     frontier: dict[int, None] = {}
     before: dict[int, list[int]] = {}

@@ -17,7 +17,7 @@ Value = Hashable
 Action = Literal["assign", "subscribe", "send", "poll", "txn", "crash"]
 
 
-class Outcome(Enum):
+class OperationOutcome(Enum):
     OK = "ok"
     FAIL = "fail"
     INFO = "info"
@@ -39,13 +39,13 @@ Step = Send | Poll
 
 
 @dataclass(slots=True)
-class Operation:
+class RecordedOperation:
     """One operation from its invocation to its end."""
 
     number: int
     process: int
     action: Action
-    outcome: Outcome
+    outcome: OperationOutcome
     steps: tuple[Step, ...] = ()
     keys: tuple[Key, ...] = ()
     """Of assign and subscribe: the new, whole set."""
@@ -78,10 +78,10 @@ class Operation:
 
 
 @dataclass(slots=True)
-class History:
+class OperationHistory:
     """Collects events in the order they happen; one open operation per process at a time."""
 
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[RecordedOperation] = field(default_factory=list)
     _event_count: int = 0
 
     def invoke(
@@ -92,9 +92,9 @@ class History:
         *,
         keys: Iterable[Key] = (),
         now_ms: int = 0,
-    ) -> Operation:
-        operation = Operation(
-            len(self.operations), process, action, Outcome.INFO, tuple(steps), tuple(keys),
+    ) -> RecordedOperation:
+        operation = RecordedOperation(
+            len(self.operations), process, action, OperationOutcome.INFO, tuple(steps), tuple(keys),
             invoked_at=self._event_count, invoked_ms=now_ms, completed_ms=now_ms,
         )  # fmt: skip
         self._event_count += 1
@@ -103,8 +103,8 @@ class History:
 
     def complete(
         self,
-        operation: Operation,
-        outcome: Outcome,
+        operation: RecordedOperation,
+        outcome: OperationOutcome,
         steps: Iterable[Step] | None = None,
         *,
         rebalanced: Iterable[Key] = (),
@@ -116,6 +116,6 @@ class History:
             operation.steps = tuple(steps)
         operation.rebalanced = frozenset(rebalanced)
         operation.completed_ms = now_ms
-        if outcome is not Outcome.INFO:
+        if outcome is not OperationOutcome.INFO:
             operation.completed_at = self._event_count
         self._event_count += 1

@@ -18,8 +18,8 @@ from headrace.coordinator.memory import MemoryCoordinator
 from headrace.coordinator.port import (
     Compare,
     CoordinatorUnavailable,
+    KeyLease,
     KeyValue,
-    Lease,
     LeaseNotFound,
     Operation,
     OutcomeUnknown,
@@ -116,7 +116,7 @@ class HostileCoordinator:
         finally:
             await updates.aclose()
 
-    async def grant(self, ttl_ms: int) -> Lease:
+    async def grant(self, ttl_ms: int) -> KeyLease:
         await self._travel()
         return await self._inner.grant(ttl_ms)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from headrace.testing.history import Outcome
+from headrace.testing.history import OperationOutcome
 
 Message = Hashable
 """Every enqueued body is unique, so a body found in a receive names its send."""
@@ -37,7 +37,7 @@ class QueueOperation:
     queue: str
     invoked_ms: int
     begun: int
-    outcome: Outcome = Outcome.INFO
+    outcome: OperationOutcome = OperationOutcome.INFO
     completed_ms: int = 0
     ended: int | None = None
 
@@ -52,7 +52,7 @@ class Enqueue(QueueOperation):
     """The entry of the same batch and group that stands before it."""
 
 
-class Delivery(NamedTuple):
+class DequeuedMessage(NamedTuple):
     message: Message
     receipt: str
     number: int = 0
@@ -60,9 +60,9 @@ class Delivery(NamedTuple):
 
 
 @dataclass(slots=True)
-class Receive(QueueOperation):
+class Dequeue(QueueOperation):
     visibility_ms: int = 0
-    deliveries: Sequence[Delivery] = ()
+    deliveries: Sequence[DequeuedMessage] = ()
     """In the order of the answer; empty unless it ended OK."""
 
 
@@ -75,7 +75,7 @@ class ChangeVisibility(QueueOperation):
 
 
 @dataclass(slots=True)
-class Delete(QueueOperation):
+class Remove(QueueOperation):
     message: Message = None
     receipt: str = ""
 
@@ -105,21 +105,21 @@ class QueueHistory:
         self.operations.append(operation)
         return operation
 
-    def receive(self, queue: str, visibility_ms: int, now_ms: int) -> Receive:
-        operation = Receive(queue, now_ms, self._next_event(), visibility_ms=visibility_ms)
+    def receive(self, queue: str, visibility_ms: int, now_ms: int) -> Dequeue:
+        operation = Dequeue(queue, now_ms, self._next_event(), visibility_ms=visibility_ms)
         self.operations.append(operation)
         return operation
 
     def change_visibility(
-        self, queue: str, delivery: Delivery, visibility_ms: int, now_ms: int
+        self, queue: str, delivery: DequeuedMessage, visibility_ms: int, now_ms: int
     ) -> ChangeVisibility:
         operation = ChangeVisibility(queue, now_ms, self._next_event(), message=delivery.message,
                                      receipt=delivery.receipt, visibility_ms=visibility_ms)  # fmt: skip
         self.operations.append(operation)
         return operation
 
-    def delete(self, queue: str, delivery: Delivery, now_ms: int) -> Delete:
-        operation = Delete(
+    def delete(self, queue: str, delivery: DequeuedMessage, now_ms: int) -> Remove:
+        operation = Remove(
             queue, now_ms, self._next_event(), message=delivery.message, receipt=delivery.receipt
         )
         self.operations.append(operation)
@@ -128,20 +128,20 @@ class QueueHistory:
     def discard(self, queue: str, message: Message, now_ms: int, *, seen_late: bool = False) -> None:
         operation = Discard(queue, now_ms, self._next_event(), message=message, seen_late=seen_late)
         self.operations.append(operation)
-        self.end(operation, Outcome.OK, now_ms)
+        self.end(operation, OperationOutcome.OK, now_ms)
 
     def end(
         self,
         operation: QueueOperation,
-        outcome: Outcome,
+        outcome: OperationOutcome,
         now_ms: int,
-        deliveries: Sequence[Delivery] = (),
+        deliveries: Sequence[DequeuedMessage] = (),
     ) -> None:
         """An operation that is never ended has an unknown outcome."""
         operation.outcome = outcome
         operation.completed_ms = now_ms
         operation.ended = self._next_event()
-        if isinstance(operation, Receive) and outcome is Outcome.OK:
+        if isinstance(operation, Dequeue) and outcome is OperationOutcome.OK:
             operation.deliveries = tuple(deliveries)
 
 
@@ -197,9 +197,9 @@ class QueueReport:
 class _Handed(NamedTuple):
     """One delivery with the receive it came in."""
 
-    receive: Receive
+    receive: Dequeue
     place: int
-    delivery: Delivery
+    delivery: DequeuedMessage
 
     @property
     def ended(self) -> int:
@@ -221,16 +221,16 @@ class _View:
         self.clocks = clocks
         self.enqueues: dict[Message, Enqueue] = {}
         self.handed: dict[Message, list[_Handed]] = {}
-        self.deletes: dict[Message, list[Delete]] = {}
+        self.deletes: dict[Message, list[Remove]] = {}
         self.discards: dict[Message, list[Discard]] = {}
         self.changes: dict[str, list[ChangeVisibility]] = {}
-        self.receives: list[Receive] = []
+        self.receives: list[Dequeue] = []
         for operation in operations:
             if isinstance(operation, Enqueue):
                 self.enqueues[operation.message] = operation
-            elif isinstance(operation, Receive) and operation.ended is not None:
+            elif isinstance(operation, Dequeue) and operation.ended is not None:
                 self.receives.append(operation)
-            elif isinstance(operation, Delete):
+            elif isinstance(operation, Remove):
                 self.deletes.setdefault(operation.message, []).append(operation)
             elif isinstance(operation, Discard):
                 self.discards.setdefault(operation.message, []).append(operation)
@@ -272,9 +272,9 @@ def check_queue(
 def _check_total(view: _View, report: QueueReport, remaining: frozenset[Message], window_ms: int) -> None:
     for message, enqueue in view.enqueues.items():
         is_seen = message in view.handed or message in view.discards or message in remaining
-        if enqueue.outcome is Outcome.INFO and is_seen:
+        if enqueue.outcome is OperationOutcome.INFO and is_seen:
             report.recovered += 1
-        if is_seen or enqueue.outcome is not Outcome.OK:
+        if is_seen or enqueue.outcome is not OperationOutcome.OK:
             continue
         if _was_deduplicated(view, enqueue, window_ms):
             report.deduplicated += 1
@@ -283,7 +283,7 @@ def _check_total(view: _View, report: QueueReport, remaining: frozenset[Message]
     for message, handed in view.handed.items():
         report.duplicated += len(handed) - 1
         attempt = view.enqueues.get(message)
-        if attempt is None or attempt.outcome is Outcome.FAIL:
+        if attempt is None or attempt.outcome is OperationOutcome.FAIL:
             detail = {"why": "never sent" if attempt is None else "its send failed"}
             report.anomalies.append(QueueAnomaly("unexpected", message, detail))
 
@@ -297,7 +297,7 @@ def _was_deduplicated(view: _View, enqueue: Enqueue, window_ms: int) -> bool:
             other is not enqueue
             and other.queue == enqueue.queue
             and other.dedup_id == enqueue.dedup_id
-            and other.outcome is not Outcome.FAIL
+            and other.outcome is not OperationOutcome.FAIL
             and (other.message in view.handed or other.message in view.discards)
         )
         if not is_twin:
@@ -312,7 +312,7 @@ def _written_between_ms(view: _View, enqueue: Enqueue) -> tuple[int, int]:
     """When a message came into the queue, at the earliest and at the latest: what was delivered was there before, and a send
     that nobody answered may arrive late."""
     ends_ms = [one.receive.completed_ms for one in view.handed.get(enqueue.message, ())]
-    if enqueue.outcome is Outcome.OK:
+    if enqueue.outcome is OperationOutcome.OK:
         ends_ms.append(enqueue.completed_ms)
     return enqueue.invoked_ms, min(ends_ms, default=_NEVER_MS)
 
@@ -358,12 +358,12 @@ def _held_until_ms(view: _View, handed: _Handed, other: _Handed | None) -> int:
     earliest_ms = view.clocks.earliest_ms
     until_ms = earliest_ms(handed.receive.invoked_ms, handed.receive.visibility_ms)
     for change in view.changes.get(handed.delivery.receipt, ()):
-        if change.outcome is Outcome.FAIL or (other is not None and change.begun > other.ended):
+        if change.outcome is OperationOutcome.FAIL or (other is not None and change.begun > other.ended):
             continue
         changed_ms = earliest_ms(change.invoked_ms, change.visibility_ms)
         is_sure = (
             other is not None
-            and change.outcome is Outcome.OK
+            and change.outcome is OperationOutcome.OK
             and change.ended is not None
             and change.ended < other.receive.begun
         )
@@ -376,7 +376,7 @@ def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
         handed = view.handed.get(message, [])
         for delete in deletes:
             own = next((one for one in handed if one.delivery.receipt == delete.receipt), None)
-            if own is None or delete.outcome is not Outcome.OK or delete.ended is None:
+            if own is None or delete.outcome is not OperationOutcome.OK or delete.ended is None:
                 continue
             later = [
                 one
@@ -397,7 +397,7 @@ def _resurrections(view: _View, window_ms: int) -> Iterator[QueueAnomaly]:
                 break
 
 
-def _may_be_too_late(view: _View, delete: Delete, own: _Handed, later: list[_Handed]) -> bool:
+def _may_be_too_late(view: _View, delete: Remove, own: _Handed, later: list[_Handed]) -> bool:
     """Whether another delivery may have been out before the delete. A handle of an older one deletes nothing, although the
     answer is a success (R56)."""
     assert delete.ended is not None
@@ -417,13 +417,13 @@ def _vanished(view: _View, remaining: frozenset[Message]) -> Iterator[QueueAnoma
     for message, handed in view.handed.items():
         if message in view.discards or message in remaining:
             continue
-        deletes = [one for one in view.deletes.get(message, ()) if one.outcome is not Outcome.FAIL]
+        deletes = [one for one in view.deletes.get(message, ()) if one.outcome is not OperationOutcome.FAIL]
         if all(_is_surely_stale(delete, handed) for delete in deletes):
             receipts = [delete.receipt for delete in deletes]
             yield QueueAnomaly("vanished", message, {"deliveries": len(handed), "stale_deletes": receipts})
 
 
-def _is_surely_stale(delete: Delete, handed: list[_Handed]) -> bool:
+def _is_surely_stale(delete: Remove, handed: list[_Handed]) -> bool:
     """A later delivery was in somebody's hands before this delete began."""
     own = [one for one in handed if one.delivery.receipt == delete.receipt]
     return bool(own) and any(
@@ -435,7 +435,7 @@ def _is_surely_stale(delete: Delete, handed: list[_Handed]) -> bool:
 def _fifo_violations(view: _View) -> Iterator[QueueAnomaly]:
     groups: dict[tuple[str, str], list[Enqueue]] = {}
     for enqueue in view.enqueues.values():
-        if enqueue.group is not None and enqueue.outcome is Outcome.OK:
+        if enqueue.group is not None and enqueue.outcome is OperationOutcome.OK:
             groups.setdefault((enqueue.queue, enqueue.group), []).append(enqueue)
     for members in groups.values():
         for later in members:
@@ -454,7 +454,10 @@ def _overtaken(view: _View, earlier: Enqueue, later: Enqueue, handed: _Handed) -
     if any(discard.seen_late for discard in discards) and _may_have_left(view, deliveries, handed):
         return
     gone = [*deletes, *discards]
-    if any(operation.begun < handed.ended and operation.outcome is not Outcome.FAIL for operation in gone):
+    if any(
+        operation.begun < handed.ended and operation.outcome is not OperationOutcome.FAIL
+        for operation in gone
+    ):
         return
     if earlier.message not in view.handed:
         # Never handed out at all: lost (said elsewhere) or taken for a duplicate of another send.

@@ -58,7 +58,7 @@ class Kernel(Protocol):
     def at(self, when_s: float, callback: Callable[[], None]) -> None: ...
 
 
-class Endpoint(Protocol):
+class PipeEnd(Protocol):
     """One socket. It may be gone while segments for it are still on their way."""
 
     def is_known(self) -> bool:
@@ -108,8 +108,8 @@ class Pipe:
         self._stalled_since_s: float | None = None
         self.received = bytearray()
         """Arrived and not yet read by the program."""
-        self.source: Endpoint
-        self.target: Endpoint
+        self.source: PipeEnd
+        self.target: PipeEnd
 
     # --- the sender's side ---
 

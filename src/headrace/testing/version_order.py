@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.testing.history import Key, Operation, Outcome, Value
+from headrace.testing.history import Key, OperationOutcome, RecordedOperation, Value
 
 
 class LogView:
@@ -36,10 +36,10 @@ class LogView:
 
 
 class VersionOrder:
-    def __init__(self, operations: Sequence[Operation]) -> None:
+    def __init__(self, operations: Sequence[RecordedOperation]) -> None:
         self.operations = operations
-        self.writer_of: dict[tuple[Key, Value], Operation] = {}
-        self.readers_of: dict[tuple[Key, Value], list[Operation]] = {}
+        self.writer_of: dict[tuple[Key, Value], RecordedOperation] = {}
+        self.readers_of: dict[tuple[Key, Value], list[RecordedOperation]] = {}
         """Every operation that polled the value, however it ended."""
         for operation in operations:
             for send in operation.sends():
@@ -52,17 +52,17 @@ class VersionOrder:
         self._committed = {operation.number: self._decide_committed(operation) for operation in operations}
         self.logs: dict[Key, LogView] = self._build_logs()
 
-    def must_have_committed(self, operation: Operation) -> bool:
+    def must_have_committed(self, operation: RecordedOperation) -> bool:
         """It said so, or nobody knows and an operation that did commit saw something it wrote."""
         return self._committed[operation.number]
 
-    def _decide_committed(self, operation: Operation) -> bool:
-        if operation.outcome is Outcome.OK:
+    def _decide_committed(self, operation: RecordedOperation) -> bool:
+        if operation.outcome is OperationOutcome.OK:
             return True
-        if operation.outcome is Outcome.FAIL:
+        if operation.outcome is OperationOutcome.FAIL:
             return False
         return any(
-            reader.outcome is Outcome.OK
+            reader.outcome is OperationOutcome.OK
             for send in operation.sends()
             for reader in self.readers_of.get((send.key, send.value), ())
         )

@@ -9,7 +9,7 @@ from headrace.core.plan import Fact
 from headrace.transactions.commands import CloseConnection
 from headrace.transactions.facts import SpokenBy
 from headrace.transactions.state import LAST_EPOCH, PREPARED, Transaction
-from headrace.transactions.table import Entry, TransactionTable
+from headrace.transactions.table import TransactionEntry, TransactionTable
 
 
 class Refusal(NamedTuple):
@@ -17,7 +17,7 @@ class Refusal(NamedTuple):
     effects: tuple[CloseConnection, ...] = ()
 
 
-def find(table: TransactionTable, transactional_id: str) -> Entry | Refusal:
+def find(table: TransactionTable, transactional_id: str) -> TransactionEntry | Refusal:
     if not transactional_id:
         return Refusal(ErrorKind.INVALID_REQUEST)
     entry = table.entries.get(transactional_id)
@@ -30,7 +30,7 @@ def find_producer(
     producer_id: int,
     producer_epoch: int,
     connection_id: int | None,
-) -> Entry | Refusal:
+) -> TransactionEntry | Refusal:
     """The entry, if this is its producer, in its epoch, over its newest connection."""
     entry = find(table, transactional_id)
     if isinstance(entry, Refusal):
@@ -53,7 +53,7 @@ def is_ahead(transaction: Transaction, producer_id: int, producer_epoch: int) ->
     return is_told and transaction.state in PREPARED
 
 
-def superseded(table: TransactionTable, entry: Entry, connection_id: int | None) -> Refusal | None:
+def superseded(table: TransactionTable, entry: TransactionEntry, connection_id: int | None) -> Refusal | None:
     """R47: what an old client sent over a connection it has given up may still arrive, after it has gone on over a newer
     one with the same epoch. The refusal is retriable: a client that is alive and really uses both connections loses the
     older one and goes on."""
@@ -62,7 +62,7 @@ def superseded(table: TransactionTable, entry: Entry, connection_id: int | None)
     return Refusal(ErrorKind.CONCURRENT_TRANSACTIONS, (CloseConnection(connection_id),))
 
 
-def heard(entry: Entry, connection_id: int | None) -> tuple[Fact, ...]:
+def heard(entry: TransactionEntry, connection_id: int | None) -> tuple[Fact, ...]:
     """Remember who spoke, when that is news."""
     if connection_id is None or connection_id == entry.speaker:
         return ()

@@ -1,119 +1,19 @@
 """Machine: what the transaction coordinator can be asked, what it answers, and what it asks its driver to do.
 
 A command holds everything that is not state: ids drawn by the driver, and what an API version implies as facts, not as
-a number. `waiter` is the driver's handle for the answer. `connection_id` is a number that rises with every connection
+a number. `connection_id` is a number that rises with every connection
 this broker accepts (R47); None when no client connection is behind the command, or its client bumps epochs (R46).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
+from headrace.core.plan import Command, Plan
 from headrace.transactions.state import NO_EPOCH, NO_PRODUCER_ID, NO_TIME
-
-
-@dataclass(frozen=True, slots=True)
-class InitProducerId:
-    """Only with a transactional id; without one any broker hands out an id by itself."""
-
-    waiter: int
-    transactional_id: str
-    timeout_ms: int
-    new_producer_id: int
-    """Drawn for this command (R37); used when the id is new or out of epochs, else lost."""
-    expected_producer_id: int = NO_PRODUCER_ID
-    expected_epoch: int = NO_EPOCH
-    """KIP-360: a producer that recovers says who it is. Version 3 and up."""
-    connection_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AddPartitions:
-    """Also what a partition leader sends for a produce request of transaction version 2. The door has checked that the
-    partitions exist and may be written."""
-
-    waiter: int
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    partitions: frozenset[TopicPartition]
-    connection_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AddOffsets:
-    waiter: int
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    group_id: str
-    connection_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyPartitions:
-    """KIP-890 part 1: a partition leader asks whether these partitions are in the open transaction (R45)."""
-
-    waiter: int
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class EndTxn:
-    waiter: int
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    bumps_epoch: bool = False
-    """Version 5 and up: the client takes the next epoch from the answer (R46)."""
-    new_producer_id: int = NO_PRODUCER_ID
-    """Drawn for this command when `bumps_epoch` and state.is_exhausted(producer_epoch)."""
-    connection_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MarkersWritten:
-    """Nobody waits. Partitions whose topic is gone count as written: there is nothing left to be torn."""
-
-    transactional_id: str
-    marker_round: int
-    """Of the SendMarkers that is answered. Old clients end many transactions under one epoch, so the epoch alone can not
-    tell a late answer for an earlier transaction."""
-    partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeTransactions:
-    waiter: int
-    transactional_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ListTransactions:
-    waiter: int
-    states: frozenset[str] = frozenset()
-    """Kafka's names for states; empty: all."""
-    producer_ids: frozenset[int] = frozenset()
-    longer_than_ms: int = -1
-    """Only transactions that have been open for longer; -1: all."""
-
-
-@dataclass(frozen=True, slots=True)
-class WallClock:
-    """The driver's wall clock, now and then: record timestamps follow it, durations do not (S24)."""
-
-    waiter: int
-    wall_ms: int
-
-
-# --- answers -------------------------------------------------------------------------------------------------
 
 
 class ProducerIdentity(NamedTuple):
@@ -146,6 +46,96 @@ class ListResult(NamedTuple):
     transactions: tuple[TransactionListing, ...]
 
 
+@dataclass(slots=True)
+class InitProducerId(Command[ProducerIdentity]):
+    """Only with a transactional id; without one any broker hands out an id by itself."""
+
+    transactional_id: str
+    timeout_ms: int
+    new_producer_id: int
+    """Drawn for this command (R37); used when the id is new or out of epochs, else lost."""
+    expected_producer_id: int = NO_PRODUCER_ID
+    expected_epoch: int = NO_EPOCH
+    """KIP-360: a producer that recovers says who it is. Version 3 and up."""
+    connection_id: int | None = None
+
+
+@dataclass(slots=True)
+class AddPartitions(Command[ErrorKind]):
+    """Also what a partition leader sends for a produce request of transaction version 2. The door has checked that the
+    partitions exist and may be written."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    connection_id: int | None = None
+
+
+@dataclass(slots=True)
+class AddOffsets(Command[ErrorKind]):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    connection_id: int | None = None
+
+
+@dataclass(slots=True)
+class VerifyPartitions(Command[dict[TopicPartition, ErrorKind]]):
+    """KIP-890 part 1: a partition leader asks whether these partitions are in the open transaction (R45)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(slots=True)
+class EndTxn(Command[ProducerIdentity]):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    bumps_epoch: bool = False
+    """Version 5 and up: the client takes the next epoch from the answer (R46)."""
+    new_producer_id: int = NO_PRODUCER_ID
+    """Drawn for this command when `bumps_epoch` and state.is_exhausted(producer_epoch)."""
+    connection_id: int | None = None
+
+
+@dataclass(slots=True)
+class MarkersWritten(Command[None]):
+    """Nobody waits. Partitions whose topic is gone count as written: there is nothing left to be torn."""
+
+    transactional_id: str
+    marker_round: int
+    """Of the SendMarkers that is answered. Old clients end many transactions under one epoch, so the epoch alone can not
+    tell a late answer for an earlier transaction."""
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(slots=True)
+class DescribeTransactions(Command[tuple[TransactionDescription, ...]]):
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ListTransactions(Command[ListResult]):
+    states: frozenset[str] = frozenset()
+    """Kafka's names for states; empty: all."""
+    producer_ids: frozenset[int] = frozenset()
+    longer_than_ms: int = -1
+    """Only transactions that have been open for longer; -1: all."""
+
+
+@dataclass(slots=True)
+class WallClock(Command[None]):
+    """The driver's wall clock, now and then: record timestamps follow it, durations do not (S24)."""
+
+    wall_ms: int
+
+
 # --- effects -------------------------------------------------------------------------------------------------
 
 
@@ -166,3 +156,7 @@ class CloseConnection(NamedTuple):
     """R47: a newer connection speaks for its producer. Closing makes a client that is alive connect again."""
 
     connection_id: int
+
+
+TransactionEffect: TypeAlias = SendMarkers | CloseConnection
+TransactionPlan: TypeAlias = Plan[TransactionEffect]

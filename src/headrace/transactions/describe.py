@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Reply
+from headrace.core.plan import Plan
 from headrace.transactions.commands import (
     DescribeTransactions,
     ListResult,
     ListTransactions,
     TransactionDescription,
     TransactionListing,
+    TransactionPlan,
 )
 from headrace.transactions.state import IDLE, TransactionState
-from headrace.transactions.table import Entry, TransactionTable
+from headrace.transactions.table import TransactionEntry, TransactionTable
 
 _LABELS = frozenset(state.label for state in TransactionState)
 
 
-def describe(table: TransactionTable, command: DescribeTransactions, now_ms: int) -> Plan:
+def describe(table: TransactionTable, command: DescribeTransactions, now_ms: int) -> TransactionPlan:
     found = tuple(_describe_one(table, transactional_id) for transactional_id in command.transactional_ids)
-    return Plan(replies=(Reply(command.waiter, found),))
+    return Plan(replies=command.answer(found))
 
 
 def _describe_one(table: TransactionTable, transactional_id: str) -> TransactionDescription:
@@ -41,10 +42,10 @@ def _describe_one(table: TransactionTable, transactional_id: str) -> Transaction
     )
 
 
-def list_transactions(table: TransactionTable, command: ListTransactions, now_ms: int) -> Plan:
+def list_transactions(table: TransactionTable, command: ListTransactions, now_ms: int) -> TransactionPlan:
     wall_ms = table.wall_ms(now_ms)
 
-    def wanted(entry: Entry) -> bool:
+    def wanted(entry: TransactionEntry) -> bool:
         transaction = entry.transaction
         if command.states and transaction.state.label not in command.states:
             return False
@@ -60,4 +61,4 @@ def list_transactions(table: TransactionTable, command: ListTransactions, now_ms
         if wanted(entry)
     )
     result = ListResult(tuple(sorted(command.states - _LABELS)), tuple(found))
-    return Plan(replies=(Reply(command.waiter, result),))
+    return Plan(replies=command.answer(result))

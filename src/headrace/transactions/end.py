@@ -8,9 +8,15 @@ markers carry: whatever it sent before and arrives after can no longer pass for 
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, Plan, Reply
+from headrace.core.plan import Fact, Plan
 from headrace.transactions.admission import Refusal, find, find_producer, heard, is_ahead
-from headrace.transactions.commands import EndTxn, MarkersWritten, ProducerIdentity, SendMarkers
+from headrace.transactions.commands import (
+    EndTxn,
+    MarkersWritten,
+    ProducerIdentity,
+    SendMarkers,
+    TransactionPlan,
+)
 from headrace.transactions.facts import Fencing, MarkersAcked, Moved
 from headrace.transactions.state import (
     COMPLETE,
@@ -27,22 +33,22 @@ Ended = tuple[tuple[Fact, ...], tuple[SendMarkers, ...]]
 """The facts that end a transaction and the markers they call for."""
 
 
-def end(table: TransactionTable, command: EndTxn, now_ms: int) -> Plan:
+def end(table: TransactionTable, command: EndTxn, now_ms: int) -> TransactionPlan:
     if command.bumps_epoch:
         return _end_with_bump(table, command, now_ms)
     entry = find_producer(
         table, command.transactional_id, command.producer_id, command.producer_epoch, command.connection_id
     )
     if isinstance(entry, Refusal):
-        return Plan(replies=(Reply(command.waiter, ProducerIdentity(entry.error)),), effects=entry.effects)
+        return Plan(replies=command.answer(ProducerIdentity(entry.error)), effects=entry.effects)
     transaction = entry.transaction
     spoken = heard(entry, command.connection_id)
     if transaction.state is TransactionState.ONGOING:
         # Whoever asks again under the epoch before this one did not ask for this end (R46).
         plain = transaction._replace(epoch_bump=False)
         facts, effects = _decide(table, plain, command.commit, now_ms)
-        return Plan((*spoken, *facts), (Reply(command.waiter, ProducerIdentity(ErrorKind.NONE)),), effects)
-    return Plan(spoken, (Reply(command.waiter, ProducerIdentity(_repeated(transaction, command.commit))),))
+        return Plan((*spoken, *facts), command.answer(ProducerIdentity(ErrorKind.NONE)), effects)
+    return Plan(spoken, command.answer(ProducerIdentity(_repeated(transaction, command.commit))))
 
 
 def _repeated(transaction: Transaction, commit: bool) -> ErrorKind:
@@ -55,7 +61,7 @@ def _repeated(transaction: Transaction, commit: bool) -> ErrorKind:
 # --- transaction version 2 -----------------------------------------------------------------------------------
 
 
-def _end_with_bump(table: TransactionTable, command: EndTxn, now_ms: int) -> Plan:
+def _end_with_bump(table: TransactionTable, command: EndTxn, now_ms: int) -> TransactionPlan:
     entry = find(table, command.transactional_id)
     if isinstance(entry, Refusal):
         return _answer(command, ProducerIdentity(entry.error))
@@ -85,8 +91,7 @@ def _end_with_bump(table: TransactionTable, command: EndTxn, now_ms: int) -> Pla
     if bumped is None:
         return _answer(command, ProducerIdentity(ErrorKind.COORDINATOR_NOT_AVAILABLE))
     decided, effects = _decide(table, bumped, command.commit, now_ms)
-    reply = Reply(command.waiter, _identity_after(bumped))
-    return Plan((*facts, *decided), (reply,), effects)
+    return Plan((*facts, *decided), command.answer(_identity_after(bumped)), effects)
 
 
 def _is_retry(transaction: Transaction, command: EndTxn) -> bool:
@@ -119,8 +124,8 @@ def _identity_after(transaction: Transaction) -> ProducerIdentity:
     return ProducerIdentity(ErrorKind.NONE, *transaction.identity_after)
 
 
-def _answer(command: EndTxn, identity: ProducerIdentity) -> Plan:
-    return Plan(replies=(Reply(command.waiter, identity),))
+def _answer(command: EndTxn, identity: ProducerIdentity) -> TransactionPlan:
+    return Plan(replies=command.answer(identity))
 
 
 # --- the decision and its markers ----------------------------------------------------------------------------
@@ -176,7 +181,7 @@ def completed(transaction: Transaction, wall_ms: int) -> Transaction:
     )
 
 
-def markers_written(table: TransactionTable, command: MarkersWritten, now_ms: int) -> Plan:
+def markers_written(table: TransactionTable, command: MarkersWritten, now_ms: int) -> TransactionPlan:
     entry = table.entries.get(command.transactional_id)
     if entry is None or entry.transaction.state not in PREPARED or entry.marker_round != command.marker_round:
         return Plan()  # a late answer

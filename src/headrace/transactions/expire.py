@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core.plan import Fact, Plan
+from headrace.transactions.commands import TransactionPlan
 from headrace.transactions.end import fence_and_abort, markers
 from headrace.transactions.facts import Forgotten, Swept
 from headrace.transactions.state import IDLE, PREPARED
 from headrace.transactions.table import TransactionTable
 
 
-def expire(table: TransactionTable, now_ms: int) -> Plan:
+def expire(table: TransactionTable, now_ms: int) -> TransactionPlan:
     facts: list[Fact] = []
     effects: list[Any] = []
     for transactional_id in table.deadlines.due(now_ms):
@@ -31,7 +32,7 @@ def expire(table: TransactionTable, now_ms: int) -> Plan:
     return Plan(facts, (), effects)
 
 
-def resume(table: TransactionTable) -> Plan:
+def resume(table: TransactionTable) -> TransactionPlan:
     """R49: what was decided before the failover is carried out, whoever decided it. Until all partitions have
     answered no other transaction begins, so a marker may come twice; but what is on its way for an earlier load must
     not come later than ours (F4, broker/markers.py)."""

@@ -7,9 +7,9 @@ abort is never given to anybody, so the one that is given out next is higher tha
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, Plan, Reply
+from headrace.core.plan import Fact, Plan
 from headrace.transactions import end
-from headrace.transactions.commands import InitProducerId, ProducerIdentity
+from headrace.transactions.commands import InitProducerId, ProducerIdentity, TransactionPlan
 from headrace.transactions.facts import Moved, SpokenBy
 from headrace.transactions.state import (
     LAST_EPOCH,
@@ -24,7 +24,7 @@ from headrace.transactions.state import (
 from headrace.transactions.table import TransactionTable
 
 
-def init(table: TransactionTable, command: InitProducerId, now_ms: int) -> Plan:
+def init(table: TransactionTable, command: InitProducerId, now_ms: int) -> TransactionPlan:
     if not command.transactional_id:
         return _refuse(command, ErrorKind.INVALID_REQUEST)
     if not 0 < command.timeout_ms <= table.config.max_timeout_ms:
@@ -40,8 +40,8 @@ def init(table: TransactionTable, command: InitProducerId, now_ms: int) -> Plan:
         return _refuse(command, ErrorKind.CONCURRENT_TRANSACTIONS)
     if transaction.state is TransactionState.ONGOING:
         facts, effects = end.fence_and_abort(table, transaction, now_ms)
-        again = Reply(command.waiter, ProducerIdentity(ErrorKind.CONCURRENT_TRANSACTIONS))
-        return Plan(facts, (again,), effects)
+        again = ProducerIdentity(ErrorKind.CONCURRENT_TRANSACTIONS)
+        return Plan(facts, command.answer(again), effects)
     started = _next_producer(transaction, command)
     if started is None:
         return _refuse(command, ErrorKind.PRODUCER_FENCED)
@@ -55,7 +55,7 @@ def init(table: TransactionTable, command: InitProducerId, now_ms: int) -> Plan:
     return _answer(command, started)
 
 
-def _create(table: TransactionTable, command: InitProducerId, wall_ms: int) -> Plan:
+def _create(table: TransactionTable, command: InitProducerId, wall_ms: int) -> TransactionPlan:
     if len(table.entries) >= table.config.max_transactional_ids:
         return _refuse(command, ErrorKind.POLICY_VIOLATION)
     # A producer that names an id of its own comes back from before the id was forgotten: it gets a new one (KIP-360).
@@ -100,15 +100,15 @@ def _next_producer(transaction: Transaction, command: InitProducerId) -> Transac
     )
 
 
-def _answer(command: InitProducerId, started: Transaction) -> Plan:
+def _answer(command: InitProducerId, started: Transaction) -> TransactionPlan:
     facts: list[Fact] = [Moved(started)]
     if command.connection_id is not None:
         # R47: whoever starts a producer is its first speaker. Starting is never refused for its connection's age: two
         # producers that share an id know nothing of each other's connections.
         facts.append(SpokenBy(started.transactional_id, command.connection_id))
     identity = ProducerIdentity(ErrorKind.NONE, started.producer_id, started.producer_epoch)
-    return Plan(facts, (Reply(command.waiter, identity),))
+    return Plan(facts, command.answer(identity))
 
 
-def _refuse(command: InitProducerId, error: ErrorKind) -> Plan:
-    return Plan(replies=(Reply(command.waiter, ProducerIdentity(error)),))
+def _refuse(command: InitProducerId, error: ErrorKind) -> TransactionPlan:
+    return Plan(replies=command.answer(ProducerIdentity(error)))

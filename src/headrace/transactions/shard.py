@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
-from headrace.core.plan import JournalRecord, Plan, Reply
+from headrace.core.plan import AnyCommand, JournalRecord, Plan
 from headrace.transactions import add, describe, end, expire, init, journal
 from headrace.transactions.commands import (
     AddOffsets,
@@ -21,6 +20,7 @@ from headrace.transactions.commands import (
     InitProducerId,
     ListTransactions,
     MarkersWritten,
+    TransactionPlan,
     VerifyPartitions,
     WallClock,
 )
@@ -49,7 +49,7 @@ class TransactionShard:
         settings = config or TransactionConfig()
         self.table = TransactionTable(settings, coordinator_epoch, connection_floor, wall_minus_now_ms)
 
-    def decide(self, command: Any, now_ms: int) -> Plan:
+    def decide(self, command: AnyCommand, now_ms: int) -> TransactionPlan:
         return _VERBS[type(command)](self.table, command, now_ms)
 
     def apply(self, fact: Any, now_ms: int) -> None:
@@ -74,13 +74,13 @@ class TransactionShard:
             return frozenset()
         return frozenset(entry.unmarked)
 
-    def loaded(self, now_ms: int) -> Plan:
+    def loaded(self, now_ms: int) -> TransactionPlan:
         return expire.resume(self.table)
 
     def next_deadline(self) -> int | None:
         return self.table.next_deadline()
 
-    def expire(self, now_ms: int) -> Plan:
+    def expire(self, now_ms: int) -> TransactionPlan:
         return expire.expire(self.table, now_ms)
 
     def invariants(self) -> None:
@@ -88,11 +88,11 @@ class TransactionShard:
         self.table.invariants()
 
 
-def _wall_clock(table: TransactionTable, command: WallClock, now_ms: int) -> Plan:
-    return Plan((WallClockSet(command.wall_ms - now_ms),), (Reply(command.waiter, ErrorKind.NONE),))
+def _wall_clock(table: TransactionTable, command: WallClock, now_ms: int) -> TransactionPlan:
+    return Plan((WallClockSet(command.wall_ms - now_ms),), command.answer(None))
 
 
-_VERBS: dict[type, Callable[[TransactionTable, Any, int], Plan]] = {
+_VERBS: dict[type, Callable[[TransactionTable, Any, int], TransactionPlan]] = {
     InitProducerId: init.init,
     AddPartitions: add.add_partitions,
     AddOffsets: add.add_offsets,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headrace.core.deadlines import Deadlines
 from headrace.core.ids import TopicPartition
 from headrace.transactions.config import TransactionConfig
-from headrace.transactions.deadlines import Deadlines
 from headrace.transactions.facts import (
     Fencing,
     Forgotten,
@@ -29,7 +29,7 @@ from headrace.transactions.state import (
 )
 
 
-class Entry:
+class TransactionEntry:
     """A transactional id: its journaled transaction, and what only this process knows of it."""
 
     __slots__ = ("idle_since_ms", "marker_round", "speaker", "transaction", "unmarked")
@@ -56,8 +56,8 @@ class TransactionTable:
         self.coordinator_epoch = coordinator_epoch
         self.connection_floor = connection_floor
         self.wall_minus_now_ms = wall_minus_now_ms
-        self.entries: dict[str, Entry] = {}
-        self.deadlines = Deadlines()
+        self.entries: dict[str, TransactionEntry] = {}
+        self.deadlines: Deadlines[str] = Deadlines()
         self.sweep_at_ms: int | None = None
 
     def wall_ms(self, now_ms: int) -> int:
@@ -80,7 +80,7 @@ class TransactionTable:
         old = None if entry is None else entry.transaction
         check_change(old, new)
         if entry is None:
-            entry = self.entries[new.transactional_id] = Entry(new)
+            entry = self.entries[new.transactional_id] = TransactionEntry(new)
         if old is not None and (old.producer_id, old.producer_epoch) != (new.producer_id, new.producer_epoch):
             entry.speaker = -1  # R47 is about one producer id and epoch
         if new.state in PREPARED and isinstance(fact, Moved):
@@ -89,7 +89,7 @@ class TransactionTable:
 
     def _loaded(self, fact: Loaded, now_ms: int) -> None:
         new = fact.transaction
-        entry = self.entries[new.transactional_id] = Entry(new)
+        entry = self.entries[new.transactional_id] = TransactionEntry(new)
         self._take(entry, None, new, now_ms)
         entry.marker_round = now_ms
         # R47: who spoke last before the failover is not known, so connections from before it are not heard for this
@@ -99,7 +99,7 @@ class TransactionTable:
             # Idle time survives a failover; a clock that jumped back only makes it start again.
             entry.idle_since_ms = now_ms - max(0, self.wall_ms(now_ms) - new.updated_wall_ms)
 
-    def _take(self, entry: Entry, old: Transaction | None, new: Transaction, now_ms: int) -> None:
+    def _take(self, entry: TransactionEntry, old: Transaction | None, new: Transaction, now_ms: int) -> None:
         entry.transaction = new
         entry.unmarked = new.partitions if new.state in PREPARED else frozenset()
         entry.idle_since_ms = now_ms

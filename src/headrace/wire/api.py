@@ -41,6 +41,10 @@ from headrace.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from headrace.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from headrace.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from headrace.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from headrace.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from headrace.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -58,6 +62,10 @@ from headrace.wire.messages.describe_client_quotas import (
 )
 from headrace.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from headrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from headrace.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 from headrace.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from headrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from headrace.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -80,6 +88,10 @@ from headrace.wire.messages.describe_user_scram_credentials import (
 )
 from headrace.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from headrace.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.wire.messages.incremental_alter_configs import (
@@ -107,6 +119,10 @@ from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchR
 from headrace.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+)
+from headrace.wire.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
 )
 from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -169,6 +185,10 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -252,6 +272,10 @@ API: dict[int, ApiSpec] = {
         _api(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse),
         _api(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest, SaslAuthenticateResponse),
         _api(ApiKey.CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse),
+        _api(ApiKey.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest, CreateDelegationTokenResponse),
+        _api(ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest, RenewDelegationTokenResponse),
+        _api(ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest, ExpireDelegationTokenResponse),
+        _api(ApiKey.DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenRequest, DescribeDelegationTokenResponse),
         _api(ApiKey.DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse),
         _api(ApiKey.ELECT_LEADERS, ElectLeadersRequest, ElectLeadersResponse),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),

@@ -18,14 +18,14 @@ from typing import Any
 
 from headrace.core.ports import Buffer
 from headrace.wire.primitives import fail, read_tag_count, read_uvarint, skip_counted_tags, too_many, uvarint
-from headrace.wire.schema import MESSAGES, STRUCTS, FieldSpec, Kind
+from headrace.wire.schema import MESSAGES, STRUCTS, FieldKind, FieldSpec
 
 Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 Encoder = Callable[[Any, Callable[[Buffer], None]], None]
 SlicedEncoder = Callable[[Any, Callable[[Buffer], None]], Iterator[None]]
 
-_VARIABLE = (Kind.STRING, Kind.BYTES, Kind.RECORDS)
-_NUMBERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
+_VARIABLE = (FieldKind.STRING, FieldKind.BYTES, FieldKind.RECORDS)
+_NUMBERS = (FieldKind.INT8, FieldKind.INT16, FieldKind.INT32, FieldKind.INT64)
 _SMALL_ARRAY = 16
 _UNPACK = {k: [struct.Struct(f">{n}{k.value}").unpack_from for n in range(_SMALL_ARRAY)] for k in _NUMBERS}
 _PACK = {k: [struct.Struct(f">{n}{k.value}").pack for n in range(_SMALL_ARRAY)] for k in _NUMBERS}
@@ -43,19 +43,19 @@ _UNPACK_MANY = {k: _many_unpacker(k.value) for k in _NUMBERS}
 _PACK_MANY = {k: _many_packer(k.value) for k in _NUMBERS}
 
 
-def smallest_size(kind: Kind, nested: type[Any] | None, version: int, flexible: bool) -> int:
+def smallest_size(kind: FieldKind, nested: type[Any] | None, version: int, flexible: bool) -> int:
     """The fewest bytes one value can take: what a claimed count is checked against."""
-    if kind is Kind.STRUCT:
+    if kind is FieldKind.STRUCT:
         assert nested is not None
         total = 1 if flexible else 0
         for spec in STRUCTS[nested]:
             if spec.carried_by(version) and spec.tag is None:
-                announced = spec.kind is Kind.STRUCT and version >= spec.nullable
+                announced = spec.kind is FieldKind.STRUCT and version >= spec.nullable
                 total += 1 if announced else smallest_size(spec.kind, spec.struct, version, flexible)
         return total
-    if kind is Kind.STRING:
+    if kind is FieldKind.STRING:
         return 1 if flexible else 2
-    if kind in (Kind.BYTES, Kind.RECORDS, Kind.ARRAY):
+    if kind in (FieldKind.BYTES, FieldKind.RECORDS, FieldKind.ARRAY):
         return 1 if flexible else 4
     return struct.calcsize(">" + kind.value)
 
@@ -63,7 +63,7 @@ def smallest_size(kind: Kind, nested: type[Any] | None, version: int, flexible: 
 def has_records(cls: type[Any]) -> bool:
     for spec in STRUCTS[cls]:
         inner = spec.struct or (spec.element and spec.element.struct)
-        if spec.kind is Kind.RECORDS or (inner is not None and has_records(inner)):
+        if spec.kind is FieldKind.RECORDS or (inner is not None and has_records(inner)):
             return True
     return False
 
@@ -218,15 +218,15 @@ class _Decoding(_Source):
         nullable = self.version >= spec.nullable
         if spec.kind in _VARIABLE:
             self.variable(spec.kind, place, nullable)
-        elif spec.kind is Kind.ARRAY:
+        elif spec.kind is FieldKind.ARRAY:
             self.array(spec, place, nullable)
-        elif spec.kind is Kind.STRUCT:
+        elif spec.kind is FieldKind.STRUCT:
             self.nested(spec, place, nullable)
         else:
             self.fixed(place, spec.kind.value)
 
-    def variable(self, kind: Kind, place: str, nullable: bool) -> None:
-        size = self.length("n", "h" if kind is Kind.STRING else "i")
+    def variable(self, kind: FieldKind, place: str, nullable: bool) -> None:
+        size = self.length("n", "h" if kind is FieldKind.STRING else "i")
         what = place.partition(".")[2] or "an element"
         if nullable:
             with self.block(f"if {size} == -1:"):
@@ -235,9 +235,9 @@ class _Decoding(_Source):
             self.line(f"fail(f'{what}: {{{size}}} bytes are claimed, {{end - pos}} are there')")
         with self.block("else:"):
             piece = f"buf[pos:pos + {size}]"
-            if kind is Kind.STRING:
+            if kind is FieldKind.STRING:
                 piece = f"str({piece}, 'utf-8')" if self.as_view else f"{piece}.decode()"
-            elif kind is Kind.BYTES and self.as_view:
+            elif kind is FieldKind.BYTES and self.as_view:
                 piece = f"bytes({piece})"
             self.line(f"{place} = {piece}")
             self.line(f"pos += {size}")
@@ -393,9 +393,9 @@ class _Encoding(_Source):
         nullable = self.version >= spec.nullable
         if spec.kind in _VARIABLE:
             self.variable(spec.kind, value, nullable)
-        elif spec.kind is Kind.ARRAY:
+        elif spec.kind is FieldKind.ARRAY:
             self.array(spec, value, nullable)
-        elif spec.kind is Kind.STRUCT:
+        elif spec.kind is FieldKind.STRUCT:
             assert spec.struct is not None
             if not nullable:
                 self.struct(spec.struct, value)
@@ -410,9 +410,9 @@ class _Encoding(_Source):
         else:
             self.fixed(value, spec.kind.value)
 
-    def variable(self, kind: Kind, value: str, nullable: bool) -> None:
+    def variable(self, kind: FieldKind, value: str, nullable: bool) -> None:
         data, size = self.name("b"), self.name("n")
-        read = f"{value}.encode()" if kind is Kind.STRING else value
+        read = f"{value}.encode()" if kind is FieldKind.STRING else value
         if nullable:
             self.line(f"{data} = {value}")
             with self.block(f"if {data} is None:"):
@@ -420,12 +420,12 @@ class _Encoding(_Source):
             with self.block("else:"):
                 self.line(
                     f"{data} = {data}.encode(); {size} = len({data})"
-                    if kind is Kind.STRING
+                    if kind is FieldKind.STRING
                     else f"{size} = len({data})"
                 )
         else:
             self.line(f"{data} = {read}; {size} = len({data})")
-        self.length(size, "h" if kind is Kind.STRING else "i")
+        self.length(size, "h" if kind is FieldKind.STRING else "i")
         self.flush()
         self.line(f"{self.write}({data})")
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 ANY_VERSION = 1 << 15
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """The value is the `struct` code of a fixed-size type; the others are handled one by one."""
 
     BOOL = "?"
@@ -49,13 +49,13 @@ class Kind(Enum):
 class Element(NamedTuple):
     """What an array holds: a primitive, or `struct`s."""
 
-    kind: Kind
+    kind: FieldKind
     struct: type[Any] | None = None
 
 
 class FieldSpec(NamedTuple):
     name: str
-    kind: Kind
+    kind: FieldKind
     struct: type[Any] | None
     element: Element | None
     since: int
@@ -86,7 +86,7 @@ HAND_WRITTEN: dict[type[Any], tuple[Callable[[Buffer, int, int], Any], Callable[
 
 
 def _field(
-    kind: Kind,
+    kind: FieldKind,
     default: Any,
     since: int,
     until: int | None,
@@ -114,37 +114,37 @@ def _field(
 def boolean(
     default: bool = False, *, since: int = 0, until: int | None = None, tag: int | None = None
 ) -> Any:
-    return _field(Kind.BOOL, default, since, until, None, tag)
+    return _field(FieldKind.BOOL, default, since, until, None, tag)
 
 
 def int8(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
-    return _field(Kind.INT8, default, since, until, None, tag)
+    return _field(FieldKind.INT8, default, since, until, None, tag)
 
 
 def int16(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
-    return _field(Kind.INT16, default, since, until, None, tag)
+    return _field(FieldKind.INT16, default, since, until, None, tag)
 
 
 def uint16(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
-    return _field(Kind.UINT16, default, since, until, None, tag)
+    return _field(FieldKind.UINT16, default, since, until, None, tag)
 
 
 def int32(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
-    return _field(Kind.INT32, default, since, until, None, tag)
+    return _field(FieldKind.INT32, default, since, until, None, tag)
 
 
 def int64(default: int = 0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
-    return _field(Kind.INT64, default, since, until, None, tag)
+    return _field(FieldKind.INT64, default, since, until, None, tag)
 
 
 def float64(default: float = 0.0, *, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
-    return _field(Kind.FLOAT64, default, since, until, None, tag)
+    return _field(FieldKind.FLOAT64, default, since, until, None, tag)
 
 
 def uuid(
     default: bytes = ZERO_UUID, *, since: int = 0, until: int | None = None, tag: int | None = None
 ) -> Any:
-    return _field(Kind.UUID, default, since, until, None, tag)
+    return _field(FieldKind.UUID, default, since, until, None, tag)
 
 
 def string(
@@ -155,7 +155,7 @@ def string(
     nullable: int | None = None,
     tag: int | None = None,
 ) -> Any:
-    return _field(Kind.STRING, default, since, until, nullable, tag)
+    return _field(FieldKind.STRING, default, since, until, nullable, tag)
 
 
 def octets(
@@ -166,12 +166,12 @@ def octets(
     nullable: int | None = None,
     tag: int | None = None,
 ) -> Any:
-    return _field(Kind.BYTES, default, since, until, nullable, tag)
+    return _field(FieldKind.BYTES, default, since, until, nullable, tag)
 
 
 def record_data(default: bytes | None = None, *, since: int = 0, nullable: int | None = None) -> Any:
     """Record batches: any buffer when encoding, a slice of the frame (not a copy) when decoded."""
-    return _field(Kind.RECORDS, default, since, None, nullable, None)
+    return _field(FieldKind.RECORDS, default, since, None, nullable, None)
 
 
 def nested(
@@ -185,7 +185,7 @@ def nested(
 ) -> Any:
     """A struct inside; a nullable one is announced by a byte (KIP-893)."""
     return _field(
-        Kind.STRUCT, struct if default is ... else default, since, until, nullable, tag, struct=struct
+        FieldKind.STRUCT, struct if default is ... else default, since, until, nullable, tag, struct=struct
     )
 
 
@@ -199,8 +199,8 @@ def array(
     tag: int | None = None,
 ) -> Any:
     """A list of structs (`array(Topic)`) or of primitives (`array(int32)`)."""
-    element = Element(Kind.STRUCT, of) if of in STRUCTS else Element(of().metadata["spec"].kind)
-    return _field(Kind.ARRAY, default, since, until, nullable, tag, element=element)
+    element = Element(FieldKind.STRUCT, of) if of in STRUCTS else Element(of().metadata["spec"].kind)
+    return _field(FieldKind.ARRAY, default, since, until, nullable, tag, element=element)
 
 
 def _equal(self: Any, other: Any) -> bool:

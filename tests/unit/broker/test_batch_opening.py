@@ -10,7 +10,7 @@ from headrace.broker.batch_opening import (
     GLANCED_RECORDS,
     SMALL_BYTES,
     Glance,
-    Opened,
+    OpenedBatch,
     is_small,
     open_batch,
 )
@@ -68,7 +68,7 @@ def test_what_may_be_opened_on_the_loop_whatever_is_in_it(records: memoryview, s
 )
 def test_a_thread_for_what_may_be_long(config: TopicConfig, records: memoryview, at_once: bool) -> None:
     found = Glance().at(cast(Partition, Fake(config)), records)
-    assert found == (Opened(records) if at_once else None)
+    assert found == (OpenedBatch(records) if at_once else None)
 
 
 def test_all_batches_of_a_request_have_one_budget() -> None:
@@ -79,7 +79,7 @@ def test_all_batches_of_a_request_have_one_budget() -> None:
 
 def test_what_is_found_inside() -> None:
     records = batch()
-    assert open_batch(records, COMPACTED) == Opened(records)
+    assert open_batch(records, COMPACTED) == OpenedBatch(records)
     assert open_batch(batch(key=None), COMPACTED).keyless == (0,)
     assert read_header(open_batch(records, GZIPPED).records).codec == Codec.GZIP
     assert open_batch(memoryview(b"no batch"), COMPACTED).flaw is not None

@@ -9,28 +9,28 @@ from typing import Any
 import pytest
 from replica_bench import EPOCH, Bench, on_a_machine, sent
 
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, Reader, WideFetch, fetch, read_one
-from headrace.broker.fetch_sessions import Wanted
+from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch, WideFetch, fetch, read_one
+from headrace.broker.fetch_sessions import SessionPartition
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import TRUSTED
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
-from headrace.log.results import Appended
+from headrace.log.results import AppendResult
 from headrace.records.batch import read_header
 from headrace.records.build import Record, build_batch, build_control_batch
 from headrace.testing.sim_disk import DiskFault
 
-CONSUMER, COMMITTED, REPLICA = Reader(), Reader(read_committed=True), Reader(2)
+CONSUMER, COMMITTED, REPLICA = FetchReader(), FetchReader(read_committed=True), FetchReader(2)
 PLENTY = 1 << 20
 
 
 def target(bench: Bench, offset: int = 0, *, max_bytes: int = PLENTY, **given: Any) -> FetchTarget:
-    wanted = Wanted("t", ZERO_UUID, 0)
+    wanted = SessionPartition("t", ZERO_UUID, 0)
     wanted.fetch_offset, wanted.max_bytes = offset, max_bytes
     return FetchTarget(wanted, bench.partition, **given)
 
 
-def read(bench: Bench, offset: int = 0, reader: Reader = CONSUMER, max_bytes: int = PLENTY) -> Got:
+def read(bench: Bench, offset: int = 0, reader: FetchReader = CONSUMER, max_bytes: int = PLENTY) -> Got:
     return read_one(target(bench, offset), max_bytes, reader)
 
 
@@ -45,7 +45,7 @@ def transactional(bench: Bench, producer_id: int, sequence: int) -> None:
     )  # fmt: skip
     view = memoryview(bytearray(batch))
     appended = bench.partition.append(view, read_header(view), urgent=True, ticket=TRUSTED)
-    assert isinstance(appended, Appended)
+    assert isinstance(appended, AppendResult)
 
 
 def test_who_reads_how_far() -> None:
@@ -80,7 +80,7 @@ def test_what_is_outside_the_log_is_said_with_what_there_is() -> None:
         assert read(bench, 2).error is read(bench, 3).error is ErrorKind.NONE
         bench.partition.resign()
         bench.partition.follow(2, EPOCH + 1)
-        near = Reader(rack="here")
+        near = FetchReader(rack="here")
         assert read(bench, 4, near) == Got(ErrorKind.OFFSET_NOT_AVAILABLE, 3, 3, 2), "we may be behind"
         assert read(bench, 1, near).error is ErrorKind.OFFSET_OUT_OF_RANGE
         assert len(read(bench, 2, near).data) == len(sent(0))
@@ -168,7 +168,7 @@ def test_kip_74_the_first_batch_comes_whole_and_the_answer_stays_in_its_size() -
 
         def sizes(max_bytes: int, *targets: FetchTarget) -> list[int]:
             answers: list[list[Got]] = []
-            assert fetch(FetchRequest(targets, 1, max_bytes, 1_000, CONSUMER), answers.append) is None
+            assert fetch(LocalFetch(targets, 1, max_bytes, 1_000, CONSUMER), answers.append) is None
             return [len(got.data) for got in answers[0]]
 
         assert sizes(0, target(bench), target(bench)) == [size, 0]
@@ -188,7 +188,7 @@ def test_what_is_enough_is_answered_at_once_and_else_it_waits() -> None:
         answers: list[list[Got]] = []
 
         def ask(*targets: FetchTarget, min_bytes: int = 1, wait_ms: int = 1_000) -> bool:
-            parked = fetch(FetchRequest(targets, min_bytes, PLENTY, wait_ms, CONSUMER), answers.append)
+            parked = fetch(LocalFetch(targets, min_bytes, PLENTY, wait_ms, CONSUMER), answers.append)
             if parked is not None:
                 parked.cancel()
             return parked is not None
@@ -209,7 +209,7 @@ def test_what_is_enough_is_answered_at_once_and_else_it_waits() -> None:
 
 
 def wide(bench: Bench, *, offset: int = 0, min_bytes: int = 1, wait_ms: int = 60_000) -> WideFetch:
-    request = FetchRequest([target(bench, offset)], min_bytes, PLENTY, wait_ms, CONSUMER)
+    request = LocalFetch([target(bench, offset)], min_bytes, PLENTY, wait_ms, CONSUMER)
     return WideFetch(request, Pace(bench.runtime.clock))
 
 

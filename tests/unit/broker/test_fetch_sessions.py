@@ -11,8 +11,8 @@ from headrace.broker.fetch_sessions import (
     INITIAL_EPOCH,
     MIN_EVICTION_AGE_MS,
     FetchSessions,
-    Opened,
-    Wanted,
+    OpenedSession,
+    SessionPartition,
 )
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
@@ -24,23 +24,29 @@ class Told(NamedTuple):
     log_start_offset: int = 0
 
 
-def want(partition: int, offset: int = 0, topic: str = "t", topic_id: bytes = ZERO_UUID) -> Wanted:
-    entry = Wanted(topic, topic_id, partition)
+def want(partition: int, offset: int = 0, topic: str = "t", topic_id: bytes = ZERO_UUID) -> SessionPartition:
+    entry = SessionPartition(topic, topic_id, partition)
     entry.fetch_offset, entry.max_bytes = offset, 100
     return entry
 
 
-def begin(sessions: FetchSessions, *wanted: Wanted, new_id: int = 7, now_ms: int = 0) -> Opened:
+def begin(
+    sessions: FetchSessions, *wanted: SessionPartition, new_id: int = 7, now_ms: int = 0
+) -> OpenedSession:
     opened = sessions.open(0, INITIAL_EPOCH, False, list(wanted), [], new_id, now_ms)
-    assert isinstance(opened, Opened)
+    assert isinstance(opened, OpenedSession)
     return opened
 
 
 def go_on(
-    sessions: FetchSessions, epoch: int, *wanted: Wanted, forget: tuple[int, ...] = (), now_ms: int = 0
-) -> Opened:
+    sessions: FetchSessions,
+    epoch: int,
+    *wanted: SessionPartition,
+    forget: tuple[int, ...] = (),
+    now_ms: int = 0,
+) -> OpenedSession:
     opened = sessions.open(7, epoch, False, list(wanted), [("t", number) for number in forget], 99, now_ms)
-    assert isinstance(opened, Opened), opened
+    assert isinstance(opened, OpenedSession), opened
     return opened
 
 
@@ -86,7 +92,7 @@ def test_the_final_epoch_ends_the_session_and_still_answers() -> None:
     begin(sessions, want(0))
     ended = sessions.open(7, FINAL_EPOCH, False, [want(3)], [], 99, 0)
     assert (
-        isinstance(ended, Opened)
+        isinstance(ended, OpenedSession)
         and ended.session_id == 0
         and [entry.partition for entry in ended.wanted] == [3]
     )
@@ -96,7 +102,7 @@ def test_the_final_epoch_ends_the_session_and_still_answers() -> None:
 def test_a_new_start_replaces_the_old_session() -> None:
     sessions = FetchSessions()
     begin(sessions, want(0))
-    assert isinstance(sessions.open(7, INITIAL_EPOCH, False, [want(1)], [], 8, 0), Opened)
+    assert isinstance(sessions.open(7, INITIAL_EPOCH, False, [want(1)], [], 8, 0), OpenedSession)
     assert len(sessions) == 1
 
 
@@ -124,7 +130,7 @@ def test_sessions_are_bounded_and_the_one_unused_for_longest_goes_first() -> Non
     late_ms = MIN_EVICTION_AGE_MS + 5
     assert begin(sessions, want(0), new_id=9, now_ms=late_ms).session_id == 9
     assert sessions.open(7, 1, False, [], [], 1, late_ms) is ErrorKind.FETCH_SESSION_ID_NOT_FOUND
-    assert isinstance(sessions.open(8, 1, False, [], [], 1, late_ms), Opened)
+    assert isinstance(sessions.open(8, 1, False, [], [], 1, late_ms), OpenedSession)
 
 
 def test_news_is_what_was_not_said_before() -> None:
@@ -149,9 +155,9 @@ def test_topics_are_told_apart_by_id_when_the_client_speaks_ids() -> None:
     """KIP-516: a topic that was made again under the same name is another one."""
     sessions = FetchSessions()
     old, new = want(0, topic_id=b"\x01" * 16), want(0, topic_id=b"\x02" * 16)
-    assert isinstance(sessions.open(0, INITIAL_EPOCH, True, [old], [], 7, 0), Opened)
+    assert isinstance(sessions.open(0, INITIAL_EPOCH, True, [old], [], 7, 0), OpenedSession)
     opened = sessions.open(7, 1, True, [new], [(b"\x01" * 16, 0)], 9, 0)
-    assert isinstance(opened, Opened) and [entry.topic_id for entry in opened.wanted] == [b"\x02" * 16]
+    assert isinstance(opened, OpenedSession) and [entry.topic_id for entry in opened.wanted] == [b"\x02" * 16]
 
 
 def test_partitions_of_all_sessions_are_counted_f21() -> None:

@@ -173,6 +173,38 @@ def test_f23_what_is_not_taken_is_asked_for_again_at_ever_longer_intervals() -> 
     on_a_machine(scenario)
 
 
+@pytest.mark.parametrize("cut", ["diverging", "out of range"])
+def test_f23_a_full_disk_puts_a_truncation_off(cut: str) -> None:
+    """Torture found a replica that a full disk had taken out of service for good, in the moment of a truncation."""
+
+    async def scenario(bench: Bench) -> None:
+        following = follows(bench)
+        await holds(bench, following, 3, high_watermark=1)
+        bench.log.checkpoint()
+        following = follows(bench, 3, EPOCH + 1)
+
+        def told() -> None:
+            if cut == "diverging":
+                following.diverging(plan_of(following), EPOCH, 1)
+            else:
+                following.out_of_range(plan_of(following), 40)
+
+        roomy, bench.disk.capacity_bytes = bench.disk.capacity_bytes, bench.disk.used_bytes
+        for turn in range(5):
+            told()
+            assert (bench.log.end_offset, bench.log.failed, bench.failures) == (3, None, [])
+            assert "full" in str(following.trouble()) and following.high_watermark == 1
+            assert following.next_fetch() is None
+            await rested(min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << turn))
+            assert plan_of(following) == FetchPlan(3, EPOCH + 1, 3, EPOCH), "it asks the same again"
+        bench.disk.capacity_bytes = roomy
+        told()
+        end = 1 if cut == "diverging" else 40
+        assert (bench.log.end_offset, following.trouble(), bench.failures) == (end, None, [])
+
+    on_a_machine(scenario)
+
+
 def test_f17_what_makes_no_sense_is_not_taken() -> None:
     async def scenario(bench: Bench) -> None:
         following = follows(bench)

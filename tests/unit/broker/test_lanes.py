@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.lanes import Lanes
+from headrace.broker.lanes import WorkLanes
 
 Piece = tuple[str, int | None, int]
 
@@ -22,7 +22,7 @@ class World:
         self.ended: list[Piece] = []
         self.most = 0
         self._gates: dict[Piece, asyncio.Event] = {}
-        self.lanes: Lanes[Piece] = Lanes(self._carry_out, lambda piece: piece[:2], at_once)
+        self.lanes: WorkLanes[Piece] = WorkLanes(self._carry_out, lambda piece: piece[:2], at_once)
 
     @property
     def under_way(self) -> list[Piece]:

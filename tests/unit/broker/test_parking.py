@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, Reader, fetch
-from headrace.broker.fetch_sessions import Wanted
+from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch, fetch
+from headrace.broker.fetch_sessions import SessionPartition
 from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
@@ -59,11 +59,11 @@ class Poll:
         self.answer: list[Got] | None = None
         self.answers = 0
         targets = [self._target(partition) for partition in partitions]
-        request = FetchRequest(targets, min_bytes, max_bytes, wait_ms, Reader())
+        request = LocalFetch(targets, min_bytes, max_bytes, wait_ms, FetchReader())
         self.parked = fetch(request, self._answered)
 
     def _target(self, partition: Partition) -> FetchTarget:
-        wanted = Wanted("t", ZERO_UUID, 0)
+        wanted = SessionPartition("t", ZERO_UUID, 0)
         wanted.max_bytes = 600
         return FetchTarget(wanted, partition)  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
 from headrace.log.config import LogConfig
-from headrace.log.results import Appended
+from headrace.log.results import AppendResult
 from headrace.records.batch import stamp
 from headrace.records.build import Record, build_batch
 from headrace.testing.sim_disk import DiskFault
@@ -30,7 +30,7 @@ def test_f76_a_refused_batch_leaves_the_replica_in_service() -> None:
         assert isinstance(refused, Rejected) and "full" in refused.detail
         bench.disk.capacity_bytes = roomy
         assert not bench.partition.failed and not bench.failures
-        assert isinstance(bench.append(), Appended)
+        assert isinstance(bench.append(), AppendResult)
 
     on_a_machine(scenario)
 

@@ -10,7 +10,7 @@ from replica_bench import EPOCH, Bench, on_a_machine
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
-from headrace.log.results import Appended, Duplicate
+from headrace.log.results import AppendResult, Duplicate
 from headrace.records.batch import read_header
 from headrace.records.build import Record, build_batch
 from headrace.replication.events import PartitionRead, RereadPartition, StepDown
@@ -27,7 +27,7 @@ def put(bench: Bench, sequence: int, *, ticket: int = 0, **given: Any) -> Any:
 def test_r39_out_of_order_is_said_at_once_where_nobody_else_could_lead() -> None:
     async def scenario(bench: Bench) -> None:
         bench.lead()
-        assert isinstance(put(bench, 0), Appended)
+        assert isinstance(put(bench, 0), AppendResult)
         refused = put(bench, 7)
         assert isinstance(refused, Rejected) and refused.kind is ErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert not bench.delegated and not bench.partition.has_rivals
@@ -39,7 +39,7 @@ def test_r39_out_of_order_waits_for_the_coordinators_word_where_another_could_le
     async def scenario(bench: Bench) -> None:
         partition = bench.lead((1, 2)).partition
         assert partition.has_rivals and partition.replicas == (1, 2)
-        assert isinstance(put(bench, 0), Appended)
+        assert isinstance(put(bench, 0), AppendResult)
         refused = put(bench, 7)
         assert isinstance(refused, Rejected) and refused.kind is ErrorKind.NOT_LEADER_OR_FOLLOWER
         assert bench.delegated == [RereadPartition()]
@@ -62,9 +62,9 @@ def test_r45_a_transactions_first_batch_needs_the_ticket_it_asked_with() -> None
             refused = put(bench, 0, ticket=ticket, **first)
             assert isinstance(refused, Rejected) and refused.kind is ErrorKind.INVALID_TXN_STATE
         ticket = partition.verifications.begin(5, 0)
-        assert isinstance(put(bench, 0, ticket=ticket, **first), Appended)
+        assert isinstance(put(bench, 0, ticket=ticket, **first), AppendResult)
         assert not partition.verifications.holds(5, 0, ticket), "it is used up"
-        assert isinstance(put(bench, 1, **first), Appended), "open now: nobody is asked again"
+        assert isinstance(put(bench, 1, **first), AppendResult), "open now: nobody is asked again"
         refused = put(bench, 2)
         assert isinstance(refused, Rejected) and refused.kind is ErrorKind.INVALID_TXN_STATE
         with pytest.raises(HeadraceError) as problem:

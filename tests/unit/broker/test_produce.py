@@ -8,7 +8,7 @@ from typing import Any
 from replica_bench import EPOCH, Bench, on_a_machine
 
 from headrace.broker.batch_opening import open_batch
-from headrace.broker.produce import Taken, take
+from headrace.broker.produce import TakenBatch, take
 from headrace.core.errors import ErrorKind
 from headrace.records.batch import CODEC_MASK, HEADER_BYTES, read_header, scan, seal
 from headrace.records.build import Record, build_batch
@@ -22,15 +22,15 @@ def batch(*values: bytes, key: bytes | None = None, at_ms: int = NOW_MS, **given
     return memoryview(bytearray(build_batch(records, wall_ms=at_ms, **given)))
 
 
-def put(bench: Bench, records: memoryview, **given: Any) -> Taken:
+def put(bench: Bench, records: memoryview, **given: Any) -> TakenBatch:
     return take(bench.partition, records, **{"acks": -1, "version": 9, "wall_ms": NOW_MS, **given})
 
 
 def test_a_batch_that_is_taken_says_where_it_is_and_what_must_be_committed() -> None:
     async def scenario(bench: Bench) -> None:
         bench.lead()
-        assert put(bench, batch(b"a", b"b")) == Taken(ErrorKind.NONE, 0, -1, 2)
-        assert put(bench, batch(b"c"), acks=1) == Taken(ErrorKind.NONE, 2, -1, 3)
+        assert put(bench, batch(b"a", b"b")) == TakenBatch(ErrorKind.NONE, 0, -1, 2)
+        assert put(bench, batch(b"c"), acks=1) == TakenBatch(ErrorKind.NONE, 2, -1, 3)
         assert bench.partition.messages_in == 3
 
     on_a_machine(scenario)
@@ -42,7 +42,7 @@ def test_who_does_not_lead_or_has_no_room_takes_nothing() -> None:
         bench.lead()
         room: Any = SimpleNamespace(is_low=True, refusal="the disk is nearly full")
         bench.partition.room = room
-        assert put(bench, batch()) == Taken(ErrorKind.KAFKA_STORAGE_ERROR, message=room.refusal)
+        assert put(bench, batch()) == TakenBatch(ErrorKind.KAFKA_STORAGE_ERROR, message=room.refusal)
         room.is_low = False
         assert put(bench, batch()).error is ErrorKind.NONE
         bench.partition.resign()
@@ -91,9 +91,9 @@ def test_r38_a_repetition_is_told_where_the_original_is() -> None:
         def produced(sequence: int) -> memoryview:
             return batch(b"a", b"b", producer_id=0, producer_epoch=0, base_sequence=sequence)
 
-        assert put(bench, produced(0)) == Taken(ErrorKind.NONE, 0, -1, 2)
-        assert put(bench, produced(2)) == Taken(ErrorKind.NONE, 2, -1, 4)
-        assert put(bench, produced(0)) == Taken(ErrorKind.NONE, 0, -1, 2)
+        assert put(bench, produced(0)) == TakenBatch(ErrorKind.NONE, 0, -1, 2)
+        assert put(bench, produced(2)) == TakenBatch(ErrorKind.NONE, 2, -1, 4)
+        assert put(bench, produced(0)) == TakenBatch(ErrorKind.NONE, 0, -1, 2)
         gap = put(bench, produced(9))
         assert gap.error is ErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER and gap.message
         assert bench.log.end_offset == 4

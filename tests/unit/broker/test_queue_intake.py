@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.queueing.local import intake as intake_module
-from headrace.broker.queueing.local.intake import MAX_LOOKED, Intake, Seen, describe
+from headrace.broker.queueing.local.intake import MAX_LOOKED, Intake, IntakeProgress, describe
 from headrace.broker.queueing.local.payloads import Payloads
 from headrace.broker.queueing.local.shards import Hosted, QueueShards
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.configs import TopicConfig
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Plan
-from headrace.log.aborted import AbortedTransaction
-from headrace.queues.commands import Configure, Message, Open, Source, Wanted
+from headrace.log.aborted import AbortedTxn
+from headrace.queues.commands import Configure, LoggedMessage, Open, Source, WantedRecords
 from headrace.queues.config import QueueConfig
 from headrace.queues.shard import QueueShard
 from headrace.records.batch import read_header, scan
@@ -44,7 +44,7 @@ class Data:
         self.log = self
         self.content = b""
         self.last_stable_offset = self.high_watermark = 0
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[AbortedTxn] = []
         self.reads = 0
 
     def step_over(self, offset: int, problem: object) -> None:
@@ -63,24 +63,24 @@ class Data:
                 found += self.content[at : at + header.size]
         return found
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         return self.aborted
 
 
 def look_through(
     data: Data, config: QueueConfig, *, only_waiting: bool = False, default_delay_ms: int = 0
-) -> Seen:
+) -> IntakeProgress:
     intake = Intake(data)  # type: ignore[arg-type]
     messages, skipped, position = [], [], 0
     while position < data.last_stable_offset:
-        wanted = Wanted(position, data.last_stable_offset, 10_000, ())
+        wanted = WantedRecords(position, data.last_stable_offset, 10_000, ())
         seen = intake.look(wanted, config, None, default_delay_ms, only_waiting=only_waiting)
         assert position < seen.indexed_to
         assert len(seen.messages) <= MAX_LOOKED
         position = seen.indexed_to
         messages += seen.messages
         skipped += seen.skipped
-    return Seen(position, messages, skipped)
+    return IntakeProgress(position, messages, skipped)
 
 
 def test_a_large_batch_is_looked_at_in_pieces_and_read_once() -> None:
@@ -106,7 +106,7 @@ def test_what_is_not_for_the_queue_is_skipped() -> None:
     marker[0:8] = (3).to_bytes(8, "big")
     data.content += bytes(marker)
     data.last_stable_offset = data.high_watermark = 4
-    data.aborted = [AbortedTransaction(7, 2, 3, 4)]
+    data.aborted = [AbortedTxn(7, 2, 3, 4)]
     data.add([Record(None, b"c", FAR, NOW)])
     seen = look_through(data, QueueConfig(delays=True))
     assert [message.offset for message in seen.messages] == [0, 4]
@@ -157,7 +157,7 @@ def test_looking_without_opening_finds_what_opening_does(
     """Batches without a trace are passed over, and due times are read in passing: the messages are those that `describe`
     finds record by record, and gaps of a compacted log are none."""
     data, config = Data(), QueueConfig(delays=True, priorities=prioritised)
-    expected: list[Message] = []
+    expected: list[LoggedMessage] = []
     there: set[int] = set()
     for rows, codec, with_gaps in batches:
         base = data.high_watermark
@@ -231,7 +231,7 @@ def test_a_backlog_of_delays_does_not_hold_up_the_loop(monkeypatch: pytest.Monke
     turns: list[list[int]] = [[]]
     look = intake_module.Intake.look
 
-    def counted(self: Intake, *given: Any, **named: Any) -> Seen:
+    def counted(self: Intake, *given: Any, **named: Any) -> IntakeProgress:
         seen = look(self, *given, **named)
         turns[-1].append(len(seen.messages))
         return seen
@@ -299,9 +299,9 @@ def test_what_was_just_sent_is_not_read_again() -> None:
     hosted.wrote_ordinary(2, 3)
     assert hosted.ordinary_to(1, 3) == 3
     assert hosted.ordinary_to(0, 2) == 2, "what is not committed is not there yet"
-    wanted = Wanted(0, 2, 10, ())
+    wanted = WantedRecords(0, 2, 10, ())
     seen = hosted.intake(SOURCE).look(wanted, QueueConfig(delays=True, fair=True), None, 0, ordinary_to=2)
-    assert seen == Seen(2, [], [], []) and data.reads == 0
+    assert seen == IntakeProgress(2, [], [], []) and data.reads == 0
     for interest in (QueueConfig(delays=True, fifo=True), QueueConfig(delays=True)):
         delay_ms = 0 if interest.fifo else 5  # groups are by key, and a default delay is for all
         look = Intake(data).look  # type: ignore[arg-type]

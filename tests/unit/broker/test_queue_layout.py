@@ -8,8 +8,9 @@ from typing import Any
 from headrace.broker.queueing.layout import Layouts
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster import keys
-from headrace.cluster.image import BrokerDown, ClusterImage
-from headrace.cluster.state import Fence, FenceReason, PartitionState, Registration, TopicState, encode
+from headrace.cluster.deltas import BrokerDown
+from headrace.cluster.image import ClusterImage
+from headrace.cluster.state import BrokerRegistration, Fence, FenceReason, PartitionState, TopicState, encode
 
 SPEC = QueueSpec(name="q", id="1", topics=("q",))
 TOPIC = bytes(15) + b"q"
@@ -25,7 +26,7 @@ class Cluster:
         for name, topic_id in (("q", TOPIC), ("__queue.q", JOURNAL)):
             self.put(keys.topic(name), TopicState(id=topic_id.hex(), partitions=1, configs={}, created_ms=1))
             self.put(keys.partition(topic_id, 0), PartitionState((2,), 2, 1, 1, (2,)))
-        self.put(keys.broker(2), Registration("b2", 9092, "b2", 9324, "x"))
+        self.put(keys.broker(2), BrokerRegistration("b2", 9092, "b2", 9324, "x"))
 
     def put(self, key: str, value: Any) -> list[Any]:
         return self.event(key, encode(value))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.produce import Taken
+from headrace.broker.produce import TakenBatch
 from headrace.broker.queueing.local import sender as sending
 from headrace.broker.queueing.local.intake import MAX_LOOKED
 from headrace.broker.queueing.local.sender import Sender
@@ -27,7 +27,7 @@ def test_a_record_is_written_only_if_its_fence_still_holds_when_it_is(
     """The fence is asked in the turn in which the batch is written, not when the record was handed in."""
     written: list[int] = []
 
-    def take(partition: Any, batch: memoryview, **_: Any) -> Taken:
+    def take(partition: Any, batch: memoryview, **_: Any) -> TakenBatch:
         written.append(read_header(batch).record_count)
         return SimpleNamespace(error=ErrorKind.NONE, base_offset=7, commit_offset=8)  # type: ignore[return-value]
 

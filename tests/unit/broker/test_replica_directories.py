@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.broker.log_directories import directory_name
 from headrace.broker.replicas import Replicas
-from headrace.cluster.image import TopicDeleted
+from headrace.cluster.deltas import TopicGone
 from headrace.log.memory_fs import MemoryFileSystem
 
 HOME, LOGS = "/data", "/data/logs"
@@ -70,7 +70,7 @@ def test_s20_deletions_are_finished_those_that_were_begun_and_those_that_were_mi
 
 
 def delete(disk: Disk, name: str, topic_id: bytes) -> None:
-    deleted = TopicDeleted(name, topic_id, 1)
+    deleted = TopicGone(name, topic_id, 1)
     asyncio.run(disk.replicas._delete_topic(deleted))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.cli.cluster.status import _words, status_of
-from headrace.cli.cluster_view import View
+from headrace.cli.cluster_view import ClusterView
 from headrace.cli.dev_cluster import DevCluster
 from headrace.node.settings import Settings
 from headrace.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
@@ -14,12 +14,12 @@ from headrace.wire.messages.metadata import (
 )
 
 
-def view(*brokers: tuple[int, bool], isr: list[int]) -> View:
+def view(*brokers: tuple[int, bool], isr: list[int]) -> ClusterView:
     partition = MetadataResponsePartition(
         partition_index=0, leader_id=isr[0] if isr else -1, replica_nodes=[1, 2, 3], isr_nodes=isr
     )
     nodes = [DescribeClusterBroker(number, "h", 9092, None, fenced) for number, fenced in brokers]
-    return View(
+    return ClusterView(
         DescribeClusterResponse(cluster_id="c", controller_id=1, brokers=nodes),
         MetadataResponse(topics=[MetadataResponseTopic(name="orders", partitions=[partition])]),
         {},

@@ -40,8 +40,18 @@ def leaves(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tu
 
 LEAVES = dict(leaves())
 NAMES = {
-    "broker", "dead_letter", "destination", "group", "groups", "name", "names", "queue", "source", "topic", "topics",
+    "broker", "dead_letter", "destination", "group", "groups", "name", "names", "queue", "source", "topic", "topics", "user",
+    "ids", "task", "delivery", "message_id", "operation", "operations", "context", "kind", "shell",
 }  # fmt: skip
+
+
+OWN_CHOICE = {
+    ("queue send", "group"),
+    ("cert issue", "user"),
+    ("context add", "user"),
+    ("generate systemd", "user"),
+}
+"""Names that no broker keeps."""
 
 
 def complete(words: str, tmp_path: Path) -> list[str]:
@@ -75,6 +85,10 @@ def test_names_come_from_the_cache_while_it_is_fresh(tmp_path: Path) -> None:
     assert complete("headrace topic describe o", tmp_path) == []
 
 
+def test_f55_rights_are_completed_one_by_one(tmp_path: Path) -> None:
+    assert complete("headrace acl add alice read,wr", tmp_path) == ["read,write"]
+
+
 def test_f55_names_of_configs_are_completed(tmp_path: Path) -> None:
     assert complete("headrace topic create orders -c retention.", tmp_path) == [
         "retention.bytes=",
@@ -93,8 +107,8 @@ def test_f55_whoever_asks_for_a_name_that_exists_completes_it(leaf: str) -> None
     for param in LEAVES[leaf].params:
         if param.name not in NAMES or (makes and param.name in ("name", "names")):
             continue
-        if (leaf, param.name) == ("queue send", "group"):
-            continue  # a name of one's own choice
+        if (leaf, param.name) in OWN_CHOICE:
+            continue
         own = param._custom_shell_complete is not None or not isinstance(
             param.type, click.types.StringParamType
         )

@@ -97,7 +97,7 @@ def test_what_is_kept_is_nobody_elses_to_read(run: Run, home: Path, tmp_path: Pa
     assert {stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()} == {0o600}
     assert not any("s3cret" in path.read_text() for path in home.iterdir())  # named, not copied
     assert profile().password == "s3cret"
-    typed = Contexts().keep_password("prod", "typed")
+    typed = Contexts().keep_secret("prod", "password", "typed")
     assert stat.S_IMODE(typed.stat().st_mode) == 0o600
     run("context", "rm", "prod")
     assert not typed.exists() and secret.exists()

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from headrace.cli.output import Column, Format, Output, Row, column, counted, grouped, printable
+from headrace.cli.output import Column, Format, Output, Row, cells_of, column, counted, grouped, printable
 
 
 class Thing(Row):
@@ -92,3 +92,12 @@ def test_numbers_for_people() -> None:
     assert grouped(1204567) == "1 204 567"
     assert counted(1, "message") == "1 message"
     assert counted(1204, "message") == "1 204 messages"
+
+
+def test_f53_a_character_that_takes_two_cells_is_counted_as_two(capsys: pytest.CaptureFixture[str]) -> None:
+    things = [Thing(name="請求書" * 20, size=1, tags=["e\u0301"]), Thing(name="plain", size=22, tags=[])]
+    Output(Format.TABLE, width=40).items(Thing, things, COLUMNS)
+    lines = capsys.readouterr().out.splitlines()
+    assert [cells_of(line) for line in lines] == [40, 37, 37]
+    places = [cells_of(line[: line.rindex("  ")]) for line in lines]
+    assert len(set(places)) == 1, "columns stay below each other"

@@ -4,7 +4,6 @@ import pytest
 
 from headrace.cli.parameters import (
     Setting,
-    Shift,
     _group_target,
     parse_config,
     parse_count,
@@ -13,7 +12,7 @@ from headrace.cli.parameters import (
     topic_config,
     topic_config_key,
 )
-from headrace.client.positions import START, Anchor
+from headrace.records.positions import START, Anchor, Position
 
 
 @pytest.mark.parametrize(
@@ -74,8 +73,8 @@ def test_a_config_is_found_by_its_alias() -> None:
 
 
 def test_a_group_moves_by_so_much_or_to_a_place() -> None:
-    assert _group_target("+10") == Shift(10)
+    assert _group_target("+10") == Position(Anchor.ON, 10)
     assert _group_target("-10") == (Anchor.LAST, 10), "F14: as everywhere else"
     assert _group_target("start") == START
     found = _group_target("42")
-    assert not isinstance(found, Shift) and found.anchor is Anchor.OFFSET
+    assert found.anchor is Anchor.OFFSET

@@ -80,7 +80,7 @@ def test_help_of_a_verb_begins_with_the_line_its_group_shows() -> None:
     for path, leaf in LEAVES.items():
         noun, _, verb = path.rpartition(" ")
         table = (
-            main._table if not noun else sys.modules[f"headrace.cli.{noun}"].VERBS  # type: ignore[attr-defined]
+            main._table if not noun else sys.modules[f"headrace.cli.{noun.replace(' ', '.')}"].VERBS  # type: ignore[attr-defined]
         )
         said = " ".join((leaf.help or "").split())
         shown = table[verb].rstrip(".")

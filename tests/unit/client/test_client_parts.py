@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import subprocess
 import sys
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
+import msgspec
+import pydantic
 import pytest
 from confluent_kafka import KafkaError
 from hypothesis import given
@@ -13,6 +19,7 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace import Client, HeadraceError
+from headrace.client.client import _since
 from headrace.client.errors import headrace_error
 from headrace.client.message import Delivery, Message, Receipt
 from headrace.client.payload import encode_headers, encode_key, encode_payload
@@ -29,6 +36,30 @@ def test_payloads() -> None:
     assert encode_payload({"id": 7, "tags": ["a"]}) == b'{"id":7,"tags":["a"]}'
     with pytest.raises(TypeError, match="a payload is bytes, str or something that JSON knows, not object"):
         encode_payload(object())
+
+
+class _Model(pydantic.BaseModel):
+    id: int
+
+
+class _Struct(msgspec.Struct):
+    id: int
+
+
+@dataclasses.dataclass
+class _Plain:
+    id: int
+
+
+@pytest.mark.parametrize("kind", [_Model, _Struct, _Plain])
+def test_payloads_have_types(kind: Any) -> None:
+    sent = encode_payload(kind(id=7))
+    assert sent == b'{"id":7}'
+    message = Message("t", 0, 1, None, sent, (), None, lambda *_: None)
+    assert message.decode(kind) == kind(id=7)
+    broken = Message("t", 0, 1, None, b'{"id":"x"}', (), None, lambda *_: None)
+    with pytest.raises(HeadraceError, match=f"not a {kind.__name__}"):
+        broken.decode(kind)
 
 
 def test_keys_and_headers() -> None:
@@ -95,17 +126,65 @@ def test_errors_of_librdkafka_are_ours() -> None:
     assert headrace_error(KafkaError(KafkaError._BAD_MSG)).kind is ErrorKind.UNKNOWN_SERVER_ERROR
 
 
+class Server:
+    """Who hears answers: here they come by hand."""
+
+    def __init__(self) -> None:
+        self.expected: list[Delivery] = []
+        self.refused: list[Delivery] = []
+
+    def expect(self, delivery: Delivery) -> None:
+        self.expected.append(delivery)
+
+    def failed(self, delivery: Delivery) -> None:
+        self.refused.append(delivery)
+
+
+class Answer:
+    def partition(self) -> int:
+        return 3
+
+    def offset(self) -> int:
+        return 4
+
+
+def answer(delivery: Delivery, error: KafkaError | None = None) -> None:
+    delivery.answered(error, Answer())  # type: ignore[arg-type]
+
+
 def test_a_delivery_can_be_waited_for_and_awaited() -> None:
-    delivery = Delivery()
-    delivery.set_result(Receipt(1, 2))
-    assert delivery.result(0) == (1, 2)
+    server = Server()
+    early = Delivery(server)
+    answer(early)
+    assert early.done() and early.result(0) == Receipt(3, 4)
+    assert not server.expected, "who has been answered keeps nobody busy"
 
     async def wait() -> Receipt:
-        later = Delivery()
-        asyncio.get_running_loop().call_soon(later.set_result, Receipt(3, 4))
+        later = Delivery(server)
+        asyncio.get_running_loop().call_soon(answer, later)
         return await later
 
     assert asyncio.run(wait()) == Receipt(3, 4)
+    assert len(server.expected) == 1
+
+
+def test_a_delivery_tells_everybody_once() -> None:
+    server = Server()
+    delivery = Delivery(server)
+    told: list[Delivery] = []
+    with pytest.raises(TimeoutError):
+        delivery.result(0)
+    delivery.add_done_callback(lambda _: 1 / 0)  # type: ignore[arg-type,return-value]
+    delivery.add_done_callback(told.append)
+    waiting = threading.Thread(target=lambda: told.append(delivery) if delivery.exception() else None)
+    waiting.start()
+    answer(delivery, KafkaError(KafkaError._MSG_TIMED_OUT))
+    waiting.join()
+    assert told == [delivery, delivery] and server.refused == [delivery]
+    delivery.add_done_callback(told.append)
+    assert len(told) == 3
+    with pytest.raises(HeadraceError):
+        delivery.result()
 
 
 def test_a_message_reads_itself() -> None:
@@ -121,10 +200,16 @@ def test_a_message_reads_itself() -> None:
 
 
 def test_the_public_names_are_there_and_import_lazily() -> None:
-    for name in headrace.__all__:
+    for name in vars(headrace)["__all__"]:
         assert getattr(headrace, name).__name__ == name
     with pytest.raises(AttributeError):
         headrace.Nothing  # type: ignore[attr-defined] # noqa: B018
     code = "import sys, headrace; print('confluent_kafka' in sys.modules, 'headrace.client' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False False"
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert _since(datetime(2026, 11, 1)) == _since(datetime(2026, 11, 1, tzinfo=UTC))
+    east = timezone(timedelta(hours=2))
+    assert _since(datetime(2026, 11, 1, 2, tzinfo=east)) == _since(datetime(2026, 11, 1, tzinfo=UTC))

@@ -14,9 +14,9 @@ from headrace.cluster.configs import (
     Alteration,
     AlterOp,
     BrokerLayers,
+    ConfigSource,
     ConfigType,
     Scope,
-    Source,
     TopicConfig,
     alter_broker,
     alter_topic,
@@ -148,13 +148,13 @@ def test_the_strongest_layer_wins() -> None:
 def test_describe_names_the_source_and_all_that_was_overruled() -> None:
     layers = BrokerLayers({"log.retention.ms": "2"}, {"log.retention.ms": "3"}, {"log.retention.hours": "5"})
     (entry,) = describe_topic({"retention.ms": "1"}, layers, ["retention.ms"])
-    assert (entry.value, entry.source) == ("1", Source.DYNAMIC_TOPIC)
+    assert (entry.value, entry.source) == ("1", ConfigSource.DYNAMIC_TOPIC)
     assert [(name, value, source) for name, value, source in entry.synonyms] == [
-        ("retention.ms", "1", Source.DYNAMIC_TOPIC),
-        ("log.retention.ms", "2", Source.DYNAMIC_BROKER),
-        ("log.retention.ms", "3", Source.DYNAMIC_DEFAULT_BROKER),
-        ("log.retention.hours", "5", Source.STATIC_BROKER),
-        ("log.retention.ms", str(7 * 86_400_000), Source.DEFAULT),
+        ("retention.ms", "1", ConfigSource.DYNAMIC_TOPIC),
+        ("log.retention.ms", "2", ConfigSource.DYNAMIC_BROKER),
+        ("log.retention.ms", "3", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", "5", ConfigSource.STATIC_BROKER),
+        ("log.retention.ms", str(7 * 86_400_000), ConfigSource.DEFAULT),
     ]
 
 
@@ -173,7 +173,7 @@ def test_hours_and_minutes_become_milliseconds() -> None:
 def test_describe_lists_everything_once() -> None:
     topic = describe_topic({})
     assert [entry.name for entry in topic] == list(TOPIC_CONFIGS)
-    assert all(entry.source is Source.DEFAULT and entry.documentation for entry in topic)
+    assert all(entry.source is ConfigSource.DEFAULT and entry.documentation for entry in topic)
     broker = describe_broker(NO_LAYERS)
     assert [entry.name for entry in broker] == sorted(BROKER_CONFIGS)
     assert len(broker) > 150
@@ -188,7 +188,7 @@ def test_x25_secrets_are_never_shown() -> None:
     layers = BrokerLayers(static={"ssl.key.password": "canary"})
     (entry,) = describe_broker(layers, ["ssl.key.password"])
     assert entry.sensitive and entry.value is None
-    assert entry.source is Source.STATIC_BROKER
+    assert entry.source is ConfigSource.STATIC_BROKER
     assert "canary" not in repr(entry)
 
 
@@ -328,7 +328,7 @@ def test_broker_configs() -> None:
     assert "no broker config" in refused(alter_broker({}, one("nonsense", "1"), broker_id=None))
     assert "at least" in refused(alter_broker({}, one("max.connections", "-1"), broker_id=1))
     (entry,) = describe_broker(BrokerLayers(dynamic={"max.connections": "5"}), ["max.connections"])
-    assert (entry.value, entry.source, entry.read_only) == ("5", Source.DYNAMIC_BROKER, False)
+    assert (entry.value, entry.source, entry.read_only) == ("5", ConfigSource.DYNAMIC_BROKER, False)
     assert BROKER_CONFIGS["node.id"].scope is Scope.READ_ONLY
 
 

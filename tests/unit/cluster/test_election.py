@@ -7,12 +7,12 @@ import pytest
 from cluster_world import ClusterWorld
 
 from headrace.cluster import keys
-from headrace.cluster.changes import Compare, absent
+from headrace.cluster.changes import Expect, absent
 from headrace.cluster.controller import Standings, elect, rebalance_leaders
 from headrace.cluster.election import (
+    BrokersStanding,
     Elected,
     ElectionType,
-    Standing,
     alter_isr,
     elect_preferred,
     elect_unclean,
@@ -42,7 +42,7 @@ def partition(
 def settled(
     state: PartitionState, live: frozenset[int], min_isr: int = 2, lost: frozenset[int] = frozenset()
 ) -> PartitionState:
-    return settle(state, Standing(live, lost), min_isr).state
+    return settle(state, BrokersStanding(live, lost), min_isr).state
 
 
 def test_nothing_to_do_is_the_same_object() -> None:
@@ -130,34 +130,34 @@ def test_min_isr_is_at_most_the_number_of_replicas() -> None:
 def test_r27_an_unclean_election_says_so() -> None:
     state = partition(NO_LEADER, isr=(), elr=())
     state = msgspec.structs.replace(state, last_leader=3)
-    elected = elect_unclean(state, Standing(frozenset({2, 3})), 2)
+    elected = elect_unclean(state, BrokersStanding(frozenset({2, 3})), 2)
     assert isinstance(elected, Elected) and elected.unclean
     assert (elected.state.leader, elected.state.isr, elected.state.leader_epoch) == (3, (3,), 6)
     assert elected.state.unclean_epoch == 6
 
 
 def test_r27_an_unclean_election_prefers_a_clean_one() -> None:
-    elected = elect_unclean(partition(NO_LEADER, isr=(), elr=(2,)), Standing(ALL), 2)
+    elected = elect_unclean(partition(NO_LEADER, isr=(), elr=(2,)), BrokersStanding(ALL), 2)
     assert isinstance(elected, Elected) and not elected.unclean
     assert elected.state.leader == 2
     assert elected.state.unclean_epoch == -1
 
 
 def test_unclean_elections_that_are_refused() -> None:
-    assert _kind(elect_unclean(partition(), Standing(ALL), 2)) is ErrorKind.ELECTION_NOT_NEEDED
-    gone = elect_unclean(partition(NO_LEADER, isr=()), Standing(frozenset()), 2)
+    assert _kind(elect_unclean(partition(), BrokersStanding(ALL), 2)) is ErrorKind.ELECTION_NOT_NEEDED
+    gone = elect_unclean(partition(NO_LEADER, isr=()), BrokersStanding(frozenset()), 2)
     assert _kind(gone) is ErrorKind.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 def test_r32_preferred_elections() -> None:
-    elected = elect_preferred(partition(leader=2), Standing(ALL), 2)
+    elected = elect_preferred(partition(leader=2), BrokersStanding(ALL), 2)
     assert isinstance(elected, Elected)
     assert (elected.state.leader, elected.state.leader_epoch) == (1, 6)
     refused = ErrorKind.PREFERRED_LEADER_NOT_AVAILABLE
-    assert _kind(elect_preferred(partition(), Standing(ALL), 2)) is ErrorKind.ELECTION_NOT_NEEDED
-    assert _kind(elect_preferred(partition(leader=2, isr=(2, 3)), Standing(ALL), 2)) is refused
-    assert _kind(elect_preferred(partition(leader=2), Standing(frozenset({2, 3})), 2)) is refused
-    assert _kind(elect_preferred(partition(leader=2, isr=(1, 2)), Standing(ALL), 3)) is refused
+    assert _kind(elect_preferred(partition(), BrokersStanding(ALL), 2)) is ErrorKind.ELECTION_NOT_NEEDED
+    assert _kind(elect_preferred(partition(leader=2, isr=(2, 3)), BrokersStanding(ALL), 2)) is refused
+    assert _kind(elect_preferred(partition(leader=2), BrokersStanding(frozenset({2, 3})), 2)) is refused
+    assert _kind(elect_preferred(partition(leader=2, isr=(1, 2)), BrokersStanding(ALL), 3)) is refused
 
 
 def _kind(decided: Elected | Rejected) -> ErrorKind:
@@ -214,9 +214,9 @@ def test_r1_r14_an_isr_change_compares_all_it_rests_on() -> None:
     topic_id = bytes(range(16))
     change = isr_change(topic_id, 4, revision=77, new=partition(), broker_epoch=11, joining={3: 33})
     assert set(change.compares) == {
-        Compare(keys.partition(topic_id, 4), "mod", 77),
-        Compare(keys.broker(1), "mod", 11),
-        Compare(keys.broker(3), "mod", 33),
+        Expect(keys.partition(topic_id, 4), "mod", 77),
+        Expect(keys.broker(1), "mod", 11),
+        Expect(keys.broker(3), "mod", 33),
         absent(keys.fence(3)),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.cluster.broker_configs import BROKER_CONFIGS
-from headrace.cluster.config_keys import Scope, Source
+from headrace.cluster.config_keys import ConfigSource, Scope
 from headrace.cluster.configs import NO_LAYERS, Alteration, AlterOp, BrokerLayers, alter_broker
 from headrace.cluster.group_configs import (
     GROUP_CONFIGS,
@@ -36,8 +36,8 @@ def test_what_is_set_wins_and_says_so() -> None:
     entries = {entry.name: entry for entry in describe_group(set_here, NO_LAYERS, None)}
     assert set(entries) == set(GROUP_CONFIGS)
     assert entries["share.delivery.count.limit"].value == "9"
-    assert entries["share.delivery.count.limit"].source is Source.DYNAMIC_GROUP
-    assert entries["share.auto.offset.reset"].source is Source.DEFAULT
+    assert entries["share.delivery.count.limit"].source is ConfigSource.DYNAMIC_GROUP
+    assert entries["share.auto.offset.reset"].source is ConfigSource.DEFAULT
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,23 @@ from cluster_world import ClusterWorld
 from tiny_coordinator import KeyEvent
 
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Delete
+from headrace.cluster.changes import Change, DeleteKey
 from headrace.cluster.configs import Alteration, AlterOp
-from headrace.cluster.image import (
+from headrace.cluster.deltas import (
     BrokerConfigChanged,
     BrokerDown,
     BrokerRegistered,
     BrokerUp,
-    ClusterImage,
     ControllerChanged,
     Delta,
     OpaqueChanged,
     PartitionChanged,
     TopicConfigChanged,
     TopicCreated,
-    TopicDeleted,
+    TopicGone,
     Undecodable,
 )
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.state import BrokerConfigs, PartitionState, TopicState, encode
 from headrace.cluster.topics import alter_broker_configs, alter_topic_configs, delete_topic
 
@@ -75,7 +75,7 @@ def test_a_late_put_does_not_bring_a_deleted_key_back() -> None:
     """R3: deletions are remembered too."""
     image = ClusterImage()
     image.apply(KeyEvent(keys.topic("t"), encode(TOPIC), 5))
-    assert names(image.apply(KeyEvent(keys.topic("t"), None, 9))) == ["TopicDeleted"]
+    assert names(image.apply(KeyEvent(keys.topic("t"), None, 9))) == ["TopicGone"]
     assert image.apply(KeyEvent(keys.topic("t"), encode(TOPIC), 8)) == []
     assert image.topic("t") is None
     assert image.mod_revision(keys.topic("t")) == 0
@@ -106,7 +106,7 @@ def test_resync_finds_what_the_watch_lost(world: ClusterWorld) -> None:
         "PartitionChanged",
         "PartitionChanged",
         "TopicCreated",
-        "TopicDeleted",
+        "TopicGone",
     ]
     assert set(other.topics) == {"b", "c"}
     assert other.partition("b", 0) == world.partition("b")
@@ -118,7 +118,7 @@ def test_resync_keeps_what_is_newer_than_the_snapshot() -> None:
     image.apply(KeyEvent(keys.topic("kept"), encode(TOPIC), 12))
     assert image.resync([], 11) == []
     assert image.topic("kept") is not None
-    assert names(image.resync([], 12)) == ["TopicDeleted"]
+    assert names(image.resync([], 12)) == ["TopicGone"]
 
 
 def test_a_stale_snapshot_is_ignored() -> None:
@@ -157,7 +157,7 @@ def test_a_topic_created_again_is_a_new_topic() -> None:
     image.apply(KeyEvent(keys.partition(TOPIC_ID, 0), encode(PARTITION), 5))
     again = msgspec.structs.replace(TOPIC, id="ff" * 16)
     deltas = image.apply(KeyEvent(keys.topic("t"), encode(again), 9))
-    assert deltas[0] == TopicDeleted("t", TOPIC_ID, 2)
+    assert deltas[0] == TopicGone("t", TOPIC_ID, 2)
     assert isinstance(deltas[1], TopicCreated)
     assert image.topic_by_id(TOPIC_ID) is None
     assert image.partition("t", 0) is None
@@ -246,7 +246,7 @@ def test_config_changes_reach_the_topics_they_touch(world: ClusterWorld) -> None
     assert deltas[0] == BrokerConfigChanged(None)
     assert isinstance(deltas[1], TopicConfigChanged) and deltas[1].topic is plain
     assert plain.config.retention_ms == 1234
-    world.do(Change((), (Delete(keys.broker_config(None)),)))
+    world.do(Change((), (DeleteKey(keys.broker_config(None)),)))
     assert plain.config.retention_ms == 7 * 86_400_000
 
 
@@ -320,7 +320,7 @@ def restorable() -> tuple[ClusterImage, list[KeyEvent]]:
 def test_f10_a_backup_replaces_everything_that_was_held() -> None:
     image, old = restorable()
     deltas = image.replace(old, 50)
-    assert "TopicDeleted" in names(deltas) and image.topic("late") is None
+    assert "TopicGone" in names(deltas) and image.topic("late") is None
     assert image.partition("t", 0) == PARTITION
     assert image.mod_revision(keys.partition(TOPIC_ID, 0)) == 45, "what a compare must expect from now on"
     assert image.revision == 50
@@ -339,5 +339,5 @@ def test_f10_a_topic_that_had_fewer_partitions_is_another_one() -> None:
     image, old = restorable()
     small = msgspec.structs.replace(TOPIC, partitions=1)
     deltas = image.replace([KeyEvent(keys.topic("t"), encode(small), 30), old[1]], 50)
-    assert names(deltas).index("TopicDeleted") < names(deltas).index("TopicCreated")
+    assert names(deltas).index("TopicGone") < names(deltas).index("TopicCreated")
     assert len(image.topics["t"].partitions) == 1

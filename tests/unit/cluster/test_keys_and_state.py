@@ -6,8 +6,15 @@ import msgspec
 import pytest
 
 from headrace.cluster import keys, state
-from headrace.cluster.keys import KeyRef, Kind
-from headrace.cluster.state import InvalidState, PartitionState, Registration, TopicState, decode, encode
+from headrace.cluster.keys import KeyKind, KeyRef
+from headrace.cluster.state import (
+    BrokerRegistration,
+    InvalidState,
+    PartitionState,
+    TopicState,
+    decode,
+    encode,
+)
 
 TOPIC_ID = bytes(range(16))
 
@@ -24,18 +31,18 @@ GOOD = {
 @pytest.mark.parametrize(
     ("key", "ref"),
     [
-        (keys.CLUSTER, KeyRef(Kind.CLUSTER)),
-        (keys.CONTROLLER, KeyRef(Kind.CONTROLLER)),
-        (keys.PRODUCER_IDS, KeyRef(Kind.PRODUCER_IDS)),
-        (keys.FEATURES, KeyRef(Kind.FEATURES)),
-        (keys.broker(0), KeyRef(Kind.BROKER, number=0)),
-        (keys.fence(7), KeyRef(Kind.FENCE, number=7)),
-        (keys.epoch(7), KeyRef(Kind.EPOCH, number=7)),
-        (keys.topic("a.b-c_d"), KeyRef(Kind.TOPIC, "a.b-c_d")),
-        (keys.partition(TOPIC_ID, 12), KeyRef(Kind.PARTITION, TOPIC_ID.hex(), 12)),
-        (keys.broker_config(None), KeyRef(Kind.BROKER_CONFIG)),
-        (keys.broker_config(3), KeyRef(Kind.BROKER_CONFIG, number=3)),
-        (keys.opaque("queues", "a/b"), KeyRef(Kind.OPAQUE, "queues")),
+        (keys.CLUSTER, KeyRef(KeyKind.CLUSTER)),
+        (keys.CONTROLLER, KeyRef(KeyKind.CONTROLLER)),
+        (keys.PRODUCER_IDS, KeyRef(KeyKind.PRODUCER_IDS)),
+        (keys.FEATURES, KeyRef(KeyKind.FEATURES)),
+        (keys.broker(0), KeyRef(KeyKind.BROKER, number=0)),
+        (keys.fence(7), KeyRef(KeyKind.FENCE, number=7)),
+        (keys.epoch(7), KeyRef(KeyKind.EPOCH, number=7)),
+        (keys.topic("a.b-c_d"), KeyRef(KeyKind.TOPIC, "a.b-c_d")),
+        (keys.partition(TOPIC_ID, 12), KeyRef(KeyKind.PARTITION, TOPIC_ID.hex(), 12)),
+        (keys.broker_config(None), KeyRef(KeyKind.BROKER_CONFIG)),
+        (keys.broker_config(3), KeyRef(KeyKind.BROKER_CONFIG, number=3)),
+        (keys.opaque("queues", "a/b"), KeyRef(KeyKind.OPAQUE, "queues")),
     ],
 )
 def test_keys_parse_back(key: str, ref: KeyRef) -> None:
@@ -117,7 +124,7 @@ def test_garbage_is_refused_with_one_exception(value: bytes) -> None:
     for kind in (
         PartitionState,
         TopicState,
-        Registration,
+        BrokerRegistration,
         state.Fence,
         state.ControllerState,
         state.BrokerConfigs,
@@ -141,7 +148,7 @@ def test_bad_topic_ids_are_refused(topic_id: str) -> None:
 def test_a_registration_with_a_strange_host_is_refused(host: str) -> None:
     value = {"host": host, "port": 1, "http_host": "h", "http_port": 1, "incarnation": "i"}
     with pytest.raises(InvalidState):
-        decode(Registration, msgspec.json.encode(value))
+        decode(BrokerRegistration, msgspec.json.encode(value))
 
 
 def test_the_target_of_a_move_leaves_out_what_goes() -> None:

@@ -9,14 +9,14 @@ from headrace.cluster import keys, membership
 from headrace.cluster.changes import Change
 from headrace.cluster.controller import reconcile
 from headrace.cluster.membership import PreviousLife
-from headrace.cluster.state import NO_LEADER, FenceReason, Loss, Registration
+from headrace.cluster.state import NO_LEADER, BrokerRegistration, FenceReason, Loss
 from headrace.cluster.topic_configs import TopicConfig
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 
 
-def registration(incarnation: str) -> Registration:
-    return Registration("127.0.0.1", 9092, "127.0.0.1", 9324, incarnation)
+def registration(incarnation: str) -> BrokerRegistration:
+    return BrokerRegistration("127.0.0.1", 9092, "127.0.0.1", 9324, incarnation)
 
 
 def register(

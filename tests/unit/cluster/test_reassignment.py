@@ -29,7 +29,7 @@ def partition(
         leader_epoch=5,
         partition_epoch=9,
         isr=replicas if isr is None else isr,
-        **more,
+        **more,  # type: ignore[arg-type]
     )
 
 

@@ -11,7 +11,8 @@ from cluster_world import ClusterWorld
 from headrace.cluster import keys
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.controller import reconcile
-from headrace.cluster.image import ClusterImage, TopicConfigChanged, TopicDeleted, Undecodable
+from headrace.cluster.deltas import TopicConfigChanged, TopicGone, Undecodable
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.reassignment import drain, spread
 from headrace.cluster.topics import (
     CreatedTopic,
@@ -135,7 +136,7 @@ def test_the_source_of_a_view_is_not_deleted(world: ClusterWorld) -> None:
     assert kind is ErrorKind.POLICY_VIOLATION and "eu" in detail
     gone = delete_topic(world.image, eu, world.controller_epoch)
     assert not isinstance(gone, Rejected)
-    assert TopicDeleted("eu", eu.id, 0) in world.do(*gone)
+    assert TopicGone("eu", eu.id, 0) in world.do(*gone)
     gone = delete_topic(world.image, orders, world.controller_epoch)
     assert not isinstance(gone, Rejected)
     world.do(*gone)

@@ -61,7 +61,7 @@ def test_watch_frames() -> None:
     compacted = codec.decode_watch_frame(b'{"result":{"canceled":true,"compact_revision":"6"}}')
     assert isinstance(compacted, codec.WatchReply) and compacted.compact_revision == 6
     failure = codec.decode_watch_frame(b'{"error":{"grpc_code":14,"http_code":503,"message":"no leader"}}')
-    assert failure == codec.Failure(14, "no leader")
+    assert failure == codec.GrpcFailure(14, "no leader")
 
 
 def test_requests_live_in_their_namespace() -> None:
@@ -120,7 +120,7 @@ def test_x27_any_answer_is_a_value_or_a_gateway_error(body: bytes) -> None:
             decoder(body)
         except codec.GatewayError:
             pass
-    assert isinstance(codec.decode_failure(body), codec.Failure)
+    assert isinstance(codec.decode_failure(body), codec.GrpcFailure)
 
 
 @pytest.mark.parametrize(
@@ -141,4 +141,4 @@ def test_x27_any_answer_is_a_value_or_a_gateway_error(body: bytes) -> None:
     ],
 )
 def test_r5_which_answers_leave_the_outcome_open(code: int, message: str, expected: type[Exception]) -> None:
-    assert type(judge(codec.Failure(code, message))) is expected
+    assert type(judge(codec.GrpcFailure(code, message))) is expected

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.coordinator.lease import LeaseTerm
-from headrace.coordinator.port import Lease
+from headrace.coordinator.port import KeyLease
 from headrace.coordinator.store import RevisionedStore
 
 
 def test_r7_counts_from_sending_less_a_margin() -> None:
-    term = LeaseTerm(Lease(1, 6_000), sent_ms=1_000)
+    term = LeaseTerm(KeyLease(1, 6_000), sent_ms=1_000)
     assert term.deadline_ms == 1_000 + 6_000 - 600
     assert term.holds(6_399) and not term.holds(6_400)
     assert (term.keep_alive_at_ms, term.keep_alive_timeout_ms) == (3_000, 2_000)
@@ -22,7 +22,7 @@ def test_r7_counts_from_sending_less_a_margin() -> None:
 
 
 def test_a_lease_that_is_gone_never_comes_back() -> None:
-    term = LeaseTerm(Lease(1, 6_000), sent_ms=0)
+    term = LeaseTerm(KeyLease(1, 6_000), sent_ms=0)
     term.answered(sent_ms=10, remaining_ms=0)
     term.answered(sent_ms=20, remaining_ms=6_000)
     assert term.lost and not term.holds(21)

@@ -101,6 +101,13 @@ def test_a_broker_in_trouble_comes_first() -> None:
     assert causes(facts)[:2] == ["broker", "nobody_reads"]
 
 
+def test_what_has_no_commit_is_told_and_not_counted() -> None:
+    facts = group(partition(0, committed=100), partition(1, committed=None))
+    assert facts.lag == 0 and causes(facts) == ["no_commit"]
+    assert "100 messages in them" in explain(facts)[0].sentence and "orders:1" in explain(facts)[0].command
+    assert causes(group(partition(0, committed=None, end=0))) == []
+
+
 def test_every_rule_can_speak() -> None:
     """So that none is dead code: each cause above is one rule's."""
-    assert len(RULES) == 9
+    assert len(RULES) == 10

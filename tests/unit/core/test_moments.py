@@ -15,8 +15,8 @@ from headrace.core.moments import MOMENTS, rfc3339, timed
 
 ROOT = Path(__file__).parents[3]
 DURATIONS = {
-    "batch_wait_ms", "dedup_window_ms", "default_delay_ms", "duration_ms", "ends_in_ms", "initial_ms", "lasts_ms", "max_ms", "oldest_age_ms",
-    "overlap_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "ready_ms", "step_ms", "timeout_ms", "visibility_ms",
+    "batch_wait_ms", "dedup_window_ms", "default_delay_ms", "duration_ms", "ends_in_ms", "grow_after_ms", "initial_ms", "lasts_ms", "max_ms", "oldest_age_ms",
+    "overlap_ms", "parts_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "ready_ms", "shrink_after_ms", "step_ms", "timeout_ms", "total_ms", "visibility_ms",
 }  # fmt: skip
 AXES = {"from_ms", "began_ms"}
 """Where a chart begins: nobody reads it."""

@@ -34,7 +34,7 @@ def test_f8_a_proof_is_good_for_one_pair_of_lives_and_nonces(place: int) -> None
     changed = [value if isinstance(value, bytes) else value + 1 for value in HELLO]
     if place == 4:
         changed = [*HELLO[:4], b"x" * 32]
-    other = Hello(*(changed[at] if at == place else HELLO[at] for at in range(5)))
+    other = Hello(*(changed[at] if at == place else HELLO[at] for at in range(5)))  # type: ignore[arg-type]
     with pytest.raises(BadProof):
         Answerer(KEY, other, THERE).check(proof)
     with pytest.raises(BadProof):

@@ -11,6 +11,7 @@ from headrace.core.plan import JournalRecord, Plan
 from headrace.groups.commands import (
     CommitOffsets,
     FetchOffsets,
+    GroupPlan,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -35,7 +36,7 @@ class World:
         self.shard = GroupShard(self.config, wall_minus_now_ms=WALL_MS)
         self.journal: list[tuple[JournalRecord, int | None]] = []
         self.answers: dict[int, Any] = {}
-        self.last = Plan()
+        self.last: GroupPlan = Plan()
         self._waiter = 0
         self._ids = 0
 
@@ -54,7 +55,8 @@ class World:
         for fact in plan.facts:
             self.shard.apply(fact, self.now_ms)
             if fact.durable:
-                producer = fact.producer[0] if fact.producer else None
+                of_transaction = getattr(fact, "producer", None)
+                producer = of_transaction[0] if of_transaction else None
                 self.journal += ((record, producer) for record in self.shard.encode(fact))
         self.shard.invariants()
         for waiter, value in plan.replies:
@@ -102,28 +104,28 @@ class World:
             "client_host": "/127.0.0.1",
             "member_id_required": False,
         }
-        return self.do(lambda waiter: JoinGroup(waiter, **{**base, **fields}))
+        return self.do(lambda waiter: JoinGroup(**{**base, **fields}, waiter=waiter))
 
     def sync(self, member_id: str, generation: int, group_id: str = "g", **fields: Any) -> int:
-        return self.do(lambda waiter: SyncGroup(waiter, group_id, member_id, generation, **fields))
+        return self.do(lambda waiter: SyncGroup(group_id, member_id, generation, **fields, waiter=waiter))
 
     def beat(
         self, member_id: str, generation: int, instance_id: str | None = None, group_id: str = "g"
     ) -> Any:
-        return self.ask(lambda w: Heartbeat(w, group_id, member_id, generation, instance_id)).error
+        return self.ask(lambda w: Heartbeat(group_id, member_id, generation, instance_id, waiter=w)).error
 
     def leave(self, *members: str | MemberIdentity, group_id: str = "g") -> Any:
         identities = tuple(MemberIdentity(m) if isinstance(m, str) else m for m in members)
-        return self.ask(lambda waiter: LeaveGroup(waiter, group_id, identities))
+        return self.ask(lambda waiter: LeaveGroup(group_id, identities, waiter=waiter))
 
     def commit(self, *offsets: OffsetToCommit, group_id: str = "g", **fields: Any) -> Any:
-        return self.ask(lambda waiter: CommitOffsets(waiter, group_id, offsets, **fields))
+        return self.ask(lambda waiter: CommitOffsets(group_id, offsets, **fields, waiter=waiter))
 
     def committed(
         self, topic: str = "t", partition: int = 0, group_id: str = "g", stable: bool = False
     ) -> Any:
         topics = ((topic, (partition,)),)
-        result = self.ask(lambda waiter: FetchOffsets(waiter, group_id, topics, require_stable=stable))
+        result = self.ask(lambda waiter: FetchOffsets(group_id, topics, require_stable=stable, waiter=waiter))
         return result.partitions[0]
 
     def stable(

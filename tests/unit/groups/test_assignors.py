@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.groups.consumer.assignors import Reader, assign_range, assign_uniform
+from headrace.groups.consumer.assignors import GroupReader, assign_range, assign_uniform
 from headrace.groups.topics import TopicIndex, TopicInfo
 
 NAMES = "tuvw"
@@ -19,8 +19,10 @@ def index_of(counts: dict[str, int]) -> TopicIndex:
     return TopicIndex({name: TopicInfo(topic_id(name), count) for name, count in counts.items()})
 
 
-def reader(member_id: str, topics: str, instance_id: str | None = None, rack: str | None = None) -> Reader:
-    return Reader(member_id, instance_id, rack, frozenset(topics))
+def reader(
+    member_id: str, topics: str, instance_id: str | None = None, rack: str | None = None
+) -> GroupReader:
+    return GroupReader(member_id, instance_id, rack, frozenset(topics))
 
 
 COUNTS = st.fixed_dictionaries({name: st.integers(1, 7) for name in NAMES})
@@ -30,7 +32,7 @@ SUBSCRIPTIONS = st.lists(
 
 
 def check_whole(
-    result: dict[str, frozenset[tuple[bytes, int]]], readers: list[Reader], index: TopicIndex
+    result: dict[str, frozenset[tuple[bytes, int]]], readers: list[GroupReader], index: TopicIndex
 ) -> None:
     wanted = {
         (topic_id(t), p) for r in readers for t in r.topics for p in range(index.topics[t].partition_count)

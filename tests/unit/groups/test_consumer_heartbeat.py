@@ -31,12 +31,14 @@ class Consumers:
 
     def set_topics(self, **counts: int) -> None:
         ids = {name: TopicInfo((name[0] * 16).encode(), count) for name, count in counts.items()}
-        self.world.ask(lambda w: TopicsChanged(w, ids))
+        self.world.ask(lambda w: TopicsChanged(ids, waiter=w))
 
     def send(self, member_id: str, epoch: int, **fields: Any) -> Any:
         base = {"group_id": "g", "client_id": "client", "client_host": "/127.0.0.1"}
         answer = self.world.ask(
-            lambda w: ConsumerGroupHeartbeat(w, member_id=member_id, member_epoch=epoch, **{**base, **fields})
+            lambda w: ConsumerGroupHeartbeat(
+                member_id=member_id, member_epoch=epoch, **{**base, **fields}, waiter=w
+            )
         )
         if answer.error is ErrorKind.NONE:
             self.epochs[answer.member_id] = answer.member_epoch
@@ -124,17 +126,20 @@ def test_an_unknown_group_or_member(consumers: Consumers) -> None:
 
 def test_no_assignment_is_made_before_the_topics_are_known(world: Any) -> None:
     answer = world.ask(
-        lambda w: ConsumerGroupHeartbeat(w, "g", "a", 0, rebalance_timeout_ms=1, owned=(), topics=("t",))
+        lambda w: ConsumerGroupHeartbeat(
+            "g", "a", 0, rebalance_timeout_ms=1, owned=(), topics=("t",), waiter=w
+        )
     )
     assert answer.error is ErrorKind.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_an_empty_view_of_the_cluster_is_no_view(consumers: Consumers) -> None:
     consumers.join("a")
-    consumers.world.ask(lambda w: TopicsChanged(w, {}))
+    consumers.obey("a")
+    consumers.world.ask(lambda w: TopicsChanged({}, waiter=w))
     assert consumers.beat("a").assignment is None
     consumers.world.restart()
-    consumers.world.ask(lambda w: TopicsChanged(w, {}))
+    consumers.world.ask(lambda w: TopicsChanged({}, waiter=w))
     assert consumers.join("b").error is ErrorKind.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -147,6 +152,7 @@ def test_a_full_group(make_world: Any) -> None:
 
 def test_keep_alive_says_nothing_new(consumers: Consumers) -> None:
     consumers.join("a")
+    assert consumers.obey("a").assignment is None, "it has heard"
     answer = consumers.beat("a")
     assert (answer.error, answer.member_epoch, answer.assignment) == (ErrorKind.NONE, 1, None)
     full = consumers.beat("a", rebalance_timeout_ms=60_000, topics=("t",), owned=((T, (0, 1, 2, 3)),))
@@ -165,11 +171,30 @@ def test_r55_the_new_member_waits_until_the_old_one_lets_go(consumers: Consumers
         "asked to give two up; its epoch stays"
     )
     assert consumers.beat("b").assignment is None
-    assert consumers.beat("a").assignment is None, "trap 22: a keep-alive confirms nothing"
+    assert consumers.beat("a").member_epoch == 1, "trap 22: a keep-alive confirms nothing"
     assert consumers.beat("b").assignment is None
     confirmed = consumers.obey("a")
-    assert confirmed.member_epoch == 2
+    assert (confirmed.member_epoch, confirmed.assignment) == (2, None)
     assert consumers.beat("b").assignment == ((T, (2, 3)),)
+
+
+def test_who_has_not_heard_is_told_again(consumers: Consumers) -> None:
+    """librdkafka drops an answer that takes longer than a heartbeat interval, and goes on as if it had said nothing."""
+    consumers.join("a")
+    assert consumers.beat("a").assignment == ((T, (0, 1, 2, 3)),), "given to it, and nobody else will read it"
+    consumers.obey("a")
+    consumers.join("b")
+    for _ in range(2):
+        assert consumers.beat("a").assignment == ((T, (0, 1)),), "asked for it until it lets go"
+    consumers.obey("a")
+    assert consumers.beat("a").assignment is None
+    for _ in range(2):
+        assert consumers.beat("b").assignment == ((T, (2, 3)),)
+    consumers.obey("b")
+    assert consumers.beat("b").assignment is None
+    consumers.world.restart()
+    consumers.set_topics(t=4)
+    assert consumers.beat("b").assignment == ((T, (2, 3)),), "a new coordinator does not know who has heard"
 
 
 def test_r55_a_partial_report_is_not_enough(consumers: Consumers) -> None:
@@ -278,7 +303,7 @@ def test_the_group_uses_what_most_members_ask_for(consumers: Consumers) -> None:
         consumers.join(member, ("t", "u"), assignor="range")
     consumers.settle("a", "b")
     assert (consumers.partitions("a", T), consumers.partitions("a", U)) == ([0], [0])
-    (described,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(w, ("g",)))
+    (described,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(("g",), waiter=w))
     assert described.assignor == "range"
 
 
@@ -350,7 +375,7 @@ def test_fetches_carry_it_too(consumers: Consumers) -> None:
 
     def fetch(member_id: str | None, epoch: int) -> ErrorKind:
         return consumers.world.ask(
-            lambda w: FetchOffsets(w, "g", None, member_id=member_id, member_epoch=epoch)
+            lambda w: FetchOffsets("g", None, member_id=member_id, member_epoch=epoch, waiter=w)
         ).error
 
     assert fetch("a", 1) is ErrorKind.NONE
@@ -363,7 +388,7 @@ def test_transactions_of_consumer_groups(consumers: Consumers) -> None:
     consumers.join("a")
 
     def commit(**fields: Any) -> ErrorKind:
-        return consumers.world.ask(lambda w: TxnCommitOffsets(w, "g", 5, 0, (OFFSET,), **fields)).error
+        return consumers.world.ask(lambda w: TxnCommitOffsets("g", 5, 0, (OFFSET,), **fields, waiter=w)).error
 
     assert commit(member_id="a", generation=1) is ErrorKind.NONE
     assert commit() is ErrorKind.NONE
@@ -377,7 +402,7 @@ def test_transactions_of_consumer_groups(consumers: Consumers) -> None:
 def test_describe(consumers: Consumers) -> None:
     consumers.join("a", instance_id="i", rack_id="r")
     consumers.join("b", None, pattern="t")
-    (group,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(w, ("g",)))
+    (group,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(("g",), waiter=w))
     assert (group.error, group.state, group.group_epoch, group.target_epoch, group.assignor) == (
         ErrorKind.NONE, "Reconciling", 2, 2, "uniform",
     )  # fmt: skip
@@ -386,31 +411,31 @@ def test_describe(consumers: Consumers) -> None:
     assert a.assignment == ((T, "t", (0, 1, 2, 3)),) and a.target == ((T, "t", (0, 1)),)
     assert (b.pattern, b.topics, b.assignment, b.target) == ("t", (), (), ((T, "t", (2, 3)),))
     consumers.settle("a", "b")
-    (group,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(w, ("g",)))
+    (group,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(("g",), waiter=w))
     assert group.state == "Stable"
     consumers.set_topics(t=5)
-    (group,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(w, ("g",)))
+    (group,) = consumers.world.ask(lambda w: ConsumerGroupDescribe(("g",), waiter=w))
     assert group.state == "Assigning"
 
 
 def test_each_describe_knows_its_own_kind(consumers: Consumers) -> None:
     consumers.join("a")
     consumers.world.stable("x", group_id="classic")
-    found = consumers.world.ask(lambda w: ConsumerGroupDescribe(w, ("classic", "nowhere", "")))
+    found = consumers.world.ask(lambda w: ConsumerGroupDescribe(("classic", "nowhere", ""), waiter=w))
     assert [g.error for g in found] == [
         ErrorKind.GROUP_ID_NOT_FOUND, ErrorKind.GROUP_ID_NOT_FOUND, ErrorKind.INVALID_GROUP_ID,
     ]  # fmt: skip
-    (old,) = consumers.world.ask(lambda w: DescribeGroups(w, ("g",), missing_is_error=False))
+    (old,) = consumers.world.ask(lambda w: DescribeGroups(("g",), missing_is_error=False, waiter=w))
     assert old.state == "Dead"
 
 
 def test_only_empty_groups_are_deleted(consumers: Consumers) -> None:
     consumers.join("a")
     consumers.world.commit(OFFSET, member_id="a", generation=1)
-    (refused,) = consumers.world.ask(lambda w: DeleteGroups(w, ("g",)))
+    (refused,) = consumers.world.ask(lambda w: DeleteGroups(("g",), waiter=w))
     assert refused.error is ErrorKind.NON_EMPTY_GROUP
     consumers.send("a", -1)
-    consumers.world.ask(lambda w: DeleteGroups(w, ("g",)))
+    consumers.world.ask(lambda w: DeleteGroups(("g",), waiter=w))
     consumers.world.restart()
     assert not consumers.world.shard.table.groups and not consumers.world.shard.table.offsets.committed
 

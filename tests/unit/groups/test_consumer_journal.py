@@ -13,7 +13,7 @@ from headrace.groups.assigned import MemberState
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
 from headrace.groups.consumer import journal as consumer_journal
-from headrace.groups.consumer.state import ClassicMetadata, Subscription
+from headrace.groups.consumer.state import ClassicMetadata, ConsumerSubscription
 from headrace.groups.share import facts as share_facts
 from headrace.groups.share import journal as share_journal
 from headrace.groups.share.state import ShareSubscription
@@ -24,7 +24,7 @@ EPOCH = st.integers(-2, 2**31 - 1)
 PARTS = st.frozensets(st.tuples(st.binary(min_size=16, max_size=16), st.integers(0, 2**31 - 1)), max_size=4)
 PROTOCOLS = st.lists(st.builds(Protocol, TEXT, st.binary(max_size=20)), max_size=3).map(tuple)
 SUBSCRIPTION = st.builds(
-    Subscription,
+    ConsumerSubscription,
     st.lists(TEXT, max_size=3).map(tuple),
     st.none() | TEXT,
     st.none() | TEXT,
@@ -41,7 +41,7 @@ def test_the_bytes_are_kafkas() -> None:
     (epoch,) = consumer_journal.encode(facts.GroupEpochSet("g", 7, -1, -1))
     assert epoch.key == bytes.fromhex("0003 0001 67")
     assert epoch.value == bytes.fromhex("0000 00000007 01 00 08 ffffffffffffffff")
-    given_ = Subscription(("t",), None, None, "r", "c", "/h", 1000, "range")
+    given_ = ConsumerSubscription(("t",), None, None, "r", "c", "/h", 1000, "range")
     (member,) = consumer_journal.encode(facts.MemberSubscribed("g", "m", given_))
     assert member.key == bytes.fromhex("0005 0001 67 0001 6d")
     assert member.value == bytes.fromhex("0000 00 0272 0263 032f68 02 0274 00 000003e8 0672616e6765 00")

@@ -9,11 +9,11 @@ from headrace.groups.commands import DescribeGroups, ListGroups, OffsetToCommit
 
 
 def describe(world: Any, *group_ids: str, missing_is_error: bool = True) -> Any:
-    return world.ask(lambda w: DescribeGroups(w, group_ids, missing_is_error))
+    return world.ask(lambda w: DescribeGroups(group_ids, missing_is_error, waiter=w))
 
 
 def listed(world: Any, **filters: Any) -> list[tuple[str, ...]]:
-    return [tuple(g) for g in world.ask(lambda w: ListGroups(w, **filters))]
+    return [tuple(g) for g in world.ask(lambda w: ListGroups(**filters, waiter=w))]
 
 
 def test_a_stable_group_shows_metadata_and_assignments(world: Any) -> None:

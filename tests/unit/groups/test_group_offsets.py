@@ -19,11 +19,11 @@ from headrace.groups.commands import (
     WallClock,
 )
 from headrace.groups.facts import OffsetsCommitted
-from headrace.groups.subscription import Subscription
+from headrace.groups.subscription import MemberSubscription
 
 DAY_MS = 86_400_000
 T0 = OffsetToCommit("t", 0, 42, 7, "note")
-READS_T = {"protocols": (Protocol("range", encode_subscription(Subscription(1, ("t",)))),)}
+READS_T = {"protocols": (Protocol("range", encode_subscription(MemberSubscription(1, ("t",)))),)}
 
 
 def test_a_simple_consumer_commits_without_a_group(world: Any) -> None:
@@ -47,13 +47,13 @@ def test_nothing_known_is_not_an_error(world: Any) -> None:
     """kafka.md trap 3: librdkafka's committed() fails on GROUP_ID_NOT_FOUND."""
     got = world.committed(group_id="nowhere")
     assert (got.offset, got.leader_epoch, got.metadata, got.error) == (-1, -1, "", ErrorKind.NONE)
-    everything = world.ask(lambda w: FetchOffsets(w, "nowhere", None))
+    everything = world.ask(lambda w: FetchOffsets("nowhere", None, waiter=w))
     assert everything == (ErrorKind.NONE, ())
 
 
 def test_fetch_of_everything(world: Any) -> None:
     world.commit(T0, T0._replace(partition=1), T0._replace(topic="u"))
-    found = world.ask(lambda w: FetchOffsets(w, "g", None)).partitions
+    found = world.ask(lambda w: FetchOffsets("g", None, waiter=w)).partitions
     assert sorted((f.topic, f.partition) for f in found) == [("t", 0), ("t", 1), ("u", 0)]
 
 
@@ -114,7 +114,7 @@ def test_an_administrator_commits_for_an_empty_group(world: Any) -> None:
 
 
 def drop(world: Any, *partitions: tuple[str, int], group_id: str = "g") -> Any:
-    return world.ask(lambda w: DeleteOffsets(w, group_id, partitions))
+    return world.ask(lambda w: DeleteOffsets(group_id, partitions, waiter=w))
 
 
 def test_offset_delete(world: Any) -> None:
@@ -144,7 +144,7 @@ def test_offsets_of_a_live_group_of_another_kind_can_not_be_deleted(world: Any) 
 def test_a_deleted_topic_takes_its_offsets_along(world: Any) -> None:
     world.commit(T0, T0._replace(topic="u"))
     world.commit(T0, group_id="h")
-    world.ask(lambda w: TopicDeleted(w, "t"))
+    world.ask(lambda w: TopicDeleted("t", waiter=w))
     assert world.committed().offset == world.committed(group_id="h").offset == -1
     assert world.committed("u").offset == 42
     world.restart()
@@ -160,20 +160,20 @@ def test_f1_a_deletion_takes_the_offsets_of_one_life_along(world: Any) -> None:
     world.restart()
     assert world.committed().topic_id == old, "it is journaled"
     world.commit(T0._replace(topic_id=new, offset=7))
-    world.ask(lambda w: TopicDeleted(w, "t", old))
+    world.ask(lambda w: TopicDeleted("t", old, waiter=w))
     assert (world.committed().offset, world.committed().topic_id) == (7, new)
-    world.ask(lambda w: TopicDeleted(w, "t", new))
+    world.ask(lambda w: TopicDeleted("t", new, waiter=w))
     assert world.committed().offset == -1
 
 
 def test_f1_offsets_from_before_there_were_ids_belong_to_the_topic_that_is_there(world: Any) -> None:
     world.commit(T0, T0._replace(topic="gone"))
     adopted = b"a" * 16
-    world.ask(lambda w: AdoptOffsets(w, {"t": adopted}))
+    world.ask(lambda w: AdoptOffsets({"t": adopted}, waiter=w))
     world.restart()
     assert (world.committed().offset, world.committed().topic_id) == (42, adopted)
     assert world.committed("gone").topic_id == b""
-    world.ask(lambda w: AdoptOffsets(w, {"t": b"b" * 16}))
+    world.ask(lambda w: AdoptOffsets({"t": b"b" * 16}, waiter=w))
     assert world.committed().topic_id == adopted, "once"
 
 
@@ -232,7 +232,7 @@ def test_time_spent_down_counts(world: Any) -> None:
 def test_a_step_of_the_wall_clock_is_noticed(world: Any) -> None:
     world.commit(T0)
     wall_ms = world.shard.table.wall_ms(world.now_ms) - DAY_MS
-    world.ask(lambda w: WallClock(w, wall_ms))
+    world.ask(lambda w: WallClock(wall_ms, waiter=w))
     world.advance(7 * DAY_MS)
     assert world.committed().offset == 42
     world.advance(DAY_MS)
@@ -251,7 +251,7 @@ def test_deleting_a_group_takes_everything(world: Any) -> None:
     world.commit(T0)
     world.leave(*world.stable("a"))
     world.stable("b", group_id="busy")
-    result = world.ask(lambda w: DeleteGroups(w, ("g", "busy", "nowhere", "")))
+    result = world.ask(lambda w: DeleteGroups(("g", "busy", "nowhere", ""), waiter=w))
     assert [d.error for d in result] == [
         ErrorKind.NONE,
         ErrorKind.NON_EMPTY_GROUP,

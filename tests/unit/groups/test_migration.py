@@ -14,7 +14,7 @@ from headrace.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGro
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.state import ClassicGroup
 from headrace.groups.subscription import (
-    Subscription,
+    MemberSubscription,
     encode_assignment,
     parse_assignment,
 )
@@ -24,18 +24,18 @@ T = b"t" * 16
 
 
 def protocols(*owned: int, topics: tuple[str, ...] = ("t",)) -> tuple[Protocol, ...]:
-    metadata = encode_subscription(Subscription(1, topics, (("t", owned),) if owned else ()))
+    metadata = encode_subscription(MemberSubscription(1, topics, (("t", owned),) if owned else ()))
     return (Protocol("cooperative-sticky", metadata),)
 
 
 def use_topics(world: Any, count: int = 4) -> None:
-    world.ask(lambda w: TopicsChanged(w, {"t": TopicInfo(T, count)}))
+    world.ask(lambda w: TopicsChanged({"t": TopicInfo(T, count)}, waiter=w))
 
 
 def consumer(world: Any, member_id: str, epoch: int, **fields: Any) -> Any:
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "owned": (), "topics": ("t",), **fields}
-    return world.ask(lambda w: ConsumerGroupHeartbeat(w, "g", member_id, epoch, **fields))
+    return world.ask(lambda w: ConsumerGroupHeartbeat("g", member_id, epoch, **fields, waiter=w))
 
 
 def assigned(world: Any, member_id: str, generation: int) -> list[int]:
@@ -303,5 +303,5 @@ def test_an_upgraded_group_survives_a_restart(classic: Any) -> None:
     after = classic.group()
     assert (after.members, after.targets, after.epoch) == (before.members, before.targets, before.epoch)
     use_topics(classic)
-    (described,) = classic.ask(lambda w: ConsumerGroupDescribe(w, ("g",)))
+    (described,) = classic.ask(lambda w: ConsumerGroupDescribe(("g",), waiter=w))
     assert [m.is_classic for m in described.members] == [True, True, False]

@@ -16,7 +16,7 @@ from headrace.groups.commands import (
     OffsetToCommit,
     TxnCommitOffsets,
 )
-from headrace.groups.consumer.assignors import Reader
+from headrace.groups.consumer.assignors import GroupReader
 from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, TopicsChanged
 from headrace.groups.share.assignor import assign_simple
 from headrace.groups.share.commands import ShareGroupDescribe, ShareGroupHeartbeat
@@ -27,11 +27,11 @@ T, U = b"t" * 16, b"u" * 16
 
 def use_topics(world: Any, **counts: int) -> None:
     topics = {name: TopicInfo((name * 16).encode(), count) for name, count in counts.items()}
-    world.ask(lambda w: TopicsChanged(w, topics))
+    world.ask(lambda w: TopicsChanged(topics, waiter=w))
 
 
 def beat(world: Any, member_id: str, epoch: int, **fields: Any) -> Any:
-    return world.ask(lambda w: ShareGroupHeartbeat(w, "g", member_id, epoch, **fields))
+    return world.ask(lambda w: ShareGroupHeartbeat("g", member_id, epoch, **fields, waiter=w))
 
 
 def join(world: Any, member_id: str, *topics: str, **fields: Any) -> Any:
@@ -76,7 +76,7 @@ def test_a_member_joins_shares_and_leaves(shares: Any) -> None:
 def test_malformed_requests(shares: Any, member_id: str, epoch: int, fields: Any) -> None:
     answer = beat(shares, member_id, epoch, **fields)
     assert answer.error is ErrorKind.INVALID_REQUEST and answer.message
-    empty = shares.ask(lambda w: ShareGroupHeartbeat(w, "", "a", 0, topics=("t",)))
+    empty = shares.ask(lambda w: ShareGroupHeartbeat("", "a", 0, topics=("t",), waiter=w))
     assert empty.error is ErrorKind.INVALID_REQUEST
 
 
@@ -129,18 +129,20 @@ def test_a_silent_member_is_out(shares: Any) -> None:
 
 def test_describe_list_and_delete(shares: Any) -> None:
     join(shares, "a", rack_id="r", client_id="c", client_host="/h")
-    found = shares.ask(lambda w: ShareGroupDescribe(w, ("g", "nowhere", "")))
+    found = shares.ask(lambda w: ShareGroupDescribe(("g", "nowhere", ""), waiter=w))
     group = found[0]
     assert (group.state, group.group_epoch, group.target_epoch, group.assignor) == ("Stable", 1, 1, "simple")
     assert group.members == (("a", "r", 1, "c", "/h", ("t",), ((T, "t", (0, 1, 2, 3)),)),)
     assert [g.error for g in found[1:]] == [ErrorKind.GROUP_ID_NOT_FOUND, ErrorKind.INVALID_GROUP_ID]
-    assert [tuple(g) for g in shares.ask(lambda w: ListGroups(w))] == [("g", "share", "Stable", "share")]
-    (refused,) = shares.ask(lambda w: DeleteGroups(w, ("g",)))
+    assert [tuple(g) for g in shares.ask(lambda w: ListGroups(waiter=w))] == [
+        ("g", "share", "Stable", "share")
+    ]
+    (refused,) = shares.ask(lambda w: DeleteGroups(("g",), waiter=w))
     assert refused.error is ErrorKind.NON_EMPTY_GROUP
     beat(shares, "a", -1)
     shares.advance(30 * 86_400_000)
     assert shares.group().is_empty, "an empty share group stays: its queue may not be empty"
-    shares.ask(lambda w: DeleteGroups(w, ("g",)))
+    shares.ask(lambda w: DeleteGroups(("g",), waiter=w))
     shares.restart()
     assert not shares.shard.table.groups
 
@@ -149,7 +151,9 @@ def test_other_protocols_stay_out(shares: Any) -> None:
     join(shares, "a")
     assert shares.answers[shares.join()].error is ErrorKind.INCONSISTENT_GROUP_PROTOCOL
     consumer = shares.ask(
-        lambda w: ConsumerGroupHeartbeat(w, "g", "c", 0, rebalance_timeout_ms=1, owned=(), topics=("t",))
+        lambda w: ConsumerGroupHeartbeat(
+            "g", "c", 0, rebalance_timeout_ms=1, owned=(), topics=("t",), waiter=w
+        )
     )
     assert consumer.error is ErrorKind.GROUP_ID_NOT_FOUND
     assert shares.beat("a", 1) is ErrorKind.UNKNOWN_MEMBER_ID
@@ -157,12 +161,12 @@ def test_other_protocols_stay_out(shares: Any) -> None:
     assert shares.leave("a").members[0].error is ErrorKind.UNKNOWN_MEMBER_ID
     offset = OffsetToCommit("t", 0, 1)
     assert shares.commit(offset).error is ErrorKind.GROUP_ID_NOT_FOUND
-    txn = shares.ask(lambda w: TxnCommitOffsets(w, "g", 1, 0, (offset,)))
+    txn = shares.ask(lambda w: TxnCommitOffsets("g", 1, 0, (offset,), waiter=w))
     assert txn.error is ErrorKind.GROUP_ID_NOT_FOUND
-    dropped = shares.ask(lambda w: DeleteOffsets(w, "g", (("t", 0),)))
+    dropped = shares.ask(lambda w: DeleteOffsets("g", (("t", 0),), waiter=w))
     assert dropped.error is ErrorKind.GROUP_ID_NOT_FOUND
     shares.stable("x", group_id="classic")
-    classic = shares.ask(lambda w: ShareGroupHeartbeat(w, "classic", "a", 0, topics=("t",)))
+    classic = shares.ask(lambda w: ShareGroupHeartbeat("classic", "a", 0, topics=("t",), waiter=w))
     assert classic.error is ErrorKind.GROUP_ID_NOT_FOUND
 
 
@@ -195,11 +199,11 @@ def test_everything_is_read_and_everybody_has_work(
     counts: dict[str, int], subscriptions: list[set[str]], leaving: int, joining: int
 ) -> None:
     index = TopicIndex({name: TopicInfo((name * 16).encode(), count) for name, count in counts.items()})
-    readers = [Reader(f"m{i}", None, None, frozenset(topics)) for i, topics in enumerate(subscriptions)]
+    readers = [GroupReader(f"m{i}", None, None, frozenset(topics)) for i, topics in enumerate(subscriptions)]
     before = assign_simple(readers, {}, index)
     assert assign_simple(readers, before, index) == before, "nothing changed, nothing moves"
     later = readers[min(leaving, len(readers) - 1) :]
-    later += [Reader(f"n{i}", None, None, frozenset("t")) for i in range(joining)]
+    later += [GroupReader(f"n{i}", None, None, frozenset("t")) for i in range(joining)]
     for group, result in ((readers, before), (later, assign_simple(later, before, index))):
         for name, count in counts.items():
             topic_id = (name * 16).encode()

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from headrace.groups.streams.assignor import assign_sticky
 from headrace.groups.streams.state import Role, Task
-from headrace.groups.streams.topology import Configured, InternalTopic, Notice, Status, Subtopology
+from headrace.groups.streams.topology import ConfiguredTopology, InternalTopic, Notice, Status, Subtopology
 
 
-def configured(stateless: int, stateful: int) -> Configured:
+def configured(stateless: int, stateful: int) -> ConfiguredTopology:
     subtopologies = Subtopology("0", ("s",)), Subtopology("1", ("s",), changelogs=(InternalTopic("c"),))
-    return Configured({"0": stateless, "1": stateful}, subtopologies)
+    return ConfiguredTopology({"0": stateless, "1": stateful}, subtopologies)
 
 
 GROUPS = st.dictionaries(st.sampled_from("abcdefg"), st.sampled_from(["p", "q", "r"]), min_size=1)
@@ -63,4 +63,4 @@ def test_who_has_the_state_gets_the_task() -> None:
 
 def test_nothing_while_the_topics_are_not_there() -> None:
     problem = Notice(Status.MISSING_SOURCE_TOPICS, "")
-    assert assign_sticky({"a": "p"}, {}, Configured({}, (), problem=problem), 0) == {"a": frozenset()}
+    assert assign_sticky({"a": "p"}, {}, ConfiguredTopology({}, (), problem=problem), 0) == {"a": frozenset()}

@@ -271,12 +271,12 @@ def test_endpoints_for_interactive_queries(apps: Any) -> None:
 
 def commit(apps: Any, member_id: str, epoch: int, *offsets: OffsetToCommit, **fields: Any) -> Any:
     given = offsets or (OffsetToCommit("words", 0, 5),)
-    return apps.ask(lambda w: CommitOffsets(w, "app", given, member_id, epoch, **fields)).error
+    return apps.ask(lambda w: CommitOffsets("app", given, member_id, epoch, **fields, waiter=w)).error
 
 
 def txn_commit(apps: Any, member_id: str, epoch: int) -> Any:
     given = (OffsetToCommit("words", 0, 5),)
-    return apps.ask(lambda w: TxnCommitOffsets(w, "app", 7, 0, given, member_id, epoch)).error
+    return apps.ask(lambda w: TxnCommitOffsets("app", 7, 0, given, member_id, epoch, waiter=w)).error
 
 
 def test_offsets_are_committed_with_member_epochs(apps: Any) -> None:
@@ -291,9 +291,9 @@ def test_offsets_are_committed_with_member_epochs(apps: Any) -> None:
     assert txn_commit(apps, "a", epoch + 1) is ErrorKind.ILLEGAL_GENERATION
     assert txn_commit(apps, "", -1) is ErrorKind.NONE
     topics = (("words", (0,)),)
-    read = apps.ask(lambda w: FetchOffsets(w, "app", topics, member_id="a", member_epoch=epoch))
+    read = apps.ask(lambda w: FetchOffsets("app", topics, member_id="a", member_epoch=epoch, waiter=w))
     assert (read.error, read.partitions[0].offset) == (ErrorKind.NONE, 5)
-    late = apps.ask(lambda w: FetchOffsets(w, "app", topics, member_id="a", member_epoch=epoch + 1))
+    late = apps.ask(lambda w: FetchOffsets("app", topics, member_id="a", member_epoch=epoch + 1, waiter=w))
     assert late.error is ErrorKind.STALE_MEMBER_EPOCH
 
 
@@ -316,43 +316,43 @@ def test_a_commit_that_was_under_way_when_the_epoch_rose_counts_for_tasks_it_sti
 def test_an_administrator_resets_an_empty_group(apps: Any) -> None:
     join(apps, "a")
     keys = (("words", 0),)
-    refused = apps.ask(lambda w: DeleteOffsets(w, "app", keys))
+    refused = apps.ask(lambda w: DeleteOffsets("app", keys, waiter=w))
     assert refused.partitions[0].error is ErrorKind.GROUP_SUBSCRIBED_TO_TOPIC
     beat(apps, "a", -1)
     assert commit(apps, "", -1) is ErrorKind.NONE
-    assert apps.ask(lambda w: DeleteOffsets(w, "app", keys)).partitions[0].error is ErrorKind.NONE
+    assert apps.ask(lambda w: DeleteOffsets("app", keys, waiter=w)).partitions[0].error is ErrorKind.NONE
 
 
 def test_list_describe_delete(apps: Any) -> None:
     join(apps, "a")
-    (listed,) = apps.ask(lambda w: ListGroups(w))
+    (listed,) = apps.ask(lambda w: ListGroups(waiter=w))
     assert tuple(listed)[:2] == ("app", "streams") and listed.group_type == "streams"
-    assert apps.ask(lambda w: ListGroups(w, types=("classic",))) == ()
-    (found,) = apps.ask(lambda w: StreamsGroupDescribe(w, ("app",)))
+    assert apps.ask(lambda w: ListGroups(types=frozenset({"classic"}), waiter=w)) == ()
+    (found,) = apps.ask(lambda w: StreamsGroupDescribe(("app",), waiter=w))
     assert (found.error, found.state, found.topology_epoch) == (ErrorKind.NONE, "Stable", 0)
     assert found.subtopologies[1].changelogs[0].partitions == 4
     (member,) = found.members
     assert (member.member_id, member.assigned, member.target) == ("a", ALL, ALL)
-    (classic,) = apps.ask(lambda w: DescribeGroups(w, ("app",), missing_is_error=True))
+    (classic,) = apps.ask(lambda w: DescribeGroups(("app",), missing_is_error=True, waiter=w))
     assert classic.error is ErrorKind.GROUP_ID_NOT_FOUND
-    (unknown,) = apps.ask(lambda w: StreamsGroupDescribe(w, ("nobody",)))
+    (unknown,) = apps.ask(lambda w: StreamsGroupDescribe(("nobody",), waiter=w))
     assert unknown.error is ErrorKind.GROUP_ID_NOT_FOUND
-    assert apps.ask(lambda w: DeleteGroups(w, ("app",)))[0].error is ErrorKind.NON_EMPTY_GROUP
+    assert apps.ask(lambda w: DeleteGroups(("app",), waiter=w))[0].error is ErrorKind.NON_EMPTY_GROUP
     beat(apps, "a", -1)
-    assert apps.ask(lambda w: DeleteGroups(w, ("app",)))[0].error is ErrorKind.NONE
+    assert apps.ask(lambda w: DeleteGroups(("app",), waiter=w))[0].error is ErrorKind.NONE
     apps.restart()
     assert "app" not in apps.shard.table.groups
 
 
 def test_groups_of_other_kinds_keep_their_names(apps: Any) -> None:
-    apps.ask(lambda w: ShareGroupHeartbeat(w, "shared", "m", 0, topics=("words",)))
+    apps.ask(lambda w: ShareGroupHeartbeat("shared", "m", 0, topics=("words",), waiter=w))
     assert join(apps, "a", group_id="shared").error is ErrorKind.GROUP_ID_NOT_FOUND
     apps.stable("one", group_id="old")
     assert join(apps, "a", group_id="old").error is ErrorKind.GROUP_ID_NOT_FOUND
     join(apps, "a")
     consumer = apps.ask(
         lambda w: ConsumerGroupHeartbeat(
-            w, "app", "m", 0, topics=("words",), rebalance_timeout_ms=1, owned=()
+            "app", "m", 0, topics=("words",), rebalance_timeout_ms=1, owned=(), waiter=w
         )
     )
     assert consumer.error is ErrorKind.GROUP_ID_NOT_FOUND

@@ -13,7 +13,7 @@ from headrace.groups.assigned import MemberState
 from headrace.groups.consumer import journal as consumer_journal
 from headrace.groups.share import journal as share_journal
 from headrace.groups.streams import facts, journal
-from headrace.groups.streams.state import Profile, Role, Task
+from headrace.groups.streams.state import MemberProfile, Role, Task
 from headrace.groups.streams.topology import Copartition, InternalTopic, Subtopology, Topology
 
 TEXT = st.text(max_size=60)
@@ -27,7 +27,7 @@ PLACES = st.lists(SMALL, max_size=2).map(tuple)
 COPARTITIONS = st.lists(st.builds(Copartition, PLACES, PLACES), max_size=2).map(tuple)
 SUBTOPOLOGY = st.builds(Subtopology, TEXT, NAMES, TOPICS, NAMES, TOPICS, COPARTITIONS)
 PROFILE = st.builds(
-    Profile,
+    MemberProfile,
     st.none() | TEXT,
     TEXT,
     TEXT,
@@ -46,7 +46,7 @@ def test_the_bytes_are_kafkas() -> None:
     assert epoch.value == bytes.fromhex("0000 00000007 ffffffffffffffff 02 00 04 00000000 01") + bytes(
         [len(bytes.fromhex(settings))]
     ) + bytes.fromhex(settings)
-    profile = Profile("r", "c", "/h", 1000, 0, "p", ("e", 8080), (("k", "v"),))
+    profile = MemberProfile("r", "c", "/h", 1000, 0, "p", ("e", 8080), (("k", "v"),))
     (member,) = journal.encode(facts.StreamsMemberSet("g", "m", profile))
     assert member.key == bytes.fromhex("0013 0001 67 0001 6d")
     assert member.value == bytes.fromhex(

@@ -11,7 +11,7 @@ from kio.serial import entity_reader, entity_writer
 from subscriptions import encode_subscription
 
 from headrace.groups.subscription import (
-    Subscription,
+    MemberSubscription,
     encode_assignment,
     parse_assignment,
     parse_subscription,
@@ -32,7 +32,7 @@ PARTITIONS = st.lists(
     st.none() | TOPIC,
 )
 def test_subscriptions_round_trip(version, topics, owned, generation, rack):  # type: ignore[no-untyped-def]
-    given_ = Subscription(
+    given_ = MemberSubscription(
         version,
         topics,
         owned if version >= 1 else (),
@@ -66,7 +66,7 @@ def test_f41_subscriptions_and_assignments_as_kio_writes_and_reads_them(  # type
     buffer = io.BytesIO()
     entity_writer(theirs.ConsumerProtocolSubscription)(buffer, theirs.ConsumerProtocolSubscription(**values))
     parsed = parse_subscription(version.to_bytes(2, "big") + buffer.getvalue())
-    assert parsed == Subscription(
+    assert parsed == MemberSubscription(
         version,
         topics,
         owned if version >= 1 else (),
@@ -96,7 +96,7 @@ def test_a_count_that_the_bytes_can_not_hold_allocates_nothing() -> None:
 
 
 def test_topics_are_read_whatever_a_client_wrote_after_them() -> None:
-    raw = encode_subscription(Subscription(3, ("t",)))
+    raw = encode_subscription(MemberSubscription(3, ("t",)))
     assert subscribed_topics(raw[:-6]) == ("t",)
     assert parse_subscription(raw[:-6]) is None
 

@@ -21,11 +21,11 @@ T0 = OffsetToCommit("t", 0, 42)
 
 
 def txn_commit(world: Any, *offsets: OffsetToCommit, pid: int = 5, group_id: str = "g", **fields: Any) -> Any:
-    return world.ask(lambda w: TxnCommitOffsets(w, group_id, pid, 0, offsets, **fields))
+    return world.ask(lambda w: TxnCommitOffsets(group_id, pid, 0, offsets, **fields, waiter=w))
 
 
 def mark(world: Any, commit: bool, pid: int = 5) -> None:
-    world.ask(lambda w: TxnMarker(w, pid, 0, commit))
+    world.ask(lambda w: TxnMarker(pid, 0, commit, waiter=w))
 
 
 def test_r50_pending_offsets_are_invisible_until_the_commit_marker(world: Any) -> None:
@@ -47,7 +47,7 @@ def test_r50_an_abort_drops_them(world: Any) -> None:
 def test_r50_only_the_partitions_of_the_transaction_are_unstable(world: Any) -> None:
     world.commit(T0._replace(offset=10), T0._replace(offset=11, partition=1))
     txn_commit(world, T0)
-    found = world.ask(lambda w: FetchOffsets(w, "g", None, require_stable=True)).partitions
+    found = world.ask(lambda w: FetchOffsets("g", None, require_stable=True, waiter=w)).partitions
     assert {(f.partition, f.offset, f.error) for f in found} == {
         (0, -1, ErrorKind.UNSTABLE_OFFSET_COMMIT),
         (1, 11, ErrorKind.NONE),
@@ -120,8 +120,8 @@ def test_metadata_is_bounded_here_too(world: Any) -> None:
 def test_a_deleted_topic_or_group_takes_pending_offsets_along(world: Any) -> None:
     txn_commit(world, T0)
     txn_commit(world, T0._replace(topic="u"), group_id="h")
-    world.ask(lambda w: TopicDeleted(w, "t"))
-    world.ask(lambda w: DeleteGroups(w, ("h",)))
+    world.ask(lambda w: TopicDeleted("t", waiter=w))
+    world.ask(lambda w: DeleteGroups(("h",), waiter=w))
     mark(world, commit=True)
     assert world.committed().offset == world.committed("u", group_id="h").offset == -1
     world.restart()
@@ -133,12 +133,12 @@ def test_f1_a_late_deletion_leaves_what_a_transaction_commits_to_the_new_topic(w
     old, new = b"o" * 16, b"n" * 16
     world.commit(T0._replace(topic_id=old, offset=1))
     txn_commit(world, T0._replace(topic_id=new))
-    world.ask(lambda w: TopicDeleted(w, "t", old))
+    world.ask(lambda w: TopicDeleted("t", old, waiter=w))
     mark(world, commit=True)
     assert (world.committed().offset, world.committed().topic_id) == (42, new)
     world.commit(T0._replace(topic="u", offset=1))
     txn_commit(world, T0._replace(topic="u", topic_id=new))
-    world.ask(lambda w: AdoptOffsets(w, {"u": new}))
+    world.ask(lambda w: AdoptOffsets({"u": new}, waiter=w))
     mark(world, commit=True)
     assert world.committed("u").offset == 42
 

@@ -63,7 +63,7 @@ def test_x30_chance_comes_from_secrets(sources: dict[str, ast.Module]) -> None:
         assert "random" not in imported(tree) or name.partition("/")[0] in DICE, name
 
 
-CLOCKS = {"broker/runtime.py", "broker/os_files.py", "coordinator/sqlite_store.py"}
+CLOCKS = {"broker/runtime.py", "broker/threads.py", "broker/os_files.py", "coordinator/sqlite_store.py"}
 """Adapters: everybody else below the command line takes the time, and a stopwatch for work in threads, from the runtime."""
 
 

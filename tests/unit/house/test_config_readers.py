@@ -13,7 +13,7 @@ import pytest
 from headrace.broker import controller, housekeeping, replicator, runtime, share_sessions
 from headrace.cluster import broker_configs, group_configs, group_defaults
 from headrace.cluster.broker_configs import BROKER_CONFIGS
-from headrace.cluster.config_keys import ConfigKey, Scope, Standing
+from headrace.cluster.config_keys import ConfigKey, ConfigStanding, Scope
 from headrace.cluster.controller import rebalance_leaders
 from headrace.cluster.topic_configs import TOPIC_CONFIGS, field_name
 from headrace.core import limits
@@ -120,8 +120,8 @@ def test_f40_a_broker_config_that_can_be_set_is_read(source: dict[str, ast.Modul
         key.name
         for key in BROKER_CONFIGS.values()
         if key.scope is not Scope.READ_ONLY
-        and not (key.standing is Standing.TOPIC_DEFAULT and key.name in defaults)
-        and not (key.standing is Standing.READ and constants.get(key.name) in elsewhere)
+        and not (key.standing is ConfigStanding.TOPIC_DEFAULT and key.name in defaults)
+        and not (key.standing is ConfigStanding.READ and constants.get(key.name) in elsewhere)
     ]
     assert not unread, "can be set, and nobody reads it"
 
@@ -160,18 +160,20 @@ def test_f40_what_can_not_be_set_stands_for_something(source: dict[str, ast.Modu
     for key in BROKER_CONFIGS.values():
         if key.scope is Scope.READ_ONLY:
             match key.standing:
-                case Standing.SETTING:
+                case ConfigStanding.SETTING:
                     assert key.name in shown, f"{key.name}: no setting is shown"
-                case Standing.TOPIC_DEFAULT:
+                case ConfigStanding.TOPIC_DEFAULT:
                     assert key.name in defaults, key.name
-                case Standing.IGNORED:
+                case ConfigStanding.IGNORED:
                     assert key.documentation.endswith("No effect here."), key.name
-                case Standing.BUILT_IN:
+                case ConfigStanding.BUILT_IN:
                     number = key.default is not None and key.default.lstrip("-").isdigit()
                     assert not number or str(BUILT[key.name]) == key.default, key.name
-                case Standing.READ:
+                case ConfigStanding.READ:
                     pytest.fail(f"{key.name} can't be set")
-    assert BUILT.keys() <= {key.name for key in BROKER_CONFIGS.values() if key.standing is Standing.BUILT_IN}
+    assert BUILT.keys() <= {
+        key.name for key in BROKER_CONFIGS.values() if key.standing is ConfigStanding.BUILT_IN
+    }
 
 
 def test_f40_a_topic_config_that_can_be_set_is_read(source: dict[str, ast.Module]) -> None:

@@ -52,11 +52,12 @@ def entry_points(found: Reach) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from commands("headrace.cli", NOUNS)
     yield "headrace", ("__version__", "__getattr__")
     yield "headrace.testing", ("__getattr__",)
-    for name, home in headrace._HOMES.items():
+    for name, home in vars(headrace)["_HOMES"].items():
         yield home, (f"{name}.*",)
     # Spark imports pyspark_… by itself; the other two are in docs/spark.md.
     yield "pyspark_headrace", ("DefaultSource",)
     yield "headrace.spark", ("register",)
+    yield "headrace.spark.program", ("Pipeline.*",)
     yield "headrace.spark.dead_letters", ("dead_letters",)
     # scripts/generate-docs writes docs/openapi.json with it, without a broker.
     yield "headrace.http.rest.described", ("api_document",)

@@ -10,10 +10,10 @@ from walks import take_walks
 LIMITS = {
     "SQS SendMessage": 160,
     "SQS ReceiveMessage": 135,
-    "SQS DeleteMessage": 120,
-    "SQS SendMessageBatch of 10": 390,
+    "SQS DeleteMessage": 119,
+    "SQS SendMessageBatch of 10": 245,
     "SQS ReceiveMessage of 10": 200,
-    "SQS DeleteMessageBatch of 10": 155,
+    "SQS DeleteMessageBatch of 10": 150,
     "REST send": 190,
     "REST receive": 165,
     "REST ack": 200,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from headrace.http.health import HealthDoor
 from headrace.http.messages import Request, Response
 from headrace.http.metrics import (
+    Collectors,
     Family,
     Histogram,
     MetricsDoor,
-    Registry,
     Sample,
     counter,
     escape_label_value,
@@ -91,7 +91,7 @@ def test_prometheus_reads_what_we_write() -> None:
 
 
 def test_x28_series_are_capped_and_the_rest_is_counted() -> None:
-    registry = Registry(max_series=10)
+    registry = Collectors(max_series=10)
     registry.add(Fixed(Family("g", "gauge", "h", [Sample((("n", str(n)),), n) for n in range(100_000)])))
     text = registry.render()
     assert text.count("g{n=") == 10
@@ -99,7 +99,7 @@ def test_x28_series_are_capped_and_the_rest_is_counted() -> None:
 
 
 def test_a_failing_collector_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
-    registry = Registry()
+    registry = Collectors()
     for collector in (
         Broken(),
         Fixed(gauge("bad name", "h", 1)),
@@ -115,7 +115,7 @@ def test_a_failing_collector_costs_only_itself(caplog: pytest.LogCaptureFixture)
 
 
 def test_metrics_door() -> None:
-    router, registry = Router(), Registry()
+    router, registry = Router(), Collectors()
     registry.add(Fixed(gauge("g", "h", 1)))
     MetricsDoor(registry).mount(router)
     response = answer(router, "/metrics")

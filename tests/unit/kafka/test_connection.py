@@ -14,7 +14,7 @@ from headrace.cluster.image import ClusterImage
 from headrace.core import limits
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.server import KafkaServer
-from headrace.security.audit import Audit
+from headrace.security.audit import AuditTrail
 from headrace.security.image import SecurityImage
 from headrace.security.logins import Logins
 
@@ -116,7 +116,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 def server(desk: Desk) -> KafkaServer:
-    logins = Logins(desk, SecurityImage(), lambda: b"", Audit(desk, 1))  # type: ignore[arg-type]
+    logins = Logins(desk, SecurityImage(), lambda: b"", AuditTrail(desk, 1))  # type: ignore[arg-type]
     return KafkaServer(desk, ClusterImage(), Connections(fencing=True), desk, logins)  # type: ignore[arg-type]
 
 

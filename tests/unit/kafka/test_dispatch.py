@@ -15,7 +15,7 @@ from raw_client import encode_request
 from headrace.cluster.membership import PRODUCER_IDS_PER_BLOCK
 from headrace.core.errors import ErrorKind
 from headrace.kafka import dispatch
-from headrace.kafka.dispatch import TABLE, Entry
+from headrace.kafka.dispatch import TABLE, ApiEntry
 from headrace.wire.api import API, ApiKey
 from headrace.wire.codec import decode, encode, versions
 from headrace.wire.framing import RequestHeader, decode_response_header
@@ -27,7 +27,7 @@ from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
 OFFERED = {
     0: (0, 13), 1: (4, 17), 2: (1, 10), 3: (0, 13), 8: (2, 10), 9: (1, 10), 10: (0, 6), 11: (0, 9), 12: (0, 4), 13: (0, 5),
     14: (0, 5), 15: (0, 6), 16: (0, 5), 17: (0, 1), 18: (0, 4), 19: (2, 7), 20: (1, 6), 21: (0, 2), 22: (0, 5), 23: (2, 4), 24: (0, 3),
-    25: (0, 4), 26: (0, 5), 27: (1, 2), 28: (0, 5), 29: (1, 3), 30: (1, 3), 31: (1, 3), 32: (1, 4), 33: (0, 2), 34: (1, 2), 35: (1, 4), 36: (0, 2), 37: (0, 3), 42: (0, 2), 43: (0, 2), 44: (0, 1),
+    25: (0, 4), 26: (0, 5), 27: (1, 2), 28: (0, 5), 29: (1, 3), 30: (1, 3), 31: (1, 3), 32: (1, 4), 33: (0, 2), 34: (1, 2), 35: (1, 4), 36: (0, 2), 37: (0, 3), 38: (1, 3), 39: (1, 2), 40: (1, 2), 41: (1, 3), 42: (0, 2), 43: (0, 2), 44: (0, 1),
     45: (0, 0), 46: (0, 0), 47: (0, 0), 48: (0, 1), 49: (0, 1), 50: (0, 0), 51: (0, 0), 55: (0, 2), 57: (0, 2), 60: (0, 2), 61: (0, 0), 64: (0, 0), 65: (0, 0),
     66: (0, 1), 68: (0, 1), 69: (0, 1), 74: (0, 1), 75: (0, 0), 76: (1, 1), 77: (1, 1), 78: (1, 2), 79: (1, 2), 88: (0, 0), 89: (0, 0), 90: (0, 1), 91: (0, 0),
     92: (0, 0),
@@ -130,7 +130,7 @@ async def test_f41_the_versions_on_offer(world: World) -> None:
 
 
 @pytest.mark.parametrize("entry", TABLE.values(), ids=lambda entry: str(entry.key))
-def test_every_handler_declares_versions_that_its_codec_speaks(entry: Entry) -> None:
+def test_every_handler_declares_versions_that_its_codec_speaks(entry: ApiEntry) -> None:
     for message in (API[entry.key].request, API[entry.key].response):
         known = versions(message)
         assert entry.min_version in known and entry.max_version in known

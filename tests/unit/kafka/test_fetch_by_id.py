@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.broker.fetch import Reader
-from headrace.broker.fetch_sessions import Wanted
+from headrace.broker.fetch import FetchReader
+from headrace.broker.fetch_sessions import SessionPartition
 from headrace.core.errors import ErrorKind
 from headrace.kafka.handlers.k01_fetch import _target
 
@@ -21,7 +21,7 @@ def target(partition_id: bytes, wanted_id: bytes, replica: int) -> Any:
         find_partition=lambda topic, number: (partition, ErrorKind.NONE),
     )
     services: Any = SimpleNamespace(broker=broker)
-    return _target(services, Wanted("", wanted_id, 0), True, Reader(replica), 1, None)
+    return _target(services, SessionPartition("", wanted_id, 0), True, FetchReader(replica), 1, None)
 
 
 def test_r34_what_lies_here_of_the_topic_before_is_not_served_as_the_new_one() -> None:

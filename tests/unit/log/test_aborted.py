@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.log.aborted import AbortedIndex, AbortedTransaction
+from headrace.log.aborted import AbortedIndex, AbortedTxn
 
 
 def _index(*entries: tuple[int, int, int, int]) -> AbortedIndex:
     index = AbortedIndex()
     for entry in entries:
-        index.add(AbortedTransaction(*entry))
+        index.add(AbortedTxn(*entry))
     return index
 
 
@@ -48,7 +48,7 @@ def test_drop_before_and_replace() -> None:
     index = _index(*THREE)
     index.drop_before(21)
     assert _found(index, 0, 100) == [(2, 5), (3, 40)]
-    index.replace(0, 30, [AbortedTransaction(2, 15, 25, 26)])
+    index.replace(0, 30, [AbortedTxn(2, 15, 25, 26)])
     assert _found(index, 0, 100) == [(2, 15), (3, 40)]
     index.clear()
     assert len(index) == 0

@@ -22,7 +22,7 @@ from headrace.core.plan import Rejected
 from headrace.log.index import ENTRY_BYTES
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
-from headrace.log.results import Appended, Duplicate, RollReason
+from headrace.log.results import AppendResult, Duplicate, RollReason
 from headrace.records.batch import crc_matches, read_header
 
 
@@ -35,8 +35,8 @@ def _read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, upto: int | 
 def test_append_assigns_offsets_and_stamps_the_epoch() -> None:
     log = fresh_log()
     log.start_epoch(5)
-    assert put(log, data_batch([b"a", b"b", b"c"])) == Appended(0, 2, -1)
-    assert put(log, data_batch([b"d"])) == Appended(3, 3, -1)
+    assert put(log, data_batch([b"a", b"b", b"c"])) == AppendResult(0, 2, -1)
+    assert put(log, data_batch([b"d"])) == AppendResult(3, 3, -1)
     assert [(h.base_offset, h.leader_epoch) for h in headers(read_all(log))] == [(0, 5), (3, 5)]
     assert [r.value for r in records_of(read_all(log))] == [b"a", b"b", b"c", b"d"]
 
@@ -227,9 +227,9 @@ def test_r11_an_epoch_that_wrote_nothing_does_not_keep_older_batches_out() -> No
     follower, _ = open_log(fs)
     leader.start_epoch(3)
     fill(leader, 2)
-    assert isinstance(follower.append_replicated(_read(leader, 0, 1), WALL_MS), Appended)
+    assert isinstance(follower.append_replicated(_read(leader, 0, 1), WALL_MS), AppendResult)
     follower.start_epoch(7)
-    assert isinstance(follower.append_replicated(_read(leader, follower.end_offset), WALL_MS), Appended)
+    assert isinstance(follower.append_replicated(_read(leader, follower.end_offset), WALL_MS), AppendResult)
     assert follower.epochs.entries == leader.epochs.entries
     follower.close()
     reopened, _ = open_log(fs)
@@ -246,7 +246,7 @@ def test_r11_replicated_bytes_are_the_same_bytes() -> None:
     follower = fresh_log(replace(SMALL, segment_bytes=1000))
     while follower.end_offset < leader.end_offset:
         data = _read(leader, follower.end_offset, 700)
-        assert isinstance(follower.append_replicated(memoryview(data), WALL_MS), Appended)
+        assert isinstance(follower.append_replicated(memoryview(data), WALL_MS), AppendResult)
     assert read_all(follower) == read_all(leader)
     assert follower.epochs.entries == leader.epochs.entries
     assert follower.check_producer(read_header(produced(7, 0))) == leader.check_producer(
@@ -285,7 +285,7 @@ def test_a_fetch_answer_may_end_in_the_middle_of_a_batch() -> None:
     fill(leader, 3)
     data = read_all(leader)
     follower = fresh_log()
-    assert follower.append_replicated(data[:-5], WALL_MS) == Appended(0, 3, -1)
+    assert follower.append_replicated(data[:-5], WALL_MS) == AppendResult(0, 3, -1)
 
 
 def test_a_leader_that_starts_in_the_middle_of_a_batch() -> None:
@@ -295,7 +295,7 @@ def test_a_leader_that_starts_in_the_middle_of_a_batch() -> None:
     fs = MemoryFileSystem()
     follower = fresh_log(fs=fs)
     follower.truncate_fully_and_start_at(5)
-    assert isinstance(follower.append_replicated(_read(leader, 5), WALL_MS), Appended)
+    assert isinstance(follower.append_replicated(_read(leader, 5), WALL_MS), AppendResult)
     for log in (follower, _reopen(follower, fs)):
         assert (log.start_offset, log.end_offset) == (5, 10)
         assert _read(log, 5) == _read(leader, 5)
@@ -309,7 +309,7 @@ def test_gaps_of_a_compacted_leader_are_kept() -> None:
     holey = data[:size] + data[2 * size :]  # the second batch was compacted away
     fs = MemoryFileSystem()
     follower = fresh_log(replace(SMALL, compact=True), fs)
-    assert follower.append_replicated(holey, WALL_MS) == Appended(0, 9, -1)
+    assert follower.append_replicated(holey, WALL_MS) == AppendResult(0, 9, -1)
     for log in (follower, _reopen(follower, fs)):
         assert read_all(log) == holey
         assert headers(_read(log, 3))[0].base_offset == 4, "an offset in a gap finds what comes next"

@@ -4,8 +4,8 @@ import pytest
 
 from headrace.log.checkpoints import (
     CLEAN_MARKER_FILE,
-    BadSeal,
     CleanMarker,
+    DamagedFile,
     LogState,
     PartitionIdentity,
     decode_identity,
@@ -44,11 +44,11 @@ def test_s13_every_flipped_bit_and_every_cut_is_noticed(data: bytes) -> None:
         for bit in range(8):
             damaged = bytearray(data)
             damaged[position] ^= 1 << bit
-            with pytest.raises(BadSeal):
+            with pytest.raises(DamagedFile):
                 decode(bytes(damaged))
-        with pytest.raises(BadSeal):
+        with pytest.raises(DamagedFile):
             decode(data[:position])
-    with pytest.raises(BadSeal):
+    with pytest.raises(DamagedFile):
         decode(data + b"x")
 
 
@@ -56,7 +56,7 @@ def test_s13_kind_and_version_are_part_of_the_seal() -> None:
     data = seal("thing", 2, b"payload")
     assert unseal("thing", 2, data) == b"payload"
     for kind, version in (("thing", 1), ("other", 2)):
-        with pytest.raises(BadSeal):
+        with pytest.raises(DamagedFile):
             unseal(kind, version, data)
 
 
@@ -65,11 +65,11 @@ def test_s13_kind_and_version_are_part_of_the_seal() -> None:
     [b"{}", b"[]", b"not json", b"\xff", b'{"recovery_point": "5"}', b'{"topic_id": 1, "created_ms": 2}'],
 )
 def test_s13_a_sealed_file_with_the_wrong_content_is_refused(payload: bytes) -> None:
-    with pytest.raises(BadSeal):
+    with pytest.raises(DamagedFile):
         decode_state(seal("log-state", 1, payload))
-    with pytest.raises(BadSeal):
+    with pytest.raises(DamagedFile):
         decode_identity(seal("partition", 1, payload))
-    with pytest.raises(BadSeal):
+    with pytest.raises(DamagedFile):
         LeaderEpochs.decode(seal("epochs", 1, b"[[3, 5], [2, 9]]"))
 
 

@@ -32,7 +32,7 @@ COMPACT = replace(SMALL, compact=True, delete=False, min_cleanable_dirty_ratio=0
 
 
 def write(log: PartitionLog, *pairs: tuple[bytes | None, bytes | None], **fields: object) -> None:
-    put(log, data_batch([value for _, value in pairs], keys=[key for key, _ in pairs], **fields))
+    put(log, data_batch([value for _, value in pairs], keys=[key for key, _ in pairs], **fields))  # type: ignore[arg-type]
 
 
 def close_segment(log: PartitionLog) -> None:
@@ -311,7 +311,7 @@ def test_r40_an_empty_batch_stays_while_it_holds_the_last_sequence() -> None:
         if name.endswith(".snapshot"):
             fs.remove(f"{DIRECTORY}/{name}")
     again, _ = open_log(fs, COMPACT)
-    repeat = data_batch([b"1", b"1"], **fields)
+    repeat = data_batch([b"1", b"1"], **fields)  # type: ignore[arg-type]
     verdict = again.check_producer(read_header(repeat))
     assert isinstance(verdict, Duplicate) and verdict.base_offset == 0, "found in the log itself"
     put(again, produced(7, 2))

@@ -12,7 +12,7 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.log.epochs import EpochStart
 from headrace.log.memory_fs import MemoryFileSystem
-from headrace.log.results import Appended
+from headrace.log.results import AppendResult
 from headrace.records.batch import read_header, stamp
 
 
@@ -46,7 +46,7 @@ def test_s15_a_follower_that_enters_an_epoch_on_a_full_disk_goes_on_when_there_i
 ) -> None:
     fs = kind()
     log = fresh_log(fs=fs)
-    assert isinstance(log.append_replicated(replicated(0, 3), WALL_MS), Appended)
+    assert isinstance(log.append_replicated(replicated(0, 3), WALL_MS), AppendResult)
     fs.code = errno.ENOSPC
     refused = log.append_replicated(replicated(1, 5), WALL_MS)
     assert isinstance(refused, Rejected) and refused.kind is ErrorKind.KAFKA_STORAGE_ERROR
@@ -57,8 +57,8 @@ def test_s15_a_follower_that_enters_an_epoch_on_a_full_disk_goes_on_when_there_i
     )
     fs.code = 0
     # Another leader, another history: what comes is of the older epoch.
-    assert isinstance(log.append_replicated(replicated(1, 3), WALL_MS), Appended)
-    assert isinstance(log.append_replicated(replicated(2, 6), WALL_MS), Appended)
+    assert isinstance(log.append_replicated(replicated(1, 3), WALL_MS), AppendResult)
+    assert isinstance(log.append_replicated(replicated(2, 6), WALL_MS), AppendResult)
     log.sync()
     again, report = open_log(fs)
     assert again.end_offset == 3 and not report.truncated_bytes
@@ -76,7 +76,7 @@ def test_s15_r10_an_epoch_that_could_not_begin_on_a_full_disk_is_written_when_it
     fs.code = 0
     log.start_epoch(4)
     batch = data_batch()
-    assert isinstance(log.append(batch, read_header(batch), 4, WALL_MS), Appended)
+    assert isinstance(log.append(batch, read_header(batch), 4, WALL_MS), AppendResult)
     log.sync()
     assert open_log(fs)[0].epochs.entries == [EpochStart(1, 0), EpochStart(4, 1)]
 

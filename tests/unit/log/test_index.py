@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.ports import File
-from headrace.log.aborted import AbortedTransaction
+from headrace.log.aborted import AbortedTxn
 from headrace.log.index import (
     NO_TIMESTAMP,
     BadIndex,
@@ -16,7 +16,7 @@ from headrace.log.index import (
 from headrace.log.memory_fs import MemoryFileSystem
 
 SUMMARY = SegmentSummary(100, 190, 5000, 77, 1, 2, 4900, 180, 0xFFFFFFFF, True)
-ABORTED = [AbortedTransaction(7, 110, 120, 121)]
+ABORTED = [AbortedTxn(7, 110, 120, 121)]
 
 
 def _index() -> SparseIndex:
@@ -46,7 +46,7 @@ def test_round_trip() -> None:
 
 
 def test_many_aborted_transactions_make_a_long_front() -> None:
-    many = [AbortedTransaction(i, i, i + 1, i + 2) for i in range(500)]
+    many = [AbortedTxn(i, i, i + 1, i + 2) for i in range(500)]
     assert read_front(_file(b"".join(encode_index(SUMMARY, many, _index()))))[1] == many
 
 

@@ -25,7 +25,7 @@ def opened(directory: Path, **config: int | bool) -> PartitionLog:
     log, _ = PartitionLog.open(
         fs,
         f"{directory}/log",
-        LogConfig(**config),
+        LogConfig(**config),  # type: ignore[arg-type]
         topic_id=TOPIC_ID,
         wall_ms=1,  # type: ignore[arg-type]
     )

@@ -5,7 +5,7 @@ from log_bench import marker, produced
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
-from headrace.log.checkpoints import BadSeal
+from headrace.log.checkpoints import DamagedFile
 from headrace.log.producers import ProducerTable
 from headrace.log.results import ACCEPT, UNTOLD, Duplicate
 from headrace.log.snapshots import decode_snapshot, encode_snapshot
@@ -134,14 +134,14 @@ def test_r40_snapshot_round_trip_and_damage() -> None:
     assert encode_snapshot(502, copy) == data
     assert copy.first_open_offset == table.first_open_offset == 101
     assert copy.check(_header(4, transactional=True)) is ACCEPT
-    with pytest.raises(BadSeal):
+    with pytest.raises(DamagedFile):
         decode_snapshot(data, 503)
     for position in range(len(data)):
         damaged = bytearray(data)
         damaged[position] ^= 0x10
-        with pytest.raises(BadSeal):
+        with pytest.raises(DamagedFile):
             decode_snapshot(bytes(damaged), 502)
-        with pytest.raises(BadSeal):
+        with pytest.raises(DamagedFile):
             decode_snapshot(data[:position], 502)
 
 

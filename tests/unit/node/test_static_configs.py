@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.cluster.config_keys import Source
+from headrace.cluster.config_keys import ConfigSource
 from headrace.cluster.configs import BrokerLayers, describe_topic
 from headrace.node.settings import Settings
 from headrace.node.static_configs import static_configs
 
 
-def source_of(name: str, settings: Settings) -> tuple[str | None, Source]:
+def source_of(name: str, settings: Settings) -> tuple[str | None, ConfigSource]:
     (entry,) = describe_topic({}, BrokerLayers(static=static_configs(settings)), [name])
     return entry.value, entry.source
 
@@ -19,14 +19,14 @@ def test_defaults_are_shown_as_defaults() -> None:
         ("segment.bytes", str(1 << 30)),
         ("headrace.flush", "commit"),
     ):
-        assert source_of(name, Settings()) == (value, Source.DEFAULT)
+        assert source_of(name, Settings()) == (value, ConfigSource.DEFAULT)
 
 
 def test_what_was_set_is_shown_as_set_here() -> None:
     settings = Settings(retention_ms=1234, flush="interval", flush_interval_ms=77)
-    assert source_of("retention.ms", settings) == ("1234", Source.STATIC_BROKER)
-    assert source_of("headrace.flush", settings) == ("interval", Source.STATIC_BROKER)
-    assert source_of("flush.ms", settings) == ("77", Source.STATIC_BROKER)
+    assert source_of("retention.ms", settings) == ("1234", ConfigSource.STATIC_BROKER)
+    assert source_of("headrace.flush", settings) == ("interval", ConfigSource.STATIC_BROKER)
+    assert source_of("flush.ms", settings) == ("77", ConfigSource.STATIC_BROKER)
 
 
 def test_where_our_default_is_not_kafkas_the_difference_is_shown() -> None:

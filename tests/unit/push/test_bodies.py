@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.net.h1_client import Origin, encode_request
 from headrace.push import bodies
-from headrace.push.bodies import Form, Message
+from headrace.push.bodies import Form, PushMessage
 from headrace.push.courier import MAX_BODY_BYTES, Job, Result, cut, split
 from headrace.push.verdict import judge
 from headrace.queues.commands import Handle, Source
@@ -26,8 +26,8 @@ def message(
     value: bytes | None = b'{"a":1}',
     key: bytes | None = b"k",
     headers: tuple[tuple[str, bytes | None], ...] = (),
-) -> Message:
-    return Message("id-1", "orders", 3, 2, Record(key, value, headers, 1_790_000_000_123, 42))
+) -> PushMessage:
+    return PushMessage("id-1", "orders", 3, 2, Record(key, value, headers, 1_790_000_000_123, 42))
 
 
 def test_raw_is_the_value_as_it_is() -> None:
@@ -130,7 +130,7 @@ def test_no_producer_can_smuggle_a_header_or_break_the_request(
         ("ce_type", b"a\r\nx: y"),
         ("ce_datacontenttype", b"b\r\nx: y"),
     )
-    sent = Message("id-1", "orders", 3, 2, Record(key, value, headers, timestamp, 42))
+    sent = PushMessage("id-1", "orders", 3, 2, Record(key, value, headers, timestamp, 42))
     made = bodies.one(form, sent)
     raw = encode_request(Origin("h", 80), "POST", "/", made.headers, made.body)
     head = raw[: len(raw) - len(made.body)]
@@ -171,8 +171,8 @@ def test_partial_failures(body: bytes, expected: set[str]) -> None:
 # -- cutting and splitting ---------------------------------------------------------------------------------------------
 
 
-def delivery(offset: int, key: bytes = b"", size: int = 10) -> Delivery:
-    return Delivery(
+def delivery(offset: int, key: bytes = b"", size: int = 10) -> DeliveredMessage:
+    return DeliveredMessage(
         Source("q", "t", 0), Record(key, b"x" * size, offset=offset), Handle(offset, 1, 1), 0, str(offset)
     )
 

@@ -14,7 +14,7 @@ from headrace.push.circuit import Circuit, CircuitRules
 from headrace.push.concurrency import ConcurrencyLimit
 from headrace.push.delivery_log import Attempt, DeliveryLog, shown_text
 from headrace.push.rate import RateCap
-from headrace.push.verdict import Outcome, judge, why
+from headrace.push.verdict import PushOutcome, judge, why
 
 # -- back-off ----------------------------------------------------------------------------------------------------------
 
@@ -242,21 +242,21 @@ def test_no_rate_is_no_cap() -> None:
 @pytest.mark.parametrize(
     ("status", "outcome", "endpoint_failed"),
     [
-        (200, Outcome.DELIVERED, False),
-        (204, Outcome.DELIVERED, False),
-        (299, Outcome.DELIVERED, False),
-        (301, Outcome.FAILED, True),
-        (302, Outcome.FAILED, True),
-        (400, Outcome.FAILED, False),
-        (404, Outcome.FAILED, True),
-        (410, Outcome.GONE, False),
-        (422, Outcome.FAILED, False),
-        (429, Outcome.FAILED, True),
-        (500, Outcome.FAILED, True),
-        (503, Outcome.FAILED, True),
+        (200, PushOutcome.DELIVERED, False),
+        (204, PushOutcome.DELIVERED, False),
+        (299, PushOutcome.DELIVERED, False),
+        (301, PushOutcome.FAILED, True),
+        (302, PushOutcome.FAILED, True),
+        (400, PushOutcome.FAILED, False),
+        (404, PushOutcome.FAILED, True),
+        (410, PushOutcome.GONE, False),
+        (422, PushOutcome.FAILED, False),
+        (429, PushOutcome.FAILED, True),
+        (500, PushOutcome.FAILED, True),
+        (503, PushOutcome.FAILED, True),
     ],
 )
-def test_what_an_answer_means(status: int, outcome: Outcome, endpoint_failed: bool) -> None:
+def test_what_an_answer_means(status: int, outcome: PushOutcome, endpoint_failed: bool) -> None:
     assert judge(status) == (outcome, endpoint_failed)
     assert ("redirect" in why(status)) == (300 <= status < 400)
 

@@ -8,10 +8,10 @@ from headrace.core.errors import ErrorKind
 from headrace.queues.commands import (
     Ack,
     Configure,
+    DeadLettersWritten,
     DeathReason,
     Inspect,
     MessageState,
-    Moved,
     MoveFailed,
     MoveToDeadLetter,
     Reject,
@@ -41,7 +41,7 @@ def test_the_nth_failure_lands_in_the_dead_letters() -> None:
     assert desk.receive() == []
     assert desk.status(0).state is MessageState.DYING
     assert desk.shard.done_offset(SOURCE) == 0, "not done before it is moved: retention must keep it"
-    desk.ask(Moved(SOURCE, (0,)))
+    desk.ask(DeadLettersWritten(SOURCE, (0,)))
     assert desk.shard.done_offset(SOURCE) == 1
 
 
@@ -53,7 +53,7 @@ def test_r60_death_is_journaled_with_the_effect_and_the_end_with_moved() -> None
     assert [type(fact) for fact in plan.facts] == [Died]
     assert plan.effects == [MoveToDeadLetter(SOURCE, "d", 0, DeathReason.REJECTED, 1, "poison")]
     desk.carry_out(plan)
-    plan = desk.shard.decide(Moved(SOURCE, (0,)), desk.now_ms)
+    plan = desk.shard.decide(DeadLettersWritten(SOURCE, (0,)), desk.now_ms)
     assert [type(fact) for fact in plan.facts] == [Settled] and all(fact.durable for fact in plan.facts)
 
 
@@ -94,7 +94,7 @@ def test_moved_is_said_twice_or_about_something_else() -> None:
     killed(desk)
     desk.send_plain(1)
     for _ in range(2):
-        assert desk.ask(Moved(SOURCE, (0, 1, 99))) is None
+        assert desk.ask(DeadLettersWritten(SOURCE, (0, 1, 99))) == ()
     assert desk.status(1).state is MessageState.AVAILABLE
 
 

@@ -11,7 +11,7 @@ from headrace.queues.commands import (
     DeathReason,
     Extend,
     ListSchedules,
-    Message,
+    LoggedMessage,
     MessageState,
     MoveSchedule,
     MoveToDeadLetter,
@@ -24,13 +24,13 @@ from headrace.queues.expire import MAX_EXPIRED
 YEAR_MS = 366 * 24 * 3600 * 1000
 
 
-def due(after_ms: int) -> Message:
-    return Message(0, due_ms=EPOCH_MS + after_ms)
+def due(after_ms: int) -> LoggedMessage:
+    return LoggedMessage(0, due_ms=EPOCH_MS + after_ms)
 
 
 def test_not_before_it_is_due_and_then_at_once() -> None:
     desk = Desk(QueueConfig(delays=True))
-    desk.send(due(1_234), Message(0))
+    desk.send(due(1_234), LoggedMessage(0))
     assert desk.offsets() == [1]
     assert desk.shard.next_deadline() == 1_234
     desk.advance(1_233)
@@ -58,7 +58,7 @@ def test_due_in_the_past_is_due_now() -> None:
 
 def test_list_in_pages() -> None:
     desk = Desk(QueueConfig(delays=True))
-    desk.send(due(300), Message(0), due(100), due(200))
+    desk.send(due(300), LoggedMessage(0), due(100), due(200))
     at = EPOCH_MS
     assert desk.ask(ListSchedules(SOURCE, limit=2)) == ((0, at + 300), (2, at + 100))
     assert desk.ask(ListSchedules(SOURCE, 3, 2)) == ((3, at + 200),)
@@ -138,13 +138,13 @@ def test_a_lease_of_many_messages_expires_within_the_same_bound() -> None:
 # --- TTL ---------------------------------------------------------------------------------------------------------
 
 
-def expiring(after_ms: int, due_ms: int = 0) -> Message:
-    return Message(0, due_ms=due_ms, expires_ms=EPOCH_MS + after_ms)
+def expiring(after_ms: int, due_ms: int = 0) -> LoggedMessage:
+    return LoggedMessage(0, due_ms=due_ms, expires_ms=EPOCH_MS + after_ms)
 
 
 def test_expired_is_never_delivered() -> None:
     desk = Desk(QueueConfig(ttl=True))
-    desk.send(expiring(100), Message(0), expiring(200))
+    desk.send(expiring(100), LoggedMessage(0), expiring(200))
     desk.now_ms = 150  # even if nobody called expire in time
     assert desk.offsets() == [1, 2]
     desk.advance(0)

@@ -15,9 +15,9 @@ from headrace.queues.commands import (
     Open,
     Pause,
     Receive,
-    Received,
+    ReceivedRuns,
     Release,
-    Seek,
+    SeekSource,
     Source,
     WakeReceivers,
 )
@@ -98,8 +98,8 @@ def test_f73_r56_a_receipt_from_before_a_seek_is_void() -> None:
     receipts: list[Handle] = []
     for change in (
         lambda: None,
-        lambda: desk.ask(Seek(SOURCE, 0)),
-        lambda: desk.ask(Seek(SOURCE, 0)),
+        lambda: desk.ask(SeekSource(SOURCE, 0)),
+        lambda: desk.ask(SeekSource(SOURCE, 0)),
         desk.crash,
     ) * 2:
         change()
@@ -273,7 +273,7 @@ def test_the_first_receive_is_remembered() -> None:
     desk.receive()
     desk.advance(5_000)
     answer = desk.ask(Receive(SOURCE, 1))
-    assert isinstance(answer, Received)
+    assert isinstance(answer, ReceivedRuns)
     assert answer.runs[0].first_received_ms == EPOCH_MS + 7
 
 

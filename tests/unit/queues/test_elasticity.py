@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.queues.elastic import Elastic, Elasticity, Load
+from headrace.queues.elastic import Elastic, Elasticity, QueuePressure
 
 PLAN = Elastic(
     max_partitions=8, min_partitions=2, rate=100, backlog=1_000, grow_after_ms=5_000, shrink_after_ms=60_000
@@ -21,7 +21,7 @@ class Queue:
     def look(self, per_second: int, ready: int = 0) -> int:
         self._now_ms += 1_000
         self._sent += per_second
-        self.active = self._machine.step(PLAN, self.active, Load(self._sent, ready), self._now_ms)
+        self.active = self._machine.step(PLAN, self.active, QueuePressure(self._sent, ready), self._now_ms)
         return self.active
 
     def seconds_until_it_changes(self, per_second: int, ready: int = 0, most: int = 200) -> int | None:
@@ -72,16 +72,16 @@ def test_a_moment_of_load_starts_the_wait_anew() -> None:
 
 def test_its_bounds_hold_at_once_and_time_that_stands_still_tells_nothing() -> None:
     machine = Elasticity()
-    assert machine.step(PLAN, 1, Load(0, 0), 1_000) == 2
-    assert machine.step(PLAN, 16, Load(0, 0), 2_000) == 8
-    assert machine.step(PLAN, 4, Load(10**9, 10**9), 2_000) == 4
+    assert machine.step(PLAN, 1, QueuePressure(0, 0), 1_000) == 2
+    assert machine.step(PLAN, 16, QueuePressure(0, 0), 2_000) == 8
+    assert machine.step(PLAN, 4, QueuePressure(10**9, 10**9), 2_000) == 4
 
 
 def test_what_was_ever_sent_may_begin_anew() -> None:
     """Another partition is counted, or the owner changed: less than before is no load."""
     machine = Elasticity()
-    machine.step(PLAN, 2, Load(10**6, 0), 1_000)
-    assert [machine.step(PLAN, 2, Load(0, 0), 1_000 * second) for second in range(2, 12)] == [2] * 10
+    machine.step(PLAN, 2, QueuePressure(10**6, 0), 1_000)
+    assert [machine.step(PLAN, 2, QueuePressure(0, 0), 1_000 * second) for second in range(2, 12)] == [2] * 10
 
 
 def test_a_plan_that_can_not_be_kept_is_refused() -> None:

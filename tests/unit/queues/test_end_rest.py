@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue_desk import SOURCE, Desk
 
 from headrace.core.plan import Rejected
-from headrace.queues.commands import EndRest, Message, MessageState, Release, Source, WakeReceivers
+from headrace.queues.commands import EndRest, LoggedMessage, MessageState, Release, Source, WakeReceivers
 from headrace.queues.config import QueueConfig, fifo_queue
 
 
@@ -38,7 +38,7 @@ def test_only_what_is_named_and_rests() -> None:
 
 def test_r59_a_group_goes_on_from_its_front() -> None:
     desk = Desk(fifo_queue())
-    desk.send(*(Message(offset, group=b"g") for offset in range(3)))
+    desk.send(*(LoggedMessage(offset, group=b"g") for offset in range(3)))
     first = desk.receive(1)
     desk.ask(Release(SOURCE, tuple(first), 60_000))
     assert desk.receive() == []

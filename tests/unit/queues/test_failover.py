@@ -11,7 +11,7 @@ from queue_desk import EPOCH_MS, SOURCE, Desk
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import JournalRecord
 from headrace.queues import draft as draft_module
-from headrace.queues.commands import Ack, Extend, Message, MessageState, Receive, Release
+from headrace.queues.commands import Ack, Extend, LoggedMessage, MessageState, Receive, Release
 from headrace.queues.config import QueueConfig
 from headrace.queues.journal import CHECKPOINT, DELTA
 
@@ -255,7 +255,7 @@ def test_journaled_leases_do_not_remember_owners() -> None:
 def test_first_receive_and_detail_survive_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft_module, "CHECKPOINT_DELTAS", 2)
     desk = Desk(QueueConfig(delays=True))
-    desk.send(*[Message(0)] * 6, Message(0, due_ms=EPOCH_MS + 99))
+    desk.send(*[LoggedMessage(0)] * 6, LoggedMessage(0, due_ms=EPOCH_MS + 99))
     desk.advance(5)
     desk.ask(Release(SOURCE, tuple(desk.receive(1)), 50))
     for _ in range(4):

@@ -9,18 +9,18 @@ from headrace.queues.commands import (
     Ack,
     FindDuplicate,
     Handle,
-    Message,
+    LoggedMessage,
     MessageState,
     MoveSchedule,
     Release,
-    Seek,
+    SeekSource,
     WakeReceivers,
 )
 from headrace.queues.config import DEDUP_WINDOW_MS, QueueConfig, fifo_queue
 
 
-def grouped(groups: str) -> list[Message]:
-    return [Message(0, group=group.encode()) for group in groups]
+def grouped(groups: str) -> list[LoggedMessage]:
+    return [LoggedMessage(0, group=group.encode()) for group in groups]
 
 
 def test_r59_one_outstanding_batch_per_group() -> None:
@@ -76,11 +76,11 @@ def test_r59_a_delayed_message_delays_those_behind_it_in_its_group() -> None:
     desk = Desk(fifo_queue(delays=True))
     late = EPOCH_MS + 500
     desk.send(
-        Message(0, group=b"a", due_ms=late),
-        Message(0, group=b"a"),
-        Message(0, group=b"b"),
-        Message(0),
-        Message(0),
+        LoggedMessage(0, group=b"a", due_ms=late),
+        LoggedMessage(0, group=b"a"),
+        LoggedMessage(0, group=b"b"),
+        LoggedMessage(0),
+        LoggedMessage(0),
     )
     assert desk.offsets() == [2, 3, 4]
     assert desk.ask(MoveSchedule(SOURCE, 0, EPOCH_MS)).kind is ErrorKind.UNSUPPORTED_OPERATION
@@ -90,9 +90,9 @@ def test_r59_a_delayed_message_delays_those_behind_it_in_its_group() -> None:
 
 def test_r59_nobody_overtakes_one_that_is_due_and_was_not_let_go_yet() -> None:
     desk = Desk(fifo_queue(delays=True))
-    desk.send(Message(0, group=b"a", due_ms=EPOCH_MS + 10))
+    desk.send(LoggedMessage(0, group=b"a", due_ms=EPOCH_MS + 10))
     desk.now_ms = 10  # and expire was not called yet
-    desk.send(Message(0, group=b"a"))
+    desk.send(LoggedMessage(0, group=b"a"))
     assert desk.receive() == []
     desk.advance(0)
     assert desk.offsets() == [0, 1]
@@ -100,7 +100,7 @@ def test_r59_nobody_overtakes_one_that_is_due_and_was_not_let_go_yet() -> None:
 
 def test_the_nameless_group_is_a_group() -> None:
     desk = Desk(fifo_queue(delays=True))
-    desk.send(Message(0, due_ms=EPOCH_MS + 500))
+    desk.send(LoggedMessage(0, due_ms=EPOCH_MS + 500))
     desk.send_plain(2)
     assert desk.receive() == []
     desk.advance(500)
@@ -125,7 +125,7 @@ def test_r58_r59_order_and_outstanding_batch_survive_a_failover() -> None:
 def test_a_group_that_is_done_costs_nothing() -> None:
     desk = Desk(fifo_queue(), checked=False)
     for number in range(50):
-        desk.send(*[Message(0, group=b"%d-%d" % (number, at)) for at in range(20)])
+        desk.send(*[LoggedMessage(0, group=b"%d-%d" % (number, at)) for at in range(20)])
         desk.ask(Ack(SOURCE, tuple(desk.receive(20))))
     assert len(desk.shard._board.partitions[SOURCE].lanes) == 1
 
@@ -133,8 +133,8 @@ def test_a_group_that_is_done_costs_nothing() -> None:
 # --- deduplication ---------------------------------------------------------------------------------------------
 
 
-def stamped(dedup_id: bytes, at_ms: int) -> Message:
-    return Message(0, group=b"g", dedup_id=dedup_id, timestamp_ms=EPOCH_MS + at_ms)
+def stamped(dedup_id: bytes, at_ms: int) -> LoggedMessage:
+    return LoggedMessage(0, group=b"g", dedup_id=dedup_id, timestamp_ms=EPOCH_MS + at_ms)
 
 
 def find(desk: Desk, dedup_id: bytes, at_ms: int) -> int | None:
@@ -197,5 +197,5 @@ def test_deduplication_without_order() -> None:
     desk = Desk(QueueConfig(dedup_window_ms=1_000))
     desk.send(stamped(b"x", 0), stamped(b"x", 1))
     assert desk.offsets() == [0]
-    desk.ask(Seek(SOURCE, 0))
+    desk.ask(SeekSource(SOURCE, 0))
     assert desk.offsets() == [0], "and a seek finds the same duplicates"

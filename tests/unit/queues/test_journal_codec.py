@@ -36,7 +36,7 @@ from headrace.queues.journal import (
     decode_key,
     encode_fact,
 )
-from headrace.queues.replay import Replay
+from headrace.queues.replay import QueueReplay
 from headrace.queues.snapshot import SnapshotError, decode_snapshot
 
 PLACE = (Source("café", "t.1", 3), 41, 7)
@@ -96,7 +96,7 @@ def test_a_removed_source_leaves_no_key_behind() -> None:
 
 @given(key=st.binary(max_size=40), value=st.one_of(st.none(), st.binary(max_size=60)))
 def test_any_record_is_read_or_passed_over(key: bytes, value: bytes | None) -> None:
-    Replay().collect(JournalRecord(key, value))
+    QueueReplay().collect(JournalRecord(key, value))
 
 
 @given(fact=st.sampled_from(DELTAS), cut=st.integers(0, 200), flip=st.integers(0, 10_000))

@@ -17,8 +17,8 @@ def busy() -> Desk:
     """One message in every state."""
     desk = Desk(QueueConfig(delays=True, ttl=True, fair=True, dead_letter="d", visibility_ms=1_000))
     desk.send(
-        c.Message(0, group=b"a"), c.Message(0), c.Message(0), c.Message(0, due_ms=EPOCH_MS + 900), c.Message(0),
-        c.Message(0, expires_ms=EPOCH_MS + 800, group=b"b"), c.Message(0),
+        c.LoggedMessage(0, group=b"a"), c.LoggedMessage(0), c.LoggedMessage(0), c.LoggedMessage(0, due_ms=EPOCH_MS + 900), c.LoggedMessage(0),
+        c.LoggedMessage(0, expires_ms=EPOCH_MS + 800, group=b"b"), c.LoggedMessage(0),
     )  # fmt: skip
     handles = {handle.offset: handle for handle in desk.receive(5)}
     desk.ask(c.Ack(SOURCE, (handles[1],)))
@@ -60,15 +60,15 @@ def test_peek_shows_what_could_be_received_and_counts_no_delivery() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        c.Describe(SOURCE, 1), c.Peek(SOURCE, waiter=1), c.Inspect(SOURCE, 0, 1), c.ListSchedules(SOURCE, waiter=1),
+        c.Describe(SOURCE, waiter=1), c.Peek(SOURCE, waiter=1), c.Inspect(SOURCE, 0, waiter=1), c.ListSchedules(SOURCE, waiter=1),
         c.Receive(SOURCE, 10, waiter=1), c.Ack(SOURCE, (c.Handle(0, 1, 1 << 20),), waiter=1),
-        c.Release(SOURCE, (c.Handle(0, 1, 1 << 20),), waiter=1), c.ReleaseOwner("q", "", 1),
-        c.Extend(SOURCE, (c.Handle(0, 1, 1 << 20),), 5, 1), c.Reject(SOURCE, (c.Handle(0, 1, 1 << 20),), "", 1),
-        c.Acknowledge(SOURCE, "", ((0, 0, (1,)),), 1), c.Moved(SOURCE, (4,), 1), c.MoveFailed(SOURCE, (4,), 5, 1),
-        c.Purge(SOURCE, waiter=1), c.Seek(SOURCE, 3, 1), c.Close(SOURCE, 1), c.RemoveQueue("q", 1), c.Pause("q", True, 1),
-        c.Configure("q", QueueConfig(), 1), c.MoveSchedule(SOURCE, 3, 0, 1), c.CancelSchedule(SOURCE, 3, 1),
-        c.SetClock(5, 1), c.DataAvailable(SOURCE, 9, indexed_to=9, waiter=1), c.FindDuplicate(SOURCE, b"x", 0, 1),
-        c.Open(SOURCE, 0, 1),
+        c.Release(SOURCE, (c.Handle(0, 1, 1 << 20),), waiter=1), c.ReleaseOwner("q", "", waiter=1),
+        c.Extend(SOURCE, (c.Handle(0, 1, 1 << 20),), 5, waiter=1), c.Reject(SOURCE, (c.Handle(0, 1, 1 << 20),), "", waiter=1),
+        c.Acknowledge(SOURCE, "", ((0, 0, (1,)),), waiter=1), c.DeadLettersWritten(SOURCE, (4,), waiter=1), c.MoveFailed(SOURCE, (4,), 5, waiter=1),
+        c.Purge(SOURCE, waiter=1), c.SeekSource(SOURCE, 3, waiter=1), c.Close(SOURCE, waiter=1), c.RemoveQueue("q", waiter=1), c.Pause("q", True, waiter=1),
+        c.Configure("q", QueueConfig(), waiter=1), c.MoveSchedule(SOURCE, 3, 0, waiter=1), c.CancelSchedule(SOURCE, 3, waiter=1),
+        c.SetClock(5, waiter=1), c.DataAvailable(SOURCE, 9, indexed_to=9, waiter=1), c.FindDuplicate(SOURCE, b"x", 0, waiter=1),
+        c.Open(SOURCE, 0, waiter=1),
     ],
     ids=lambda command: type(command).__name__,
 )  # fmt: skip
@@ -87,8 +87,8 @@ def test_every_command_is_known_and_refuses_an_unknown_queue() -> None:
     desk = Desk()
     for command in (
         c.Describe(ghost), c.Peek(ghost), c.Inspect(ghost, 0), c.ListSchedules(ghost), c.Release(ghost, ()),
-        c.Extend(ghost, (), 5), c.Reject(ghost, ()), c.Acknowledge(ghost, "", ()), c.Moved(ghost, ()),
-        c.MoveFailed(ghost, (), 5), c.Purge(ghost), c.Seek(ghost, 3), c.MoveSchedule(ghost, 3, 0),
+        c.Extend(ghost, (), 5), c.Reject(ghost, ()), c.Acknowledge(ghost, "", ()), c.DeadLettersWritten(ghost, ()),
+        c.MoveFailed(ghost, (), 5), c.Purge(ghost), c.SeekSource(ghost, 3), c.MoveSchedule(ghost, 3, 0),
         c.CancelSchedule(ghost, 3), c.DataAvailable(ghost, 9), c.FindDuplicate(ghost, b"x", 0),
     ):  # fmt: skip
         assert desk.ask(command).kind is ErrorKind.QUEUE_DOES_NOT_EXIST
@@ -108,10 +108,12 @@ def test_the_names_of_things() -> None:
 
 def test_what_is_held_of_a_group_is_known_once_everything_was_looked_at() -> None:
     desk = Desk(fifo_queue())
-    desk.send(c.Message(0, group=b"a"), c.Message(0, group=b"b"))
-    end = desk.shard.counts(SOURCE).end_offset
+    desk.send(c.LoggedMessage(0, group=b"a"), c.LoggedMessage(0, group=b"b"))
+    counts = desk.shard.counts(SOURCE)
+    assert counts is not None
+    end = counts.end_offset
     assert desk.ask(c.Holding(SOURCE, b"a", end)) is True
     assert desk.ask(c.Holding(SOURCE, b"z", end)) is False
     assert desk.ask(c.Holding(SOURCE, b"z", end + 1)) is None, "what comes next may be of it"
-    assert sorted(desk.ask(c.Holding(SOURCE, None, end))) == [b"a", b"b"]
-    assert desk.ask(c.Holding(SOURCE, None, end + 1)) is None
+    assert sorted(desk.ask(c.HeldGroups(SOURCE, end))) == [b"a", b"b"]
+    assert desk.ask(c.HeldGroups(SOURCE, end + 1)) is None

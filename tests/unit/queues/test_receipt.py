@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.queues.commands import Handle
-from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
+from headrace.queues.receipt import QueueReceipt, decode_receipt, encode_receipt
 
 KEY = b"k" * 32
 receipts = st.builds(
-    Receipt,
+    QueueReceipt,
     st.text(max_size=60),
     st.integers(0, 2**31 - 1),
     st.builds(Handle, st.integers(0, 2**63 - 1), st.integers(1, 2**31 - 1), st.integers(0, 2**62)),
@@ -21,12 +21,12 @@ receipts = st.builds(
 
 
 @given(receipt=receipts, queue=st.text(max_size=20))
-def test_round_trip(receipt: Receipt, queue: str) -> None:
+def test_round_trip(receipt: QueueReceipt, queue: str) -> None:
     assert decode_receipt(encode_receipt(receipt, queue, KEY), queue, KEY) == receipt
 
 
 @given(receipt=receipts, position=st.integers(0), bit=st.integers(0, 7))
-def test_r56_a_changed_handle_is_refused(receipt: Receipt, position: int, bit: int) -> None:
+def test_r56_a_changed_handle_is_refused(receipt: QueueReceipt, position: int, bit: int) -> None:
     raw = bytearray(encode_receipt(receipt, "q", KEY).encode())
     at = position % len(raw)
     raw[at] ^= 1 << bit
@@ -36,7 +36,7 @@ def test_r56_a_changed_handle_is_refused(receipt: Receipt, position: int, bit: i
 
 
 def test_r56_not_for_another_queue_and_not_with_another_key() -> None:
-    text = encode_receipt(Receipt("t", 0, Handle(5, 1, 7)), "q", KEY)
+    text = encode_receipt(QueueReceipt("t", 0, Handle(5, 1, 7)), "q", KEY)
     for decoded in (decode_receipt(text, "r", KEY), decode_receipt(text, "q", b"other")):
         assert isinstance(decoded, Rejected)
         assert decoded.kind is ErrorKind.RECEIPT_HANDLE_IS_INVALID

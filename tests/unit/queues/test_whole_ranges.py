@@ -10,15 +10,15 @@ from headrace.queues.commands import (
     Close,
     Configure,
     DataAvailable,
-    Message,
+    DeadLettersWritten,
+    LoggedMessage,
     MessageState,
-    Moved,
     Open,
     Purge,
     Receive,
     Reject,
     RemoveQueue,
-    Seek,
+    SeekSource,
     Source,
 )
 from headrace.queues.config import QueueConfig
@@ -26,7 +26,7 @@ from headrace.queues.config import QueueConfig
 
 def test_purge_takes_everything_also_what_is_in_flight_or_delayed_or_dying() -> None:
     desk = Desk(QueueConfig(delays=True, dead_letter="d"))
-    desk.send(Message(0), Message(0), Message(0, due_ms=EPOCH_MS + 50), Message(0))
+    desk.send(LoggedMessage(0), LoggedMessage(0), LoggedMessage(0, due_ms=EPOCH_MS + 50), LoggedMessage(0))
     handles = desk.receive(2)
     desk.ask(Reject(SOURCE, (handles[1],)))
     desk.ask(Purge(SOURCE))
@@ -36,7 +36,7 @@ def test_purge_takes_everything_also_what_is_in_flight_or_delayed_or_dying() -> 
     desk.advance(100_000)
     assert desk.offsets() == [4]
     assert desk.ask(Ack(SOURCE, (handles[0],))) == (None,), "it is gone, so deleting it succeeds"
-    assert desk.ask(Moved(SOURCE, (1,))) is None
+    assert desk.ask(DeadLettersWritten(SOURCE, (1,))) == ()
 
 
 def test_purge_twice_within_a_minute() -> None:
@@ -52,19 +52,22 @@ def test_seek_back_and_forth() -> None:
     desk = Desk(QueueConfig())
     desk.send_plain(4)
     desk.ask(Ack(SOURCE, tuple(desk.receive())))
-    desk.ask(Seek(SOURCE, 2))
+    desk.ask(SeekSource(SOURCE, 2))
     assert desk.offsets() == [2, 3]
     desk.crash()
     assert desk.offsets() == [2, 3]
-    desk.ask(Seek(SOURCE, 4))
+    desk.ask(SeekSource(SOURCE, 4))
     assert desk.receive() == []
-    assert desk.ask(Seek(SOURCE, -1)).kind is ErrorKind.OFFSET_OUT_OF_RANGE
+    assert desk.ask(SeekSource(SOURCE, -1)).kind is ErrorKind.OFFSET_OUT_OF_RANGE
 
 
 def test_what_retention_deleted_is_done() -> None:
     for config in (QueueConfig(), QueueConfig(fair=True, delays=True)):
         desk = Desk(config)
-        desk.send(*[Message(0, group=b"%d" % (at % 2)) for at in range(6)], Message(0, due_ms=EPOCH_MS + 9))
+        desk.send(
+            *[LoggedMessage(0, group=b"%d" % (at % 2)) for at in range(6)],
+            LoggedMessage(0, due_ms=EPOCH_MS + 9),
+        )
         desk.receive(2)
         desk.log_start[SOURCE] = 4
         desk.announce()
@@ -74,7 +77,7 @@ def test_what_retention_deleted_is_done() -> None:
 
 def test_a_log_that_was_deleted_beyond_what_we_read() -> None:
     desk = Desk(QueueConfig(delays=True, window=2))
-    desk.send(*[Message(0)] * 9)
+    desk.send(*[LoggedMessage(0)] * 9)
     desk.log_start[SOURCE] = 7
     desk.announce()
     assert desk.offsets() == [7, 8]
@@ -105,7 +108,7 @@ def test_close_and_open_again_starts_afresh() -> None:
 
 def test_a_removed_queue_leaves_nothing_behind() -> None:
     desk = Desk(QueueConfig(dedup_window_ms=1_000))
-    desk.send(Message(0, dedup_id=b"x", timestamp_ms=EPOCH_MS), Message(0))
+    desk.send(LoggedMessage(0, dedup_id=b"x", timestamp_ms=EPOCH_MS), LoggedMessage(0))
     desk.ask(Ack(SOURCE, tuple(desk.receive())))
     desk.ask(Open(Source("q", "u", 0), 0))
     assert desk.ask(RemoveQueue("q")) is None
@@ -119,7 +122,7 @@ def test_a_removed_queue_leaves_nothing_behind() -> None:
 
 def test_a_queue_that_gets_priorities_sorts_its_backlog_again() -> None:
     desk = Desk(QueueConfig(visibility_ms=1_000))
-    desk.send(Message(0), Message(0, priority=9), Message(0, priority=1), Message(0))
+    desk.send(LoggedMessage(0), LoggedMessage(0, priority=9), LoggedMessage(0, priority=1), LoggedMessage(0))
     (first,) = desk.receive(1)
     desk.ask(Configure("q", QueueConfig(visibility_ms=1_000, priorities=True)))
     assert desk.offsets() == [1, 3, 2]
@@ -152,7 +155,7 @@ def test_a_filter_leaves_out_ranges() -> None:
 
 def test_a_window_bounds_what_is_known_and_is_refilled() -> None:
     desk = Desk(QueueConfig(fair=True, window=10), checked=False)
-    desk.send(*[Message(0, group=b"%d" % (at % 7)) for at in range(500)])
+    desk.send(*[LoggedMessage(0, group=b"%d" % (at % 7)) for at in range(500)])
     partition = desk.shard._board.partitions[SOURCE]
     seen: set[int] = set()
     while handles := desk.receive(3):

@@ -22,7 +22,9 @@ from headrace.records.read import read_records
 
 def batch(count: int = 3, **options: int) -> bytes:
     return build_batch(
-        [Record(b"k%d" % i, b"value", timestamp=100 + i) for i in range(count)], wall_ms=1, **options
+        [Record(b"k%d" % i, b"value", timestamp=100 + i) for i in range(count)],
+        wall_ms=1,
+        **options,  # type: ignore[arg-type]
     )
 
 

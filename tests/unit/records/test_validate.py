@@ -17,7 +17,7 @@ RECORDS = [Record(b"k", b"v", timestamp=1_000), Record(None, b"w", timestamp=2_0
 
 
 def outcome(data: bytes | bytearray | memoryview, **options: int | None) -> BatchHeader | Rejected:
-    settings: dict[str, int | None] = {"produce_version": 9, "max_message_bytes": 1 << 20} | options
+    settings: dict[str, int | None] = {"produce_version": 9, "max_message_bytes": 1 << 20} | options  # type: ignore[operator]
     return validate_produced(data, **settings)  # type: ignore[arg-type]
 
 

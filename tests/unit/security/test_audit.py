@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.security.audit import ACTING, FOLD_MS, MOST_WAITING, Audit, Event
+from headrace.security.audit import ACTING, FOLD_MS, MOST_WAITING, AuditEvent, AuditTrail
 
 
 class Clock:
@@ -22,14 +22,14 @@ class Clock:
         return 1_000_000 + self.at_ms
 
 
-def audit() -> tuple[Audit, Clock]:
+def audit() -> tuple[AuditTrail, Clock]:
     clock = Clock()
-    made = Audit(clock, 7)
+    made = AuditTrail(clock, 7)
     made.is_on = True
     return made, clock
 
 
-def lines(of: Audit) -> list[dict[str, object]]:
+def lines(of: AuditTrail) -> list[dict[str, object]]:
     return [json.loads(line) for line in of.peek(MOST_WAITING)]
 
 
@@ -38,7 +38,7 @@ def test_p17_counts_are_equal_whatever_the_order_and_the_time(said: Sequence[tup
     made, clock = audit()
     for name, later_ms in said:
         clock.at_ms += later_ms
-        made.note(Event(event="denied", name=name))
+        made.note(AuditEvent(event="denied", name=name))
     clock.at_ms += FOLD_MS
     made.fold()
     counts = {name: sum(int(str(line.get("count", 1))) for line in lines(made) if line["name"] == name) for name in "abc"}  # fmt: skip
@@ -54,7 +54,7 @@ def test_a64_a_repeat_is_one_line_with_a_count_and_the_rule_is_asked_for_once() 
         return "no right allows it"
 
     for _ in range(1_000):
-        made.note(Event(event="denied", principal="User:x", name="t"), rule)
+        made.note(AuditEvent(event="denied", principal="User:x", name="t"), rule)
     assert len(made) == 1 and len(asked) == 1
     clock.at_ms = FOLD_MS
     made.fold()
@@ -67,7 +67,7 @@ def test_a64_a_repeat_is_one_line_with_a_count_and_the_rule_is_asked_for_once() 
 def test_a64_the_buffer_is_bounded_and_what_does_not_fit_is_counted() -> None:
     made, _ = audit()
     for number in range(MOST_WAITING + 50):
-        made.note(Event(event="denied", name=str(number)))
+        made.note(AuditEvent(event="denied", name=str(number)))
     assert len(made) == MOST_WAITING and made.dropped == 50
 
 
@@ -75,7 +75,7 @@ def test_a64_in_mode_open_only_changes_are_told_and_by_whom() -> None:
     made, _ = audit()
     made.is_on = False
     made.logged_in("User:x", "h", "token")
-    made.note(Event(event="denied"))
+    made.note(AuditEvent(event="denied"))
     assert not len(made)
     ACTING.set("User:root")
     made.changed("security mode enforced")

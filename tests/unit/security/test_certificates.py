@@ -38,6 +38,16 @@ def test_a57_a_certificate_has_its_names_and_its_time(tmp_path: Path) -> None:
     assert problems(leaf, authority.certificate, ["localhost"], now_ms()) == []
 
 
+def test_f52_a_host_may_have_a_long_name(tmp_path: Path) -> None:
+    """A subject has room for 64 bytes: one that was longer made `cert issue` say that the authority can't sign."""
+    authority, leaf = pair(tmp_path, "ca"), pair(tmp_path, "leaf")
+    make_authority(authority, "an authority")
+    host = f"broker-1.{'a-cluster-with-a-long-name.' * 3}example"
+    issue(authority, leaf, host, [host])
+    assert show(leaf.certificate).names == (host,) and show(leaf.certificate).subject == ""
+    assert problems(leaf, authority.certificate, [host], now_ms()) == []
+
+
 def test_a57_what_is_wrong_with_a_certificate_is_said(tmp_path: Path) -> None:
     authority, other, leaf = pair(tmp_path, "ca"), pair(tmp_path, "other"), pair(tmp_path, "leaf")
     make_authority(authority, "an authority")

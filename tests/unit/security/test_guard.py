@@ -36,7 +36,7 @@ from headrace.wire.messages.describe_configs import DescribeConfigsRequest, Desc
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.heartbeat import HeartbeatRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
-from headrace.wire.schema import STRUCTS, Kind
+from headrace.wire.schema import STRUCTS, FieldKind
 
 Asked = tuple[str, str, str]
 TOPIC_ID = bytes(range(16))
@@ -67,7 +67,13 @@ class Ledger:
         self.version = 1
 
     def decide(
-        self, principal: Principal, host: str, operation: Operation, resource: Resource, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        credential: str = "",
     ) -> Verdict:
         asked = (operation.name, resource.name, name)
         self.asked.append(asked)
@@ -186,7 +192,7 @@ def test_a_queue_is_a_group_over_its_topics() -> None:
 def test_a44_every_part_has_a_row_for_its_refusal(key: int) -> None:
     """Each list that is judged entry by entry has its place in the answer, with the error and the name of what was refused."""
     from headrace.kafka.refusals import add_refusals
-    from headrace.security.guard import Refused
+    from headrace.security.guard import RefusedEntry
 
     for part in TABLE[key].parts:
         spec = {each.name: each for each in STRUCTS[API[key].request]}[part.request]
@@ -196,7 +202,7 @@ def test_a44_every_part_has_a_row_for_its_refusal(key: int) -> None:
             if not spec.carried_by(version):
                 continue
             response = API[key].response()
-            add_refusals(response, [Refused(part, entry, ErrorKind.TOPIC_AUTHORIZATION_FAILED)])
+            add_refusals(response, [RefusedEntry(part, entry, ErrorKind.TOPIC_AUTHORIZATION_FAILED)])
             sent = encode(response, version)
             (row,) = getattr(decode(API[key].response, version, sent), part.response)
             assert _errors(row) and set(_errors(row)) == {29}, row
@@ -209,15 +215,15 @@ def test_a44_every_part_has_a_row_for_its_refusal(key: int) -> None:
 def _filled(kind: type[Any]) -> Any:
     made = kind()
     for spec in STRUCTS[kind]:
-        if spec.kind is Kind.STRING:
+        if spec.kind is FieldKind.STRING:
             setattr(made, spec.name, "named")
-        elif spec.kind is Kind.UUID:
+        elif spec.kind is FieldKind.UUID:
             setattr(made, spec.name, TOPIC_ID)
-        elif spec.kind is Kind.ARRAY and spec.element is not None:
+        elif spec.kind is FieldKind.ARRAY and spec.element is not None:
             struct_kind = spec.element.struct
             entry: Any = (
                 "named"
-                if spec.element.kind is Kind.STRING
+                if spec.element.kind is FieldKind.STRING
                 else 0
                 if struct_kind is None
                 else _filled(struct_kind)
@@ -246,7 +252,7 @@ def _errors(value: Any) -> list[int]:
         held = getattr(value, spec.name)
         if spec.name in ("error_code", "partition_error_code"):
             found.append(held)
-        elif spec.kind is Kind.ARRAY:
+        elif spec.kind is FieldKind.ARRAY:
             found += _errors(held)
     return found
 

@@ -18,7 +18,7 @@ from headrace.security.records import (
     Acl,
     Mode,
     ModeRecord,
-    Pattern,
+    PatternType,
     Permission,
     ScramRecord,
     UserRecord,
@@ -40,7 +40,7 @@ def acl(
     operation: int = READ,
     *,
     resource: Resource = TOPIC,
-    pattern: Pattern = Pattern.LITERAL,
+    pattern: PatternType = PatternType.LITERAL,
     who: str = "User:alice",
     host: str = "*",
     permission: Permission = Permission.ALLOW,
@@ -76,7 +76,7 @@ def test_a37_a_denial_wins_wherever_it_comes_from() -> None:
         acl("t", permission=deny),
         acl("*", permission=deny),
         acl("t", ALL_OPERATIONS, permission=deny),
-        acl("t", pattern=Pattern.PREFIXED, permission=deny),
+        acl("t", pattern=PatternType.PREFIXED, permission=deny),
         acl("t", who="User:*", permission=deny),
     ):
         assert not may(image(acl("t"), acl("t", ALL_OPERATIONS), denial), READ, "t"), denial
@@ -103,7 +103,8 @@ def test_a37_who_may_write_somewhere_may_be_idempotent() -> None:
 
 
 def test_a41_what_is_the_brokers_own_is_not_meant_by_everything() -> None:
-    assert not may(image(acl("*"), acl("_", pattern=Pattern.PREFIXED)), READ, "__audit")
+    assert not may(image(acl("*"), acl("_", pattern=PatternType.PREFIXED)), READ, "__audit")
+    assert not may(image(acl("*", DESCRIBE)), DESCRIBE, "__audit")
     own = acl("__audit")
     assert not may(image(own), READ, "__audit")
     assert may(image(own, acl("kafka-cluster", DESCRIBE, resource=CLUSTER)), READ, "__audit")
@@ -128,7 +129,7 @@ acls = st.builds(
     acl,
     names | st.just("*"),
     st.sampled_from([READ, WRITE, DESCRIBE, ALL_OPERATIONS]),
-    pattern=st.sampled_from(Pattern),
+    pattern=st.sampled_from(PatternType),
     who=st.sampled_from(["User:alice", "User:bob", "User:*"]),
     host=st.sampled_from(["*", "10.1.2.3", "10.0.0.0/8", "1.1.1.1"]),
     permission=st.sampled_from(Permission),
@@ -142,7 +143,7 @@ def plainly(held: list[Acl], operation: Operation, name: str) -> bool:
         for each in held
         if each.principal in ("User:alice", "User:*")
         and host_matches(each.host, "10.1.2.3")
-        and (name.startswith(each.name) if each.pattern is Pattern.PREFIXED else each.name in (name, "*"))
+        and (name.startswith(each.name) if each.pattern is PatternType.PREFIXED else each.name in (name, "*"))
     ]
     implied = {READ, WRITE, Operation.DELETE, Operation.ALTER} if operation is DESCRIBE else set()
     if any(
@@ -199,7 +200,7 @@ def test_a38_ten_thousand_rules_cost_a_question_no_more_than_ten() -> None:
         few.add(acl(f"t{number}"))
     for number in range(10_000):
         many.add(acl(f"t{number}", who=f"User:u{number % 100}"))
-        many.add(acl(f"p{number % 97}-", pattern=Pattern.PREFIXED, who=f"User:v{number}"))
+        many.add(acl(f"p{number % 97}-", pattern=PatternType.PREFIXED, who=f"User:v{number}"))
     looked = [len(list(book._about(ALICE, TOPIC, "t7"))) for book in (few, many)]
     assert looked == [1, 0]
 

@@ -31,7 +31,7 @@ def record(mechanism: str = SHA_256, password: str = "pencil") -> ScramRecord:
 
 def server(mechanism: str = SHA_256, *, real: bool = True) -> ScramServer:
     held = record(mechanism)
-    return ScramServer(mechanism, lambda name: ScramUser(name, held, real), b"\x01" * 24)
+    return ScramServer(mechanism, lambda name, is_token: ScramUser(name, held, real), b"\x01" * 24)
 
 
 def proof_for(mechanism: str, password: str, signed: str) -> str:
@@ -56,10 +56,10 @@ def test_the_vector_of_rfc_7677() -> None:
     machine._nonce = SERVER_NONCE
     answer = machine.first(f"n,,n=user,r={CLIENT_NONCE}".encode())
     assert answer.decode() == f"r={CLIENT_NONCE}{SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
-    name, verifier = machine.final(
+    user, verifier = machine.final(
         f"c=biws,r={CLIENT_NONCE}{SERVER_NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
     )
-    assert name == "user"
+    assert user.name == "user"
     assert verifier == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
@@ -69,7 +69,7 @@ def test_who_knows_the_password_is_let_in(mechanism: str, gs2: str) -> None:
     machine = server(mechanism)
     bare = "n=us=2Cer,r=abc"
     answer = machine.first((gs2 + bare).encode()).decode()
-    assert machine.final(final_for(bare, answer, mechanism=mechanism, gs2=gs2))[0] == "us,er"
+    assert machine.final(final_for(bare, answer, mechanism=mechanism, gs2=gs2))[0].name == "us,er"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_p7_every_other_second_message_is_refused() -> None:
 
     machine, answer = answered()
     good = final_for(bare, answer)
-    assert machine.final(good)[0] == "user"
+    assert machine.final(good)[0].name == "user"
     wrong = [
         final_for(bare, answer, password="pencils"),
         final_for(bare, answer, gs2="y,,"),  # the flag that was sent is not the one that is signed
@@ -121,7 +121,7 @@ def test_p7_every_other_second_message_is_refused() -> None:
         assert again == answer
         with pytest.raises(ScramFailed):
             machine.final(message)
-    other = ScramServer(SHA_256, lambda name: ScramUser(name, record(), True), b"\x02" * 24)
+    other = ScramServer(SHA_256, lambda name, is_token: ScramUser(name, record(), True), b"\x02" * 24)
     other.first(f"n,,{bare}".encode())
     with pytest.raises(ScramFailed, match="nonce"):
         other.final(good)  # played back
@@ -137,7 +137,7 @@ def test_p2_the_nonce_of_older_librdkafkas_is_taken() -> None:
     nonce = "abc" + answer.split(",")[0][2:]
     without = f"c=biws,r={nonce}"
     proof = proof_for(SHA_256, "pencil", f"{bare},{answer},{without}")
-    assert machine.final(f"{without},p={proof}".encode())[0] == "user"
+    assert machine.final(f"{without},p={proof}".encode())[0].name == "user"
 
 
 def test_a16_nobody_looks_like_somebody_until_the_end() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.security.audit import Audit
+from headrace.security.audit import AuditTrail
 from headrace.security.image import SecurityImage
-from headrace.security.logins import LoginFailed, Logins
+from headrace.security.logins import IDLE_MS, LoginFailed, Logins
 from headrace.security.records import TokenRecord, UserRecord, encode, user_key
 from headrace.security.tokens import digest_of, make_token
 
@@ -46,7 +46,7 @@ def test_a23_a_token_has_its_form_and_a_checksum(random: bytes) -> None:
 
 def test_a23_a_token_is_good_until_it_ends_and_while_its_owner_is_somebody() -> None:
     world, image = World(), SecurityImage()
-    logins = Logins(world, image, lambda: b"", Audit(world, 1))  # type: ignore[arg-type]
+    logins = Logins(world, image, lambda: b"", AuditTrail(world, 1))  # type: ignore[arg-type]
     token = make_token(b"x" * 32)
     key = f"tokens/{digest_of(token)}"
     with pytest.raises(LoginFailed):
@@ -71,3 +71,19 @@ def test_a23_a_token_is_good_until_it_ends_and_while_its_owner_is_somebody() -> 
         with pytest.raises(LoginFailed):
             logins.by_token("hr_guess", "10.0.0.9")
     assert logins.is_shut_out("10.0.0.9")
+
+
+def test_w18_a_session_that_nobody_uses_ends() -> None:
+    world, image = World(), SecurityImage()
+    logins = Logins(world, image, lambda: b"", AuditTrail(world, 1))  # type: ignore[arg-type]
+    token = make_token(b"y" * 32)
+    image.apply(f"tokens/{digest_of(token)}", encode(TokenRecord("alice", "console", 0, 10 * IDLE_MS)))
+    image.apply(user_key("alice"), encode(UserRecord(0)))
+    for turn in range(4):  # used now and then it lasts
+        world.at_ms = turn * (IDLE_MS - 1)
+        assert str(logins.by_session(token).principal) == "User:alice"
+    world.at_ms += IDLE_MS + 1
+    with pytest.raises(LoginFailed):
+        logins.by_session(token)
+    with pytest.raises(LoginFailed):  # asking is not using: it does not come back
+        logins.by_session(token)

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from headrace.core.pipelines import KEPT_RUNS, Hold, Run, Submitted, run_key, shown_state
 from headrace.spark.pipelines.restarts import LONGEST_SECONDS
 from headrace.spark.service.effects import Kill, Post, Seen, Start, Terminate, Who
 from headrace.spark.service.keeper import LEASE_S, PERMANENT, SILENT_S, TERM_S, Keeper
-from headrace.spark.service.records import KEPT_RUNS, Hold, Run, Submitted, run_key, shown_state
 
 WALL_0 = 1_800_000_000_000
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.core.pipelines import Hold, Submitted, decode, encode, shown_state
 from headrace.spark.pipelines.definition import DefinitionError, parse
 from headrace.spark.pipelines.loading import load, settled
 from headrace.spark.service.child import KEPT_DIRECTORIES, ChildProcess, directory_of
 from headrace.spark.service.leash import CONTEXT_FILE, PROGRESS_FILE, steady_s
 from headrace.spark.service.metrics import exposition
 from headrace.spark.service.orders import stored
-from headrace.spark.service.records import Hold, Submitted, decode, encode, shown_state
 
 MIRROR = 'kind="mirror"\nname="m"\ntopics=["a"]\ntarget_bootstrap="other:9092"\n'
 
@@ -118,7 +118,13 @@ def test_directories_of_runs_are_bounded_and_stay_where_they_belong(tmp_path: Pa
     assert directory_of(tmp_path, "..").parent == tmp_path
     for number in range(1, KEPT_DIRECTORIES + 4):
         child = ChildProcess(
-            tmp_path, submitted(), number, state_kept=False, until=0.0, command=[sys.executable, "-c", ""]
+            tmp_path,
+            submitted(),
+            number,
+            state_kept=False,
+            until=0.0,
+            fence=1,
+            command=[sys.executable, "-c", ""],
         )
         while child.ended() is None:
             pass
@@ -138,7 +144,7 @@ def test_f65_a_run_ends_by_itself(tmp_path: Path, how: str) -> None:
     """When the lease is over, or its supervisor is gone; -9 to its whole group."""
     until = steady_s() + (0 if how == "time" else 1000)
     (tmp_path / CONTEXT_FILE).write_text(
-        json.dumps({"life": "a", "state_kept": False, "until": steady_s() + 1000})
+        json.dumps({"life": "a", "state_kept": False, "until": steady_s() + 1000, "fence": 1})
     )
     with subprocess.Popen(
         [sys.executable, "-c", LEASHED, str(tmp_path)],

@@ -10,29 +10,37 @@ from hypothesis import strategies as st
 
 from headrace.testing.checker import CheckOptions, Report, check
 from headrace.testing.cycles import Graph
-from headrace.testing.history import Action, History, Operation, Outcome, Poll, Send, Step
+from headrace.testing.history import (
+    Action,
+    OperationHistory,
+    OperationOutcome,
+    Poll,
+    RecordedOperation,
+    Send,
+    Step,
+)
 from headrace.testing.version_order import VersionOrder
 
-OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
+OK, FAIL, INFO = OperationOutcome.OK, OperationOutcome.FAIL, OperationOutcome.INFO
 
 
 class Story:
     """A history told one operation after the other; `begin` and `end` make them overlap."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history = OperationHistory()
         self.now_ms = 0
 
     def begin(
         self, process: int, action: Action, *steps: Step, keys: Sequence[str] = (), at: int | None = None
-    ) -> Operation:
+    ) -> RecordedOperation:
         self.now_ms = self.now_ms + 1 if at is None else at
         return self.history.invoke(process, action, steps, keys=keys, now_ms=self.now_ms)
 
     def end(
         self,
-        operation: Operation,
-        outcome: Outcome = OK,
+        operation: RecordedOperation,
+        outcome: OperationOutcome = OK,
         *,
         rebalanced: Sequence[str] = (),
         at: int | None = None,
@@ -44,11 +52,11 @@ class Story:
         self,
         process: int,
         *steps: Step,
-        outcome: Outcome = OK,
+        outcome: OperationOutcome = OK,
         action: Action | None = None,
         keys: Sequence[str] = (),
         rebalanced: Sequence[str] = (),
-    ) -> Operation:
+    ) -> RecordedOperation:
         if action is None:
             has_send = any(isinstance(step, Send) for step in steps)
             has_poll = any(isinstance(step, Poll) for step in steps)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.testing.dice import Dice
-from headrace.testing.history import Outcome
-from headrace.testing.queue_checker import Clocks, Delivery, QueueHistory, QueueReport, check_queue
+from headrace.testing.history import OperationOutcome
+from headrace.testing.queue_checker import Clocks, DequeuedMessage, QueueHistory, QueueReport, check_queue
 
-OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
+OK, FAIL, INFO = OperationOutcome.OK, OperationOutcome.FAIL, OperationOutcome.INFO
 Q = "q"
 
 
@@ -17,22 +17,26 @@ class Story:
         self.history = QueueHistory()
         self.receipts = 0
 
-    def send(self, message: str, at: int = 0, outcome: Outcome = OK, **options: Any) -> None:
+    def send(self, message: str, at: int = 0, outcome: OperationOutcome = OK, **options: Any) -> None:
         self.history.end(self.history.enqueue(Q, message, at, **options), outcome, at + 1)
 
-    def receive(self, *messages: str, at: int, took: int = 1, visibility_ms: int = 30_000) -> list[Delivery]:
+    def receive(
+        self, *messages: str, at: int, took: int = 1, visibility_ms: int = 30_000
+    ) -> list[DequeuedMessage]:
         operation = self.history.receive(Q, visibility_ms, at)
         deliveries = []
         for message in messages:
             self.receipts += 1
-            deliveries.append(Delivery(message, f"r{self.receipts}"))
+            deliveries.append(DequeuedMessage(message, f"r{self.receipts}"))
         self.history.end(operation, OK, at + took, deliveries)
         return deliveries
 
-    def delete(self, delivery: Delivery, at: int, outcome: Outcome = OK) -> None:
+    def delete(self, delivery: DequeuedMessage, at: int, outcome: OperationOutcome = OK) -> None:
         self.history.end(self.history.delete(Q, delivery, at), outcome, at + 1)
 
-    def change(self, delivery: Delivery, visibility_ms: int, at: int, outcome: Outcome = OK) -> None:
+    def change(
+        self, delivery: DequeuedMessage, visibility_ms: int, at: int, outcome: OperationOutcome = OK
+    ) -> None:
         self.history.end(self.history.change_visibility(Q, delivery, visibility_ms, at), outcome, at + 1)
 
     def check(self, **options: Any) -> QueueReport:
@@ -125,7 +129,7 @@ def test_a_receive_that_was_under_way_when_the_delete_came_is_no_resurrection() 
     (first,) = story.receive("a", at=0, visibility_ms=5)
     receive = story.history.receive(Q, 30_000, 6)
     story.delete(first, at=7)
-    story.history.end(receive, OK, 9, [Delivery("a", "r9")])
+    story.history.end(receive, OK, 9, [DequeuedMessage("a", "r9")])
     assert story.check().is_valid
 
 
@@ -232,7 +236,7 @@ def test_a_correct_queue_never_alarms() -> None:
         story = Story()
         now, count = 0, 0
         queue: dict[str, int] = {}  # message -> visible from
-        leases: dict[str, Delivery] = {}
+        leases: dict[str, DequeuedMessage] = {}
         for _ in range(80):
             now += dice.between(1, 15_000)
             what = dice.pick(("send", "receive", "delete", "release"))
@@ -263,12 +267,12 @@ def test_a_correct_queue_never_alarms() -> None:
 # -- what excuses a queue, and the nearest history that does not -------------------------------------------------------
 
 
-def overlapping(story: Story, early: int, late: int) -> tuple[Delivery, Delivery]:
+def overlapping(story: Story, early: int, late: int) -> tuple[DequeuedMessage, DequeuedMessage]:
     """Two receives of "a" from 0 on: one with a short lease is answered at 10, one with a long lease at 20. Their delivery
     numbers say which was first."""
     story.send("a")
     short, long = story.history.receive(Q, 5, 0), story.history.receive(Q, 30_000, 0)
-    first, second = Delivery("a", "short", early), Delivery("a", "long", late)
+    first, second = DequeuedMessage("a", "short", early), DequeuedMessage("a", "long", late)
     story.history.end(short, OK, 10, [first])
     story.history.end(long, OK, 20, [second])
     return first, second
@@ -278,8 +282,8 @@ def test_receives_that_overlap_may_have_come_in_either_order() -> None:
     story = Story()
     story.send("a")
     long, short = story.history.receive(Q, 30_000, 0), story.history.receive(Q, 5, 0)
-    story.history.end(long, OK, 10, [Delivery("a", "long")])
-    story.history.end(short, OK, 20, [Delivery("a", "short")])
+    story.history.end(long, OK, 10, [DequeuedMessage("a", "long")])
+    story.history.end(short, OK, 20, [DequeuedMessage("a", "short")])
     assert story.check().is_valid, "the short lease may have been the first, and over"
 
 
@@ -288,14 +292,14 @@ def test_a_change_answered_while_the_message_is_handed_out_again_may_have_prolon
     for change_first in (False, True):
         story = Story()
         story.send("a")
-        receive, old = story.history.receive(Q, 1_000, 0), Delivery("a", "old", 1)
+        receive, old = story.history.receive(Q, 1_000, 0), DequeuedMessage("a", "old", 1)
         story.history.end(receive, OK, 10, [old])
         if change_first:
             story.change(old, 60_000, at=500)
         again = story.history.receive(Q, 1_000, 2_000)
         if not change_first:
             story.change(old, 60_000, at=2_001)
-        story.history.end(again, OK, 2_010, [Delivery("a", "new", 2)])
+        story.history.end(again, OK, 2_010, [DequeuedMessage("a", "new", 2)])
         assert story.check().names() == ({"early-redelivery"} if change_first else set())
 
 
@@ -303,8 +307,8 @@ def test_receives_that_overlap_are_early_when_neither_order_is_legal() -> None:
     story = Story()
     story.send("a")
     one, other = story.history.receive(Q, 30_000, 0), story.history.receive(Q, 30_000, 0)
-    story.history.end(one, OK, 10, [Delivery("a", "one")])
-    story.history.end(other, OK, 20, [Delivery("a", "other")])
+    story.history.end(one, OK, 10, [DequeuedMessage("a", "one")])
+    story.history.end(other, OK, 20, [DequeuedMessage("a", "other")])
     assert story.check().names() == {"early-redelivery"}
 
 
@@ -322,7 +326,7 @@ def test_receives_that_do_not_overlap_are_in_their_order_whatever_their_numbers(
     story.send("a")
     for at, number in ((0, 2), (100, 1)):
         receive = story.history.receive(Q, 30_000, at)
-        story.history.end(receive, OK, at + 1, [Delivery("a", f"r{number}", number)])
+        story.history.end(receive, OK, at + 1, [DequeuedMessage("a", f"r{number}", number)])
     assert story.check().names() == {"early-redelivery"}
 
 
@@ -332,7 +336,7 @@ def resurrected(own: int, other: int, *, deleted_at: int) -> QueueReport:
     first, _ = overlapping(story, own, other)
     story.delete(first, at=deleted_at)
     receive = story.history.receive(Q, 30_000, 60_000)
-    story.history.end(receive, OK, 60_001, [Delivery("a", "last", max(own, other) + 1)])
+    story.history.end(receive, OK, 60_001, [DequeuedMessage("a", "last", max(own, other) + 1)])
     return story.check()
 
 
@@ -349,10 +353,10 @@ def one_delete(numbers: tuple[int, int], *, deleted_at: int, clocks: Clocks = Cl
     story = Story()
     story.send("a")
     receive = story.history.receive(Q, 10_000, 0)
-    story.history.end(receive, OK, 1, [Delivery("a", "own", numbers[0])])
-    story.delete(Delivery("a", "own", numbers[0]), at=deleted_at)
+    story.history.end(receive, OK, 1, [DequeuedMessage("a", "own", numbers[0])])
+    story.delete(DequeuedMessage("a", "own", numbers[0]), at=deleted_at)
     receive = story.history.receive(Q, 10_000, 60_000)
-    story.history.end(receive, OK, 60_001, [Delivery("a", "again", numbers[1])])
+    story.history.end(receive, OK, 60_001, [DequeuedMessage("a", "again", numbers[1])])
     return story.check(clocks=clocks)
 
 
@@ -395,9 +399,9 @@ def test_which_of_two_overlapping_deliveries_was_stale_is_known_by_their_numbers
         story = Story()
         story.send("a")
         one, other = story.history.receive(Q, 5, 0), story.history.receive(Q, 5, 0)
-        first = Delivery("a", "one", early)
+        first = DequeuedMessage("a", "one", early)
         story.history.end(one, OK, 10, [first])
-        story.history.end(other, OK, 20, [Delivery("a", "other", late)])
+        story.history.end(other, OK, 20, [DequeuedMessage("a", "other", late)])
         story.delete(first, at=30)
         assert story.check(drained=True).is_valid is is_valid, "gone by the receipt that was not the latest"
 

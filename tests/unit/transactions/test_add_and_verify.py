@@ -69,11 +69,14 @@ def test_a_transaction_has_a_bound() -> None:
 
 def test_offsets_join_as_the_partition_of_their_group(world: World) -> None:
     producer = world.init()
-    answer = world.ask(lambda w: AddOffsets(w, "x", *producer[1:], "my-group"))
+    answer = world.ask(lambda w: AddOffsets("x", *producer[1:], "my-group", waiter=w))
     assert answer is ErrorKind.NONE
     # abs("my-group".hashCode()) % 50, worked out by hand from Java's definition
     assert world.transaction().partitions == {TopicPartition("__consumer_offsets", 12)}
-    assert world.ask(lambda w: AddOffsets(w, "x", 1, 0, "my-group")) is ErrorKind.INVALID_PRODUCER_ID_MAPPING
+    assert (
+        world.ask(lambda w: AddOffsets("x", 1, 0, "my-group", waiter=w))
+        is ErrorKind.INVALID_PRODUCER_ID_MAPPING
+    )
 
 
 def test_r45_verification(world: World) -> None:
@@ -87,7 +90,7 @@ def test_r45_verification(world: World) -> None:
     assert world.verify(producer, P0) == {P0: ErrorKind.CONCURRENT_TRANSACTIONS}
     world.mark()
     assert world.verify(producer, P0) == {P0: ErrorKind.TRANSACTION_ABORTABLE}, "a late batch opens nothing"
-    assert world.ask(lambda w: VerifyPartitions(w, "who", 1, 1, frozenset({P0}))) == {
+    assert world.ask(lambda w: VerifyPartitions("who", 1, 1, frozenset({P0}), waiter=w)) == {
         P0: ErrorKind.INVALID_PRODUCER_ID_MAPPING
     }
 
@@ -127,6 +130,7 @@ def test_tickets_have_a_bound() -> None:
 
 def test_an_answer_without_a_waiter_is_a_bug(world: World) -> None:
     assert (
-        world.ask(lambda w: AddPartitions(w, "x", 1, 0, frozenset())) is ErrorKind.INVALID_PRODUCER_ID_MAPPING
+        world.ask(lambda w: AddPartitions("x", 1, 0, frozenset(), waiter=w))
+        is ErrorKind.INVALID_PRODUCER_ID_MAPPING
     )
     assert ProducerIdentity(ErrorKind.NONE)[1:] == (-1, -1)

@@ -29,7 +29,7 @@ from headrace.transactions.versions import (
 def test_describe(world: World) -> None:
     producer = world.init(timeout_ms=30_000)
     world.add(producer, P1, P0)
-    found = world.ask(lambda w: DescribeTransactions(w, ("x", "y", "")))
+    found = world.ask(lambda w: DescribeTransactions(("x", "y", ""), waiter=w))
     assert found == (
         TransactionDescription("x", ErrorKind.NONE, "Ongoing", 1000, 0, 30_000, WALL_MS + 1_000, (P0, P1)),
         TransactionDescription("y", ErrorKind.TRANSACTIONAL_ID_NOT_FOUND),
@@ -44,7 +44,7 @@ def test_list_and_its_filters(world: World) -> None:
     idle, ongoing = TransactionListing("idle", 1000, "Empty"), TransactionListing("x", 1001, "Ongoing")
 
     def listed(**filters: object) -> ListResult:
-        found: ListResult = world.ask(lambda w: ListTransactions(w, **filters))  # type: ignore[arg-type]
+        found: ListResult = world.ask(lambda w: ListTransactions(**filters, waiter=w))  # type: ignore[arg-type]
         return found
 
     assert listed() == ListResult((), (idle, ongoing))

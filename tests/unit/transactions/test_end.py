@@ -167,7 +167,7 @@ def test_r46_without_a_new_id_the_client_has_to_come_again(world: World) -> None
 
     loaded = Transaction("x", 7, LAST_EPOCH, TransactionState.ONGOING, 60_000, frozenset({P0}))
     world.shard.apply(Loaded(loaded), world.now_ms)
-    answer = world.ask(lambda w: EndTxn(w, "x", 7, LAST_EPOCH, True, True))
+    answer = world.ask(lambda w: EndTxn("x", 7, LAST_EPOCH, True, True, waiter=w))
     assert answer.error is ErrorKind.COORDINATOR_NOT_AVAILABLE
     assert world.state == "Ongoing"
 

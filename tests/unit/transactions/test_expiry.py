@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from transaction_world import P0, P1, World
 
+from headrace.core.deadlines import Deadlines
 from headrace.core.errors import ErrorKind
 from headrace.transactions.commands import SendMarkers, WallClock
-from headrace.transactions.deadlines import Deadlines
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -93,7 +93,7 @@ def test_idle_time_survives_a_failover(world: World) -> None:
 
 def test_s24_a_wall_clock_that_jumps_forgets_nothing(world: World) -> None:
     world.init()
-    world.ask(lambda w: WallClock(w, world.shard.table.wall_ms(world.now_ms) + 3650 * DAY_MS))
+    world.ask(lambda w: WallClock(world.shard.table.wall_ms(world.now_ms) + 3650 * DAY_MS, waiter=w))
     world.advance(3 * DAY_MS)
     assert "x" in world.shard.table.entries
     world.restart(down_ms=-3650 * DAY_MS)
@@ -110,7 +110,7 @@ def test_without_ids_there_is_nothing_to_wait_for(world: World) -> None:
 
 
 def test_deadlines_keep_one_entry_per_key_while_they_move_outwards() -> None:
-    deadlines = Deadlines()
+    deadlines = Deadlines[str]()
     for at_ms in range(100, 10_000, 100):
         deadlines.set("a", at_ms)
         deadlines.cancel("a")

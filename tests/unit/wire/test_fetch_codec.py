@@ -111,7 +111,7 @@ def test_record_buffers_are_passed_through_and_sliced_out(version: int) -> None:
     )
     buffers = encode_fetch_response(told(version, *rows), version)
     assert all(any(buffer is mine for buffer in buffers) for mine in (first, second, third))
-    frame = bytearray(b"".join(buffers))
+    frame = bytearray(b"".join(buffers))  # type: ignore[arg-type]
     found = decode_fetch_response(frame, 0, version).topics[0].partitions
     assert [row.records for row in found] == [b"one", b"twothree", b"", None]
     assert isinstance(found[0].records, memoryview) and found[0].records.obj is frame
@@ -119,9 +119,9 @@ def test_record_buffers_are_passed_through_and_sliced_out(version: int) -> None:
 
 def test_an_absent_leader_is_left_out() -> None:
     """kafka.md trap 14."""
-    data = b"".join(encode_fetch_response(told(12, FetchPartitionResponse(0)), 12))
+    data = b"".join(encode_fetch_response(told(12, FetchPartitionResponse(0)), 12))  # type: ignore[arg-type]
     assert data.endswith(b"\x00" + b"\xff" * 4 + b"\x01\x00" + b"\x00\x00")
-    assert b"".join(encode_fetch_response(told(12), 12)) == bytes(10) + b"\x02\x02t\x01\x00\x00"
+    assert b"".join(encode_fetch_response(told(12), 12)) == bytes(10) + b"\x02\x02t\x01\x00\x00"  # type: ignore[arg-type]
 
 
 def test_kip_951_and_kip_595_travel_in_tags() -> None:
@@ -129,8 +129,8 @@ def test_kip_951_and_kip_595_travel_in_tags() -> None:
         0, 6, current_leader=LeaderIdAndEpoch(0, 0), diverging_epoch=EpochEndOffset(3, 40), records=None
     )
     response = told(16, row, node_endpoints=(NodeEndpoint(0, "host", 9092, "r"),))
-    assert decode_fetch_response(b"".join(encode_fetch_response(response, 16)), 0, 16) == response
-    plain = decode_fetch_response(b"".join(encode_fetch_response(told(11, row), 11)), 0, 11)
+    assert decode_fetch_response(b"".join(encode_fetch_response(response, 16)), 0, 16) == response  # type: ignore[arg-type]
+    plain = decode_fetch_response(b"".join(encode_fetch_response(told(11, row), 11)), 0, 11)  # type: ignore[arg-type]
     assert plain == told(11, FetchPartitionResponse(0, 6, records=None))
 
 
@@ -138,12 +138,12 @@ def test_kip_951_and_kip_595_travel_in_tags() -> None:
 def test_null_and_no_aborted_transactions_are_different(version: int) -> None:
     for aborted in (None, (), (AbortedTransaction(1, 2), AbortedTransaction(3, 4))):
         response = told(version, FetchPartitionResponse(0, aborted_transactions=aborted))
-        data = b"".join(encode_fetch_response(response, version))
+        data = b"".join(encode_fetch_response(response, version))  # type: ignore[arg-type]
         assert decode_fetch_response(data, 0, version) == response
 
 
 def test_x10_records_longer_than_the_response_are_refused() -> None:
-    data = b"".join(encode_fetch_response(told(12, FetchPartitionResponse(0, records=b"abc")), 12))
+    data = b"".join(encode_fetch_response(told(12, FetchPartitionResponse(0, records=b"abc")), 12))  # type: ignore[arg-type]
     at = data.index(b"\x04abc")
     for claim in (uvarint(2**31), b"\x7f"):
         with pytest.raises(ProtocolError, match="claimed"):

@@ -78,7 +78,7 @@ def test_bodies_in_several_buffers_are_not_copied() -> None:
         (12, encode_response(1, 12, 7, b"ab" + records)),
     ):
         frame = encode_response_frame(1, version, 7, [b"ab", records])
-        assert b"".join(frame) == whole and frame[-1] is records
+        assert b"".join(frame) == whole and frame[-1] is records  # type: ignore[arg-type]
     header = RequestHeader(0, 9, 7, None)
     request = encode_request_frame(header, [b"ab", records])
     assert b"".join(request) == encode_request(header, b"ab" + records) and request[-1] is records

@@ -16,7 +16,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.specs import QueueSpec, decode_spec, delay_spec, encode_spec
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Delete, Put
+from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
@@ -99,6 +99,12 @@ class QueueCatalog:
             raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, f'there is no queue called "{name}"')
         return spec
 
+    def require(self, spec: QueueSpec) -> None:
+        """Raises Unknown when this queue is gone, whatever has its name now (F1): for who waits."""
+        known = self.reader(spec.name)
+        if known is None or known.id != spec.id:
+            raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, f'the queue "{spec.name}" was deleted')
+
     def names_over(self, topic: str) -> list[str]:
         return self._over.get(topic, [])
 
@@ -118,12 +124,14 @@ class QueueCatalog:
                 await self._ensure_topic(topic, partitions, topic_configs or {})
                 await self.ensure_journal(topic)
             spec = self._placed(spec)
-            compares = [Compare(key, "mod", 0)]
+            compares = [Expect(key, "mod", 0)]
             if spec.kind == "queue":
                 # It is nothing without its topic, which somebody may be deleting right now.
                 own = keys.topic(spec.topics[0])
-                compares.append(Compare(own, "mod", self._image.mod_revision(own)))
-            change = Change(tuple(compares), (Put(key, encode_spec(spec)),), f"queue {spec.name} is created")
+                compares.append(Expect(own, "mod", self._image.mod_revision(own)))
+            change = Change(
+                tuple(compares), (PutKey(key, encode_spec(spec)),), f"queue {spec.name} is created"
+            )
             if (await self._host.metadata.commit(change)).succeeded:
                 await self._host.caught_up()
                 return self.spec(spec.name)
@@ -155,8 +163,8 @@ class QueueCatalog:
             if problem is not None:
                 raise HeadraceError(ErrorKind.INVALID_CONFIG, problem)
             key = keys.opaque("queues", name)
-            compare = Compare(key, "mod", self._image.mod_revision(key))
-            change = Change((compare,), (Put(key, encode_spec(spec)),), f"queue {name} changes")
+            compare = Expect(key, "mod", self._image.mod_revision(key))
+            change = Change((compare,), (PutKey(key, encode_spec(spec)),), f"queue {name} changes")
             if (await self._host.metadata.commit(change)).succeeded:
                 return spec
         raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this queue; try again")
@@ -174,7 +182,7 @@ class QueueCatalog:
         if with_topic and own is not None and self._over.get(name) == [name]:
             await self._host.topics.delete(name)
             return
-        ops = (Delete(keys.opaque("queues", name)), Delete(keys.opaque("moves", name)))
+        ops = (DeleteKey(keys.opaque("queues", name)), DeleteKey(keys.opaque("moves", name)))
         await self._host.metadata.commit(Change((), ops, f"queue {name} is deleted"))
 
     def _owned_keys(self, topic: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -18,7 +19,7 @@ from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.placement.placement import Placement
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Delete, Put
+from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey
 from headrace.core.calendar import next_tick_ms
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.records.build import Record
@@ -40,6 +41,9 @@ class CronSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """The tick that was sent last."""
     topic_id: str = ""
     """Of the topic that it was made for, or went on with: what was missed by another of its name is nothing to it."""
+    owner: str = ""
+    """Who set it: it sends in their name. Empty: it was set while nobody was asked."""
+    owner_life: str = ""
 
 
 class CronSchedules:
@@ -48,6 +52,11 @@ class CronSchedules:
         self._catalog = catalog
         self._placement = placement
         self._image = host.image
+        self.refusal: Callable[[CronSchedule], str] = lambda schedule: ""
+        """Why its owner may not send (any more); asked when it is due."""
+
+    def find(self, name: str) -> CronSchedule | None:
+        return next((schedule for schedule in self.all() if schedule.name == name), None)
 
     def all(self) -> list[CronSchedule]:
         found = []
@@ -69,7 +78,7 @@ class CronSchedules:
         wall_ms = self._host.runtime.clock.wall_ms()
         fresh = msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic.id.hex())
         key = keys.opaque("schedules", schedule.name)
-        change = Change((), (Put(key, msgspec.json.encode(fresh)),), f"schedule {schedule.name}")
+        change = Change((), (PutKey(key, msgspec.json.encode(fresh)),), f"schedule {schedule.name}")
         await self._host.metadata.commit(change)
         return fresh
 
@@ -77,7 +86,7 @@ class CronSchedules:
         if name not in self._image.opaque("schedules"):
             raise Unknown(ErrorKind.SCHEDULE_NOT_FOUND, f'there is no schedule called "{name}"')
         key = keys.opaque("schedules", name)
-        await self._host.metadata.commit(Change((), (Delete(key),), f"schedule {name} ends"))
+        await self._host.metadata.commit(Change((), (DeleteKey(key),), f"schedule {name} ends"))
 
     async def run(self) -> None:
         while True:
@@ -103,6 +112,11 @@ class CronSchedules:
             return
         if due_ms > wall_ms:
             return
+        refusal = self.refusal(schedule)
+        if refusal:
+            log.warning("schedule %s does not send: %s", schedule.name, refusal)
+            await self._ticked(msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic_id))
+            return
         headers = tuple((name, value.encode()) for name, value in schedule.headers.items())
         mark = (SCHEDULE_HEADER, f"{schedule.name}/{due_ms}".encode())
         key = None if schedule.key is None else schedule.key.encode()
@@ -112,8 +126,8 @@ class CronSchedules:
 
     async def _ticked(self, fresh: CronSchedule) -> None:
         place = keys.opaque("schedules", fresh.name)
-        compare = Compare(place, "mod", self._image.mod_revision(place))
-        change = Change((compare,), (Put(place, msgspec.json.encode(fresh)),), f"tick of {fresh.name}")
+        compare = Expect(place, "mod", self._image.mod_revision(place))
+        change = Change((compare,), (PutKey(place, msgspec.json.encode(fresh)),), f"tick of {fresh.name}")
         await self._host.metadata.commit(change)
 
     async def _send(self, topic: str, record: Record) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 
 from headrace.broker.queueing.rooms import QueueRooms
-from headrace.broker.queueing.routing.peer_calls import AskReceive, Delivery
+from headrace.broker.queueing.routing.peer_calls import AskReceive, DeliveredMessage
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.plan import Rejected
 from headrace.queues import commands as engine
@@ -30,6 +30,7 @@ class Queues:
         self._hosted = rooms.shards.hosted
         self.find = rooms.catalog.find
         self.send = rooms.placement.send
+        self.send_all = rooms.placement.send_all
         self.send_group = rooms.placement.send_group
         self.peek = rooms.router.peek
         self.walk = rooms.router.walk
@@ -49,20 +50,22 @@ class Queues:
         visibility_ms: int | None = None,
         wait_ms: int = 0,
         owner: str = "",
-    ) -> Awaitable[list[Delivery]]:
+    ) -> Awaitable[list[DeliveredMessage]]:
         """Up to `max_messages`, waiting for the first if there is none."""
         if not self._layouts.of(spec).others or self._caller.peers is None:
             return self._local.receive(
                 spec, max_messages, visibility_ms=visibility_ms, wait_ms=wait_ms, owner=owner
             )
         ask = AskReceive(
-            queue=spec.name, count=max_messages, visibility_ms=visibility_ms, wait_ms=wait_ms, owner=owner
-        )
+            queue=spec.name, queue_id=spec.id,
+            count=max_messages, visibility_ms=visibility_ms, wait_ms=wait_ms, owner=owner,
+        )  # fmt: skip
         return self._router.receive(spec, ask)
 
     def ack(self, source: Source, handles: Iterable[Handle]) -> Settled:
-        if source[1:] in self._hosted:
-            return self._local.ack(source, handles)
+        hosted = self._hosted.get(source[1:])
+        if hosted is not None:  # every message takes this way
+            return hosted.submit(engine.Ack(source, tuple(handles)))
         return self._router.settle(source, "ack", handles)
 
     def extend(
@@ -102,19 +105,15 @@ class Queues:
 
     async def inspect(self, source: Source, offset: int) -> MessageStatus:
         """What state a message is in."""
-        status: MessageStatus = await self._local.submit(
-            source, lambda waiter: engine.Inspect(source, offset, waiter=waiter)
-        )
+        status: MessageStatus = await self._local.submit(source, engine.Inspect(source, offset))
         return status
 
     async def move_schedule(self, source: Source, offset: int, due_ms: int) -> None:
-        await self._local.submit(
-            source, lambda waiter: engine.MoveSchedule(source, offset, due_ms, waiter=waiter)
-        )
+        await self._local.submit(source, engine.MoveSchedule(source, offset, due_ms))
 
     async def cancel_schedule(self, source: Source, offset: int) -> None:
-        await self._local.submit(source, lambda waiter: engine.CancelSchedule(source, offset, waiter=waiter))
+        await self._local.submit(source, engine.CancelSchedule(source, offset))
 
-    def unfinished(self, source: Source, first: int, limit: int) -> tuple[list[list[int]], int | None]:
+    async def unfinished(self, source: Source, first: int, limit: int) -> tuple[list[list[int]], int | None]:
         """[first, end) of what is not done, from an offset on, and where to go on; None: there is no more."""
-        return self._local.unfinished(source, first, limit)
+        return await self._local.unfinished(source, first, limit)

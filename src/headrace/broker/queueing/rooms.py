@@ -16,8 +16,9 @@ from headrace.broker.queueing.moves.transfers import Transfers
 from headrace.broker.queueing.placement.placement import Placement
 from headrace.broker.queueing.routing.answers import PeerAnswers
 from headrace.broker.queueing.routing.caller import PeerCaller
+from headrace.broker.queueing.routing.lives import Lives
 from headrace.broker.queueing.routing.router import QueueRouter
-from headrace.cluster.image import Delta, OpaqueChanged, TopicConfigChanged
+from headrace.cluster.deltas import Delta, OpaqueChanged, TopicConfigChanged
 
 
 class QueueRooms:
@@ -28,12 +29,13 @@ class QueueRooms:
             runtime, lambda topic, number: partitions.get((topic, number)), catalog.over, catalog.reader
         )
         self.layouts = layouts = Layouts(host.image, host.node_id, shards.hosted)
-        self.caller = PeerCaller(host.node_id)
+        self.lives = Lives(host.image, catalog)
+        self.caller = PeerCaller(host.node_id, self.lives)
         self.placement = Placement(host, catalog, layouts, shards, self.caller)
         transfers = Transfers(host)
         dead_letters = DeadLetters(host, catalog, self.placement, transfers)
         self.local = LocalQueues(runtime, catalog, layouts, shards, dead_letters)
-        self.router = QueueRouter(runtime, host.node_id, layouts, self.local, shards, self.caller)
+        self.router = QueueRouter(runtime, host.node_id, catalog, layouts, self.local, shards, self.caller)
         self.moves = MoveTasks(host, catalog, layouts, self.local, self.router, self.placement, transfers)
         self.answers = PeerAnswers(catalog, self.local, self.placement, self.moves, shards)
         shards.on_delays = DueRecords(runtime, self.local, transfers).watch

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, aborted_in, read_one
+from headrace.broker.fetch import FetchTarget, Got, LocalFetch, aborted_in, read_one
 from headrace.broker.partition import FetchWaiter
 from headrace.broker.views.scanner import Lens
 from headrace.broker.views.views import Views
@@ -42,7 +42,7 @@ class ViewFetch:
 
     __slots__ = ("_begun", "_done", "_request", "_respond", "_scheduled", "_timer", "_views")
 
-    def __init__(self, views: Views, request: FetchRequest, respond: Callable[[list[Got]], None]) -> None:
+    def __init__(self, views: Views, request: LocalFetch, respond: Callable[[list[Got]], None]) -> None:
         self._views = views
         self._request = request
         self._respond = respond
@@ -179,9 +179,7 @@ class ViewFetch:
         return b"".join((data, skip_batch(max(following, offset), seen_to, epoch, self._views.wall_ms())))
 
 
-def fetch_views(
-    views: Views, request: FetchRequest, respond: Callable[[list[Got]], None]
-) -> ViewFetch | None:
+def fetch_views(views: Views, request: LocalFetch, respond: Callable[[list[Got]], None]) -> ViewFetch | None:
     """As fetch.fetch: answer through `respond`, now or later."""
     begun = ViewFetch(views, request, respond)
     return None if begun.is_done else begun

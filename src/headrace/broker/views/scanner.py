@@ -23,7 +23,7 @@ from headrace.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, Stopwatch
 from headrace.records.batch import scan
-from headrace.records.selection import Place, Sifted, sift
+from headrace.records.selection import RecordPlaces, SiftedBatches, sift
 from headrace.records.tag_mask import mask_of
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Breath:
         return self._watch.elapsed_s() > PIECE_SECONDS
 
 
-class Piece(NamedTuple):
+class ScanPiece(NamedTuple):
     """What is filtered in one go."""
 
     data: Buffer
@@ -96,7 +96,7 @@ class Lens:
     __slots__ = ("partition", "place", "spec", "strip", "tag_mask", "tags", "trouble_until_ms")
 
     def __init__(
-        self, spec: ViewSpec, partition: Partition, place: Place, strip: Strip, tags: TagIndex
+        self, spec: ViewSpec, partition: Partition, place: RecordPlaces, strip: Strip, tags: TagIndex
     ) -> None:
         self.spec = spec
         self.partition = partition
@@ -193,7 +193,7 @@ class Scanner:
             self._keep(lens, offset, piece, sifted)
         return True
 
-    def _gather(self, lens: Lens, offset: int, upto: int) -> Piece | None:
+    def _gather(self, lens: Lens, offset: int, upto: int) -> ScanPiece | None:
         """About PIECE_BYTES from `offset` on, without what the tag index says can't match. None: it can't be read."""
         parts: list[Buffer] = []
         position, size = offset, 0
@@ -213,18 +213,18 @@ class Scanner:
             if lens.partition.config.delay_enabled:
                 data = without_waiting(data)
             if is_new:
-                return Piece(data, position, upto if not data else None)
+                return ScanPiece(data, position, upto if not data else None)
             if not data:
-                return Piece(b"".join(parts), None, upto)
+                return ScanPiece(b"".join(parts), None, upto)
             parts.append(data)
             size += len(data)
             for _, header in scan(data):
                 position = header.next_offset
             if size >= PIECE_BYTES:
                 break
-        return Piece(b"".join(parts), None, position)
+        return ScanPiece(b"".join(parts), None, position)
 
-    def _keep(self, lens: Lens, offset: int, piece: Piece, sifted: Sifted) -> None:
+    def _keep(self, lens: Lens, offset: int, piece: ScanPiece, sifted: SiftedBatches) -> None:
         for unreadable, problem in sifted.unreadable:
             lens.partition.step_over(unreadable, problem)
         self.pieces += 1

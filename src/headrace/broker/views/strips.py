@@ -88,7 +88,7 @@ class Block:
         )
 
 
-class Found(NamedTuple):
+class FoundStrip(NamedTuple):
     data: Buffer
     seen_to: int
     """Up to here everything that matches is in `data`. The wanted offset itself when nothing is known there."""
@@ -100,7 +100,7 @@ class Found(NamedTuple):
 class Strip:
     __slots__ = ("_blocks", "_budget", "_starts", "_state", "waiters")
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: StripBudget) -> None:
         self._budget = budget
         self._blocks: list[Block] = []
         self._starts: list[int] = []
@@ -120,7 +120,7 @@ class Strip:
         self._blocks.clear()
         self._starts.clear()
 
-    def find(self, offset: int, max_bytes: int, upto: int) -> Found:
+    def find(self, offset: int, max_bytes: int, upto: int) -> FoundStrip:
         """What is known from `offset` on: whole batches, the first one whatever its size (KIP-74)."""
         pieces: list[Buffer] = []
         position, epoch, left, is_full = offset, -1, max_bytes, False
@@ -140,7 +140,7 @@ class Strip:
             if is_full:
                 break
             number += 1
-        return Found(pieces[0] if len(pieces) == 1 else b"".join(pieces), position, epoch, is_full)
+        return FoundStrip(pieces[0] if len(pieces) == 1 else b"".join(pieces), position, epoch, is_full)
 
     def quiet_to(self, offset: int) -> int:
         """How far from `offset` on nothing matches, as far as is known."""
@@ -192,7 +192,7 @@ class Strip:
             waiter.wake()
 
 
-class Budget:
+class StripBudget:
     """The bytes that all strips of a broker may hold."""
 
     def __init__(self, max_bytes: int) -> None:

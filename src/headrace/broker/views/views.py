@@ -11,16 +11,17 @@ from collections.abc import Callable
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.views.scanner import Lens, Scanner
-from headrace.broker.views.strips import Budget, Strip
+from headrace.broker.views.strips import Strip, StripBudget
 from headrace.broker.views.tag_index import TagBudget, TagIndex
-from headrace.cluster.image import ClusterImage, Delta, TopicDeleted
+from headrace.cluster.deltas import Delta, TopicGone
+from headrace.cluster.image import ClusterImage
 from headrace.cluster.views import ViewSpec
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import is_internal
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.records.filters import compile_filter
-from headrace.records.selection import Place
+from headrace.records.selection import RecordPlaces
 
 CACHE_BYTES = 64 * MIB
 TAG_INDEX_BATCHES = 500_000
@@ -35,7 +36,7 @@ FindPartition = Callable[[str, int], tuple[Partition | None, ErrorKind]]
 class Views:
     def __init__(self, runtime: Runtime, image: ClusterImage, find_partition: FindPartition) -> None:
         self.scanner = Scanner(runtime)
-        self.budget = Budget(CACHE_BYTES)
+        self.budget = StripBudget(CACHE_BYTES)
         self.wall_ms = runtime.clock.wall_ms
         self._tag_budget = TagBudget(TAG_INDEX_BATCHES)
         self._image = image
@@ -58,7 +59,7 @@ class Views:
             if lens is not None:
                 lens.strip.clear()
             tags = self._tag_index(partition)
-            place = Place(topic.view.source, number)
+            place = RecordPlaces(topic.view.source, number)
             lens = Lens(topic.view, partition, place, Strip(self.budget), tags)
             self._lenses[topic.id, number] = lens
         return lens, ErrorKind.NONE
@@ -78,7 +79,7 @@ class Views:
         if lens is None or lens.partition is not partition:
             spec = ViewSpec(partition.tp.topic, compile_filter(where))
             tags = self._tag_index(partition)
-            lens = Lens(spec, partition, Place(*partition.tp), Strip(self.budget), tags)
+            lens = Lens(spec, partition, RecordPlaces(*partition.tp), Strip(self.budget), tags)
             self._passing[key] = lens
             if len(self._passing) > MAX_PASSING:
                 self._passing.popitem(last=False)[1].strip.clear()
@@ -87,7 +88,7 @@ class Views:
 
     def heard(self, deltas: list[Delta]) -> None:
         for delta in deltas:
-            if isinstance(delta, TopicDeleted):
+            if isinstance(delta, TopicGone):
                 for key in [key for key in self._lenses if key[0] == delta.topic_id]:
                     self._lenses.pop(key).strip.clear()
                 for passing in [key for key in self._passing if key[0] == delta.topic_id]:

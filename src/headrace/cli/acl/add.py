@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.acl_view import KIND, AclRow, bindings, create_all, operations_in
-from headrace.cli.completing import complete_topics, complete_users
+from headrace.cli.completing import complete_operations, complete_resources, complete_users
 from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -14,9 +14,9 @@ from headrace.cli.output import Shape
 
 @leaf(AclRow, Shape.ITEMS, broker=True)
 @click.argument("user", shell_complete=complete_users)
-@click.argument("operations")
+@click.argument("operations", shell_complete=complete_operations)
 @click.argument("kind", type=KIND)
-@click.argument("name", required=False, shell_complete=complete_topics)
+@click.argument("name", required=False, shell_complete=complete_resources)
 @click.option("--prefix", is_flag=True, help="Everything whose name begins so; NAME* is the same.")
 @click.option("--deny", is_flag=True, help="A denial, which wins over every right.")
 @click.option(

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import click
 
-from headrace.cli.completing import complete_topics, complete_users
+from headrace.cli.completing import complete_operations, complete_resources, complete_users
 from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -14,7 +14,7 @@ from headrace.cli.output import Row, Shape
 from headrace.cli.security_view import SECURITY
 
 
-class ExplainRow(Row):
+class AclExplainRow(Row):
     SCHEMA: ClassVar[str] = "headrace.acl.explain/v1"
     NAME: ClassVar[str] = "rule"
     allowed: bool
@@ -23,11 +23,11 @@ class ExplainRow(Row):
     """Commands, each of which would allow it."""
 
 
-@leaf(ExplainRow, Shape.ONE, http=True)
+@leaf(AclExplainRow, Shape.ONE, http=True)
 @click.argument("user", shell_complete=complete_users)
-@click.argument("operation")
+@click.argument("operation", shell_complete=complete_operations)
 @click.argument("kind", type=click.Choice(["topic", "group", "cluster", "transactional-id"]))
-@click.argument("name", default="", shell_complete=complete_topics)
+@click.argument("name", default="", shell_complete=complete_resources)
 @click.option("--host", default="127.0.0.1", show_default=True, help="From this address.")
 def command(run: Invocation, user: str, operation: str, kind: str, name: str, host: str) -> Exit:
     """Say whether a user may do something, by which rule, and what would allow it."""
@@ -44,7 +44,7 @@ def command(run: Invocation, user: str, operation: str, kind: str, name: str, ho
         f"headrace acl add {user} {each['operation'].lower()} {kind} {name}".rstrip()
         for each in found["granted_by"]
     ]
-    row = ExplainRow(allowed=found["allowed"], rule=found["rule"], granted_by=commands)
+    row = AclExplainRow(allowed=found["allowed"], rule=found["rule"], granted_by=commands)
     verdict = "allowed" if row.allowed else "denied"
     run.output.one(
         row,

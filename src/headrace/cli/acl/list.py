@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from headrace.cli.acl_view import COLUMNS, AclRow, acl_row, everything, principal_of, rights_of
+from headrace.cli.completing import complete_users
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
 
 
 @leaf(AclRow, Shape.ITEMS, broker=True)
-@click.argument("user", required=False)
+@click.argument("user", required=False, shell_complete=complete_users)
 def command(run: Invocation, user: str | None) -> None:
     """List the rights, of everybody or of one user."""
     found = rights_of(run, everything(principal_of(user) if user else None))

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, TopicPartition
 from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.load import Load, produce_load
+from headrace.cli.load import LoadPlan, produce_load
 from headrace.cli.measuring import (
+    BrokerMeter,
     Measurement,
-    Meter,
     RequestCount,
     bench_topic,
     common_options,
@@ -68,7 +68,7 @@ def command(
         if not any(span.messages for span in spans.values()):
             with progress(run, "Filling the topic", messages) as advance:
                 producer = link.producer({"linger.ms": 5, "batch.size": 1_000_000})
-                produce_load(producer, Load(topic, messages, size), advance)
+                produce_load(producer, LoadPlan(topic, messages, size), advance)
             spans = link.spans(link.need_topics([topic]))
         wanted = min(messages, sum(span.messages for span in spans.values()))
         counter = RequestCount()
@@ -81,7 +81,7 @@ def command(
                 **counter.settings(),
             }
         )
-        meter = Meter(link, pid)
+        meter = BrokerMeter(link, pid)
         meter.begin()
         consumer.assign([TopicPartition(*key, span.start) for key, span in spans.items()])
         with progress(run, "Reading", wanted) as advance:

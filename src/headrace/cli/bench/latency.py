@@ -13,8 +13,8 @@ from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.measuring import (
+    BrokerMeter,
     Measurement,
-    Meter,
     RequestCount,
     bench_topic,
     common_options,
@@ -68,9 +68,9 @@ def command(
         consumer = link.consumer({"fetch.wait.max.ms": 100, **fetches.settings()})
         consumer.assign([TopicPartition(*key, end) for key, end in ends.items()])
         consumer.poll(0.5)  # positioned before the first message leaves
-        meter = Meter(link, pid)
+        meter = BrokerMeter(link, pid)
         meter.begin()
-        course = Course(count, rate, max(size, NUMBER_BYTES), topic)
+        course = LatencyRun(count, rate, max(size, NUMBER_BYTES), topic)
         with progress(run, "Measuring", count) as advance:
             seconds = course.run(producer, consumer, link.timeout_s, advance)
         meter.end()
@@ -92,7 +92,7 @@ def command(
     show_measurement(run, row)
 
 
-class Course:
+class LatencyRun:
     """One run: this thread publishes on schedule, another takes the time at the far end."""
 
     def __init__(self, count: int, rate: float, size: int, topic: str) -> None:

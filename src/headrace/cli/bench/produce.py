@@ -8,10 +8,10 @@ import click
 
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.load import Load, produce_load
+from headrace.cli.load import LoadPlan, produce_load
 from headrace.cli.measuring import (
+    BrokerMeter,
     Measurement,
-    Meter,
     RequestCount,
     bench_topic,
     common_options,
@@ -92,10 +92,10 @@ def command(
     with bench_topic(link, topic, partitions, keep):
         producer = link.producer(settings)
         producer.list_topics(topic, timeout=link.timeout_s)
-        meter = Meter(link, pid)
+        meter = BrokerMeter(link, pid)
         meter.begin()
         with progress(run, "Publishing", messages) as advance:
-            sent = produce_load(producer, Load(topic, messages, size, rate), advance)
+            sent = produce_load(producer, LoadPlan(topic, messages, size, rate), advance)
         meter.end()
         row = ProduceMeasurement(
             topic=topic,

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from headrace.cli.cert_view import CertRow, cert_row, key_of, need_absent, shown
+from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.security.certificates import Pair, make_authority
+from headrace.security.certificates import LONGEST_SUBJECT, Pair, make_authority
 
 
 @leaf(CertRow, Shape.ONE)
@@ -24,6 +25,11 @@ from headrace.security.certificates import Pair, make_authority
 @click.option("--subject", default="headrace cluster authority", show_default=True, help="What it is called.")
 def command(run: Invocation, out: str, subject: str) -> None:
     """Make an authority that signs certificates. Its key stays where brokers can't read it."""
+    if not 0 < len(subject.encode()) <= LONGEST_SUBJECT:
+        raise Failure(
+            Exit.USAGE,
+            f"a certificate's subject has 1 to {LONGEST_SUBJECT} bytes, not {len(subject.encode())}",
+        )
     pair = Pair(Path(out), key_of(Path(out)))
     need_absent(pair)
     make_authority(pair, subject)

@@ -7,4 +7,7 @@ VERBS = {
     "partitions": "List partitions with leaders and replicas, those in trouble first.",
     "drain": "Move everything off a broker, so that it can be taken away.",
     "rebalance": "Give every broker its share of partitions and leaderships.",
+    "elect": "Let the preferred replicas lead again.",
+    "unregister": "Forget a broker that will not come back.",
+    "config": "Show and change configs of brokers while they run.",
 }

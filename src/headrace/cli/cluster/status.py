@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from headrace.cli.cluster_view import ClusterLink, View
+from headrace.cli.cluster_view import ClusterLink, ClusterView
 from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, counted
 
 
-class StatusRow(Row):
+class ClusterStatusRow(Row):
     SCHEMA: ClassVar[str] = "headrace.cluster.status/v1"
     NAME: ClassVar[str] = "cluster_id"
     cluster_id: str
@@ -30,7 +30,7 @@ class StatusRow(Row):
     """What the brokers say of themselves: a full disk, a coordinator that does not answer, a task that keeps failing."""
 
 
-@leaf(StatusRow, Shape.ONE, broker=True)
+@leaf(ClusterStatusRow, Shape.ONE, broker=True)
 def command(run: Invocation) -> Exit:
     """Show how the cluster is: brokers, controller, partitions in trouble.
 
@@ -43,12 +43,12 @@ def command(run: Invocation) -> Exit:
     return Exit.OK if row.healthy else Exit.FAILED
 
 
-def status_of(view: View, troubles: Sequence[str] = ()) -> StatusRow:
+def status_of(view: ClusterView, troubles: Sequence[str] = ()) -> ClusterStatusRow:
     partitions = [partition for _, partition in view.partitions()]
     fenced = sorted({*view.missing, *(node.broker_id for node in view.cluster.brokers if node.is_fenced)})
     leaderless = sum(partition.leader_id < 0 for partition in partitions)
     behind = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
-    return StatusRow(
+    return ClusterStatusRow(
         cluster_id=view.cluster.cluster_id,
         healthy=not (fenced or leaderless or behind or troubles) and view.cluster.controller_id >= 0,
         controller=view.cluster.controller_id,
@@ -63,7 +63,7 @@ def status_of(view: View, troubles: Sequence[str] = ()) -> StatusRow:
     )
 
 
-def _words(row: StatusRow) -> str:
+def _words(row: ClusterStatusRow) -> str:
     lines = [
         f"{'healthy' if row.healthy else 'in trouble'}: cluster {row.cluster_id}",
         f"  {counted(row.brokers, 'broker')}, controller {row.controller if row.controller >= 0 else 'none'}",

@@ -14,7 +14,7 @@ from headrace.cli.output import Column, Row, Shape, column
 from headrace.cli.profile import profile_layers, settings_failure
 from headrace.core.units import format_duration_ms
 from headrace.node.settings import (
-    Loaded,
+    LoadedSettings,
     SettingsError,
     default_files,
     environment_name,
@@ -53,7 +53,7 @@ def command(run: Invocation, origin: bool) -> None:
         run.note("Files, weakest first: " + ", ".join(_described(str(path)) for path in default_files()))
 
 
-def _rows(prefix: str, loaded: Loaded[Any]) -> list[SettingRow]:
+def _rows(prefix: str, loaded: LoadedSettings[Any]) -> list[SettingRow]:
     return [
         SettingRow(
             name=prefix + name,

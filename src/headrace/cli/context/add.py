@@ -82,6 +82,8 @@ def _with_typed_password(run: Invocation, contexts: Contexts, name: str, context
     import msgspec
 
     password = click.prompt(f"Password of {context.user}", hide_input=True, err=True)
-    kept = msgspec.structs.replace(context, password_file=str(contexts.keep_password(name, password)))
+    kept = msgspec.structs.replace(
+        context, password_file=str(contexts.keep_secret(name, "password", password))
+    )
     contexts.keep(name, kept)
     return kept

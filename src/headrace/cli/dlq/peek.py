@@ -9,10 +9,10 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Shape, column
-from headrace.cli.queue_view import MessageRow, message_row, short
+from headrace.cli.queue_view import QueueMessageRow, message_row, short
 
 
-@leaf(MessageRow, Shape.ITEMS, http=True)
+@leaf(QueueMessageRow, Shape.ITEMS, http=True)
 @click.argument("name", shell_complete=complete_queues)
 @click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=10, show_default=True)
 def command(run: Invocation, name: str, count: int) -> None:
@@ -29,4 +29,4 @@ def command(run: Invocation, name: str, count: int) -> None:
         Column("DELIVERIES", lambda row: row.headers.get("headrace-dead-deliveries"), True),
         Column("VALUE", lambda row: short(row.value)),
     ]
-    run.output.items(MessageRow, rows, columns)
+    run.output.items(QueueMessageRow, rows, columns)

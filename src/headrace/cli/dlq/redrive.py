@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.completing import complete_queues
 from headrace.cli.dlq_moves import RedriveRow, move, plan_move, show_plan
-from headrace.cli.failure import Exit
+from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
@@ -41,6 +41,12 @@ def command(
     dry_run: bool,
 ) -> Exit:
     """Send dead letters back, all or some. Each is moved once, whatever breaks in between."""
+    if rate is not None and rate != int(rate):
+        raise Failure(
+            Exit.USAGE,
+            f"a redrive goes at a whole number of messages a second, not at {rate:.3g}",
+            "--rate 1/s or more",
+        )
     body = {
         "to": destination,
         "rate": int(rate or 0),

@@ -7,5 +7,7 @@ VERBS = {
     "lag": "Show how far groups are behind.",
     "explain": "Say why a group is behind.",
     "seek": "Move the committed offsets of a group.",
+    "copy-offsets": "Let a group go on where another one is.",
+    "delete-offsets": "Forget what a group has committed for topics that it does not read any more.",
     "delete": "Delete groups and their committed offsets.",
 }

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.cli.completing import complete_groups
 from headrace.cli.group_offsets import (
-    Position,
+    GroupPosition,
     descriptions,
     need_groups,
     positions,
@@ -70,7 +70,7 @@ def command(run: Invocation, names: tuple[str, ...]) -> None:
         _show(run, row)
 
 
-def _detail(name: str, group: Any, offsets: list[Position]) -> GroupDetail:
+def _detail(name: str, group: Any, offsets: list[GroupPosition]) -> GroupDetail:
     members = [
         MemberInfo(
             member.member_id,

@@ -11,7 +11,7 @@ from headrace.cli.completing import complete_groups
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Row, Shape
+from headrace.cli.output import Row, Shape, printable
 
 
 class Cause(msgspec.Struct):
@@ -23,7 +23,7 @@ class Cause(msgspec.Struct):
     since: str | None
 
 
-class ExplainRow(Row):
+class GroupExplainRow(Row):
     SCHEMA: ClassVar[str] = "headrace.group.explain/v1"
     NAME: ClassVar[str] = "group"
     group: str
@@ -32,19 +32,19 @@ class ExplainRow(Row):
     findings: list[Cause]
 
 
-@leaf(ExplainRow, Shape.ONE, http=True)
+@leaf(GroupExplainRow, Shape.ONE, http=True)
 @click.argument("name", shell_complete=complete_groups)
 def command(run: Invocation, name: str) -> None:
     """Say why a group is behind: each cause with its evidence and what to do next."""
     found: dict[str, Any] = run.http.ask("GET", f"/api/v1/groups/{part(name)}/explain")
-    row = msgspec.convert(found, ExplainRow)
+    row = msgspec.convert(found, GroupExplainRow)
     run.output.one(row, lambda: _told(row))
 
 
-def _told(row: ExplainRow) -> str:
+def _told(row: GroupExplainRow) -> str:
     lines = [f"{row.group}: {row.lag} messages behind. {'' if row.findings else row.sentence}".rstrip()]
     for number, cause in enumerate(row.findings, 1):
         since = f"   since {cause.since}" if cause.since else ""
         lines += [f"{number}  {cause.sentence}", f"   {cause.evidence}{since}", f"   {cause.next_step}"]
         lines += [f"   {cause.command}"] if cause.command else []
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

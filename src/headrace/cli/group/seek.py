@@ -15,9 +15,9 @@ from headrace.cli.group_offsets import descriptions, positions
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column
-from headrace.cli.parameters import GroupTarget, Shift
+from headrace.cli.parameters import GroupTarget
 from headrace.client.errors import headrace_error
-from headrace.client.positions import Anchor, Position
+from headrace.records.positions import Anchor, Position
 
 
 class SoughtRow(Row):
@@ -38,22 +38,17 @@ class SoughtRow(Row):
 @click.option(
     "-t", "--topic", "topics", multiple=True, shell_complete=complete_topics, help="TOPIC or TOPIC:PARTITION."
 )
-def command(
-    run: Invocation, group: str, target: Position | Shift, topics: tuple[str, ...], dry_run: bool
-) -> None:
+def command(run: Invocation, group: str, target: Position, topics: tuple[str, ...], dry_run: bool) -> None:
     """Move the committed offsets of a group.
 
-    Without --topic it moves everywhere the group has committed. -10 is ten before the end, as
+    Without --topic it moves on all partitions of every topic that it has committed for. -10 is ten before the end, as
     everywhere; +10 is ten on from where the group is. Its consumers must be stopped: they would commit their own offsets
     over it.
     """
     link = run.link
-    before = {
-        (entry.topic, entry.partition): entry.committed
-        for entry in positions(link, [group])
-        if entry.committed is not None
-    }
-    partitions = _partitions(link, topics) if topics else list(before)
+    read = {(entry.topic, entry.partition): entry.committed for entry in positions(link, [group])}
+    before = {key: offset for key, offset in read.items() if offset is not None}
+    partitions = named_partitions(link, topics) if topics else list(read)
     if not partitions:
         raise Failure(
             Exit.NOT_FOUND, f'group "{group}" has committed nothing', "say where it should start with --topic"
@@ -62,7 +57,7 @@ def command(
     spans = link.spans(
         {topic: known[topic] for topic in {topic for topic, _ in partitions} if topic in known}
     )
-    after = _targets(link, target, [key for key in partitions if key in spans], before, spans)
+    after = target_offsets(link, target, [key for key in partitions if key in spans], before, spans)
     rows = [
         SoughtRow(
             topic=topic, partition=number, before=before.get((topic, number)), after=offset, dry_run=dry_run
@@ -70,9 +65,9 @@ def command(
         for (topic, number), offset in sorted(after.items())
     ]
     if not dry_run:
-        _need_empty(link, group)
+        need_empty(link, group)
         run.confirm(f"move group {group} on {len(rows)} partitions")
-        _move(link, group, after)
+        commit_offsets(link, group, after)
     columns = [
         column("TOPIC", "topic"),
         column("PARTITION", "partition", right=True),
@@ -82,7 +77,7 @@ def command(
     run.output.items(SoughtRow, rows, columns)
 
 
-def _partitions(link: BrokerLink, topics: tuple[str, ...]) -> list[tuple[str, int]]:
+def named_partitions(link: BrokerLink, topics: tuple[str, ...]) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     for text in topics:
         name, colon, number = text.partition(":")
@@ -96,30 +91,24 @@ def _partitions(link: BrokerLink, topics: tuple[str, ...]) -> list[tuple[str, in
     return found
 
 
-def _targets(
+def target_offsets(
     link: BrokerLink,
-    target: Position | Shift,
+    target: Position,
     partitions: list[tuple[str, int]],
     before: dict[tuple[str, int], int],
     spans: dict[tuple[str, int], Span],
 ) -> dict[tuple[str, int], int]:
-    if isinstance(target, Shift):
-        wanted = {key: before.get(key, spans[key].start) + target.offsets for key in partitions}
-    elif target.anchor is Anchor.START:
-        wanted = {key: spans[key].start for key in partitions}
-    elif target.anchor is Anchor.END:
-        wanted = {key: spans[key].end for key in partitions}
-    elif target.anchor is Anchor.LAST:
-        wanted = {key: spans[key].end - target.value for key in partitions}
-    elif target.anchor is Anchor.SINCE:
+    timed: dict[tuple[str, int], int] = {}
+    if target.anchor is Anchor.SINCE:
         found = link.offsets(partitions, OffsetSpec.for_timestamp(target.value))
-        wanted = {key: offset if offset >= 0 else spans[key].end for key, offset in found.items()}
-    else:
-        wanted = dict.fromkeys(partitions, target.value)
-    return {key: min(max(offset, spans[key].start), spans[key].end) for key, offset in wanted.items()}
+        timed = {key: offset for key, offset in found.items() if offset >= 0}
+    return {
+        key: target.offset(*spans[key], committed=before.get(key), at_time=timed.get(key))
+        for key in partitions
+    }
 
 
-def _need_empty(link: BrokerLink, group: str) -> None:
+def need_empty(link: BrokerLink, group: str) -> None:
     members = len(descriptions(link, [group])[group].members)
     if members:
         raise Failure(
@@ -130,7 +119,7 @@ def _need_empty(link: BrokerLink, group: str) -> None:
         )
 
 
-def _move(link: BrokerLink, group: str, after: dict[tuple[str, int], int]) -> None:
+def commit_offsets(link: BrokerLink, group: str, after: dict[tuple[str, int], int]) -> None:
     offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in after.items()]
     request = [ConsumerGroupTopicPartitions(group, offsets)]
     futures = link.admin.alter_consumer_group_offsets(request, request_timeout=link.timeout_s)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_keys
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.key_view import KEYS
@@ -21,7 +22,7 @@ class DeletedKeyRow(Row):
 
 
 @leaf(DeletedKeyRow, Shape.ITEMS, http=True)
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", nargs=-1, required=True, shell_complete=complete_keys)
 def command(run: Invocation, ids: tuple[str, ...]) -> None:
     """Delete access keys. Nothing that is signed with them is heard any more, at any broker."""
     for each in ids:

@@ -1,6 +1,6 @@
 """The commands around pipelines: Spark jobs that Headrace knows about."""
 
-HELP = "Archive, replay, transform, aggregate, mirror and audit topics with Spark."
+HELP = "Keep as tables, replay, transform, aggregate, mirror and audit topics with Spark."
 VERBS = {
     "init": "Write a definition to start from.",
     "validate": "Check a definition without running it.",
@@ -17,4 +17,5 @@ VERBS = {
     "stop": "Ask a running pipeline to stop.",
     "restart": "Start a submitted pipeline again.",
     "remove": "Take a pipeline away.",
+    "convert": "Make an archive into the table of a pipeline.",
 }

@@ -13,7 +13,7 @@ from headrace.cli.output import Row, Shape
 from headrace.cli.pipelines import pipelines_of, when
 
 
-class ExportRow(Row):
+class PipelineExportRow(Row):
     SCHEMA: ClassVar[str] = "headrace.pipeline.export/v1"
     name: str
     version: int
@@ -23,7 +23,7 @@ class ExportRow(Row):
     """As its author wrote it."""
 
 
-@leaf(ExportRow, Shape.ONE, broker=True)
+@leaf(PipelineExportRow, Shape.ONE, broker=True)
 @click.argument("name", shell_complete=complete_pipelines)
 @click.option("--version", type=int, help="An earlier one; 50 are kept.")
 def command(run: Invocation, name: str, version: int | None) -> None:
@@ -36,5 +36,7 @@ def command(run: Invocation, name: str, version: int | None) -> None:
     with pipelines_of(run) as pipelines:
         row = pipelines.need_submitted(name)
         found = orders.find_version(pipelines.store, name, version or row.version)
-    made = ExportRow(name=name, version=found.version, by=found.by, at=when(found.at_ms), toml=found.toml)
+    made = PipelineExportRow(
+        name=name, version=found.version, by=found.by, at=when(found.at_ms), toml=found.toml
+    )
     run.output.one(made, lambda: made.toml.rstrip("\n"))

@@ -13,17 +13,17 @@ from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
 
 
-class InitRow(Row):
+class PipelineInitRow(Row):
     SCHEMA: ClassVar[str] = "headrace.pipeline.init/v1"
     name: str
     kind: str
     path: str
 
 
-_KINDS = ("table", "archive", "replay", "transform", "aggregate", "mirror", "audit", "redrive")
+_KINDS = ("table", "archive", "replay", "transform", "aggregate", "program", "mirror", "audit", "redrive")
 
 
-@leaf(InitRow, Shape.ONE, broker=True)
+@leaf(PipelineInitRow, Shape.ONE, broker=True)
 @click.argument("kind", type=click.Choice(_KINDS))
 @click.argument("name")
 @click.option(
@@ -50,6 +50,6 @@ def command(run: Invocation, kind: str, name: str, path: Path | None, force: boo
         )
     target.write_text(text)
     run.output.one(
-        InitRow(name=name, kind=kind, path=str(target)),
+        PipelineInitRow(name=name, kind=kind, path=str(target)),
         lambda: f"{target} is written. Edit it, then:  headrace pipeline run {target}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -61,7 +62,7 @@ def command(
 def _run(
     run: Invocation, file: Path, once: bool, master: str | None, confs: tuple[str, ...], leash: Leash | None
 ) -> Exit:
-    definition = definition_of(file, bootstrap=run.flags.get("bootstrap"), master=master, confs=confs)
+    definition = definition_of(file, run, master=master, confs=confs)
     need_spark(definition.spark.master)
     from headrace.spark.options import OptionError
     from headrace.spark.pipelines.definition import DefinitionError
@@ -85,6 +86,8 @@ def _run(
     except KeyboardInterrupt:
         run.note("stopped; what is committed stays, and the next run goes on from there")
         return Exit.INTERRUPTED
+    except Exception as problem:
+        raise spark_failure(problem) or problem from None
     row = RunRow(**{name: entry[name] for name in RunRow.__struct_fields__})
     run.output.one(row, lambda: _told(row, entry))
     if leash is not None:
@@ -92,10 +95,37 @@ def _run(
     return Exit.OK if entry.get("verdict", "complete") == "complete" else Exit.FAILED
 
 
+def spark_failure(problem: Exception) -> Failure | None:
+    """What Spark could not do is told as Spark's; anything else is a bug of ours."""
+    if type(problem).__module__.partition(".")[0] not in ("py4j", "pyspark"):
+        return None
+    text = str(problem)
+    if "Python worker failed to connect back" in text:
+        return Failure(
+            Exit.FAILED,
+            "Python worker failed to connect back: Spark gives it ten seconds to start, and this machine was too busy",
+            "run it again: what is committed stays, and the next run goes on from there",
+            code="SPARK_BUSY",
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(problem).__name__]
+    # py4j's first line says which call of its own failed, the second why.
+    first = next((line[2:] for line in lines[:2] if line.startswith(": ")), lines[0])
+    return Failure(
+        Exit.FAILED,
+        f"Spark: {first}",
+        "run it with -v at its end to see what Spark prints; what is committed stays",
+        code="SPARK_FAILED",
+    )
+
+
 def _told(row: RunRow, entry: dict[str, Any]) -> str:
     lines = [
         f"{row.name} {row.state}: {counted(row.records, 'record')}, {grouped(row.rate)}/s, lag {grouped(row.lag)}"
     ]
+    if "last_round" in entry:
+        lines.append(
+            f"the round under way was {entry['last_round']}; the next run goes on from what is committed"
+        )
     if "verdict" in entry:
         lines.append(f"verdict: {entry['verdict']}; the report is {entry['report']}/report.html")
     return "\n".join(lines)
@@ -120,7 +150,7 @@ class _bar:
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[told]}"),
-            console=Console(stderr=True, no_color=self._run.no_colour),
+            console=Console(stderr=True, no_color=not self._run.colours(sys.stderr)),
             transient=True,
         )
         self._status.start()

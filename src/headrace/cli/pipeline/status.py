@@ -33,7 +33,8 @@ def _lines(row: PipelineRow) -> Iterator[str]:
     yield f"records  {grouped(row.records)}  at {grouped(row.rate)}/s"
     yield f"lag      {grouped(row.lag)}" + (f", up to {row.newest}" if row.newest else "")
     if row.host:
-        yield f"where    {row.host}, pid {row.pid}, {row.master}" if row.pid else f"where    {row.host}"
+        process = [f"pid {row.pid}", row.master] if row.pid else []
+        yield f"where    {', '.join(filter(None, [row.host, *process]))}"
     yield f"updated  {row.updated}"
     if row.topics:
         yield f"topics   {', '.join(row.topics)}"

@@ -16,7 +16,7 @@ from headrace.cli.output import Row, Shape
 from headrace.cli.pipelines import PipelineRow, Pipelines, author, pipelines_of
 
 
-class StopRow(Row):
+class PipelineStopRow(Row):
     SCHEMA: ClassVar[str] = "headrace.pipeline.stop/v1"
     name: str
     state: str
@@ -26,7 +26,7 @@ class StopRow(Row):
 _ENDS = ("stopped", "finished", "failed", "lost")
 
 
-@leaf(StopRow, Shape.ONE, broker=True)
+@leaf(PipelineStopRow, Shape.ONE, broker=True)
 @click.argument("name", shell_complete=complete_pipelines)
 @click.option("--wait", is_flag=True, help="Until it has stopped.")
 def command(run: Invocation, name: str, wait: bool) -> None:
@@ -34,7 +34,7 @@ def command(run: Invocation, name: str, wait: bool) -> None:
 
     A submitted one stays stopped, on every supervisor, until it is restarted or submitted again.
     """
-    from headrace.spark.pipelines.board import ALIVE
+    from headrace.core.pipelines import ALIVE
     from headrace.spark.service import orders
 
     with pipelines_of(run) as pipelines:
@@ -46,7 +46,7 @@ def command(run: Invocation, name: str, wait: bool) -> None:
         else:
             pipelines.board.ask_to_stop(name, row.run)
         state = await_row(run, pipelines, name, lambda row: row.state in _ENDS).state if wait else "asked"
-    run.output.one(StopRow(name=name, state=state), lambda: f"{name}: {state}")
+    run.output.one(PipelineStopRow(name=name, state=state), lambda: f"{name}: {state}")
 
 
 def await_row(

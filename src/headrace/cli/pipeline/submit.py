@@ -17,7 +17,7 @@ from headrace.cli.pipeline.stop import await_row
 from headrace.cli.pipelines import Pipelines, author, definition_of, pipelines_of
 
 if TYPE_CHECKING:
-    from headrace.spark.service.records import Submitted
+    from headrace.core.pipelines import Submitted
 
 
 class SubmittedRow(Row):
@@ -63,9 +63,8 @@ def command(run: Invocation, file: Path, wait: bool) -> None:
     )  # fmt: skip
     run.output.one(row, lambda: f"{row.name}: version {row.version} is {state}")
     if made.version == 1 and not wait:
-        run.note(
-            f"A supervisor runs it:  headrace pipeline supervise\nWatch it with:  headrace pipeline status {made.name}"
-        )
+        run.note("A supervisor runs it:  headrace pipeline supervise")
+        run.note(f"Watch it with:  headrace pipeline status {made.name}")
 
 
 def _first_word(run: Invocation, pipelines: Pipelines, made: Submitted) -> str:

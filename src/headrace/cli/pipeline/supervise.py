@@ -59,7 +59,7 @@ def command(run: Invocation, work_dir: Path | None, limit: int, metrics_port: in
     """
     import platformdirs
 
-    from headrace.spark.service.supervisor import Supervisor
+    from headrace.spark.service.supervisor import PipelineSupervisor
 
     work = (work_dir or Path(platformdirs.user_state_dir("headrace")) / "pipelines").resolve()
     access = access_of(
@@ -71,7 +71,7 @@ def command(run: Invocation, work_dir: Path | None, limit: int, metrics_port: in
     except Failure as failure:
         # Pipelines of a Spark elsewhere (sc://…) need less; those that need it say so themselves.
         run.warn(failure.what)
-    supervisor = Supervisor(access, work, limit=limit, tell=run.note)
+    supervisor = PipelineSupervisor(access, work, limit=limit, tell=run.note)
 
     def stop(number: int, frame: FrameType | None) -> None:
         supervisor.stop()

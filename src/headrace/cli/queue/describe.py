@@ -34,6 +34,10 @@ class DescribedQueue(QueueRow):
 @click.argument("name", shell_complete=complete_queues_and_subscriptions)
 def command(run: Invocation, name: str) -> None:
     """Show a queue with its settings."""
+    describe_queue(run, name)
+
+
+def describe_queue(run: Invocation, name: str) -> None:
     row = msgspec.convert(run.http.ask("GET", f"/api/v1/queues/{part(name)}"), DescribedQueue)
     run.output.one(row, lambda: _text(row))
 

@@ -9,10 +9,10 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.queue_view import MESSAGE_COLUMNS, MessageRow, message_row
+from headrace.cli.queue_view import MESSAGE_COLUMNS, QueueMessageRow, message_row
 
 
-@leaf(MessageRow, Shape.ITEMS, http=True)
+@leaf(QueueMessageRow, Shape.ITEMS, http=True)
 @click.argument("name", shell_complete=complete_queues_and_subscriptions)
 @click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=10, show_default=True)
 def command(run: Invocation, name: str, count: int) -> None:
@@ -21,4 +21,4 @@ def command(run: Invocation, name: str, count: int) -> None:
     rows = [message_row(item) for item in found["items"]]
     if not rows:
         run.note("Nothing is ready.")
-    run.output.items(MessageRow, rows, MESSAGE_COLUMNS)
+    run.output.items(QueueMessageRow, rows, MESSAGE_COLUMNS)

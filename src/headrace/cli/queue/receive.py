@@ -10,10 +10,10 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape, counted
 from headrace.cli.parameters import Duration
-from headrace.cli.queue_view import MESSAGE_COLUMNS, RECEIVED_COLUMNS, MessageRow, message_row
+from headrace.cli.queue_view import MESSAGE_COLUMNS, RECEIVED_COLUMNS, QueueMessageRow, message_row
 
 
-@leaf(MessageRow, Shape.ITEMS, http=True)
+@leaf(QueueMessageRow, Shape.ITEMS, http=True)
 @click.argument("name", shell_complete=complete_queues_and_subscriptions)
 @click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=1, show_default=True)
 @click.option("--wait", "wait_ms", type=Duration(), default=0, help="How long to wait for the first one.")
@@ -29,7 +29,7 @@ def command(
     path = f"/queues/{part(name)}"
     found = run.http.ask("POST", f"{path}/receive", query=query, wait_ms=wait_ms)["items"]
     rows = [message_row(item) for item in found]
-    run.output.items(MessageRow, rows, MESSAGE_COLUMNS if ack else RECEIVED_COLUMNS)
+    run.output.items(QueueMessageRow, rows, MESSAGE_COLUMNS if ack else RECEIVED_COLUMNS)
     if ack:
         for row in rows:
             run.http.ask("DELETE", f"{path}/messages/{part(row.receipt or '')}")

@@ -61,13 +61,17 @@ def command(
     body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if max_partitions is not None:
         body["elastic"] = {"max_partitions": max_partitions} if max_partitions else None
+    change_queue(run, name, body, paused, "queue")
+
+
+def change_queue(run: Invocation, name: str, body: dict[str, Any], paused: bool | None, noun: str) -> None:
     if not body and paused is None:
         raise Failure(
-            Exit.USAGE, "nothing to change was given", "headrace queue set --help lists what can be"
+            Exit.USAGE, "nothing to change was given", f"headrace {noun} set --help lists what can be"
         )
     path = f"/api/v1/queues/{part(name)}"
     if paused is not None:
         run.http.ask("POST", f"{path}/{'pause' if paused else 'resume'}")
     row = queue_row(run.http.ask("PATCH", path, body) if body else run.http.ask("GET", path))
     run.output.one(row, lambda: "")
-    run.done(f"Changed the queue {name}")
+    run.done(f"Changed the {noun} {name}")

@@ -48,7 +48,7 @@ def command(run: Invocation, queue: str | None, count: int) -> None:
         run.note("Nothing waits for its time.")
     columns = [
         column("NAME", "name"),
-        Column("DUE", lambda row: rfc3339(row.due_ms)),
+        Column("DUE", lambda row: rfc3339(row.due_ms), whole=True),
         column("CRON", "cron"),
         Column("VALUE", lambda row: short(row.value)),
     ]

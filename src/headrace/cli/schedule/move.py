@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import click
 
-from headrace.cli.completing import complete_queues
+from headrace.cli.completing import complete_queues, complete_waiting
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -22,7 +22,7 @@ class MovedRow(Row):
 
 @leaf(MovedRow, Shape.ONE, http=True)
 @click.argument("queue", shell_complete=complete_queues)
-@click.argument("message_id")
+@click.argument("message_id", shell_complete=complete_waiting)
 @click.argument("at", metavar="TIME")
 def command(run: Invocation, queue: str, message_id: str, at: str) -> None:
     """Give a message that waits another time, as in 2026-12-24T18:00:00Z."""

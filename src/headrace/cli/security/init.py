@@ -18,7 +18,7 @@ from headrace.node.settings import SettingsError, default_files, load_settings
 from headrace.security.founding import initialise
 
 
-class InitRow(Row):
+class SecurityInitRow(Row):
     SCHEMA: ClassVar[str] = "headrace.security.init/v1"
     NAME: ClassVar[str] = "directory"
     directory: str
@@ -26,7 +26,7 @@ class InitRow(Row):
     """Files that were not there before, or not good enough."""
 
 
-@leaf(InitRow, Shape.ONE)
+@leaf(SecurityInitRow, Shape.ONE)
 @click.option("--hosts", default="", help="Names and addresses of the brokers, with commas.")
 @click.option(
     "--brokers",
@@ -50,7 +50,7 @@ def command(run: Invocation, hosts: str, brokers: int, directory: str | None) ->
     files = secure_files(settings)
     named = [host.strip() for host in hosts.split(",") if host.strip()]
     made = initialise(files, named, range(1, brokers + 1), time.time_ns() // 1_000_000)
-    row = InitRow(directory=str(files.directory), made=[str(Path(path)) for path in made])
+    row = SecurityInitRow(directory=str(files.directory), made=[str(Path(path)) for path in made])
     run.output.one(row, lambda: "\n".join(row.made) or "everything is there already")
     run.done(
         f"{files.directory}: copy it to each broker (ca.key stays here), then: headrace serve --secure --security-dir …"

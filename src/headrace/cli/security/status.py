@@ -14,6 +14,11 @@ def command(run: Invocation) -> None:
     row = security_row(run.http.ask("GET", SECURITY))
     run.output.one(row, lambda: show(row))
     found = run.http.ask("GET", f"{SECURITY}/denials")
+    for each in found["brokers"]:
+        if each["problem"]:
+            run.note(f"broker {each['broker']} can't be asked: {each['problem']}")
+        elif each["mode"] != row.mode:
+            run.note(f"broker {each['broker']} is in mode {each['mode']} still")
     for each in found["nameless"][:10]:
         run.note(f"without a name: {each['host']} {each['client']} ({each['count']} times)")
     for each in found["denied"][:10]:

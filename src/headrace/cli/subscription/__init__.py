@@ -4,5 +4,7 @@ HELP = "Named queues over one or more topics; each gets everything, several read
 VERBS = {
     "create": "Subscribe to topics.",
     "list": "List the subscriptions.",
+    "describe": "Show a subscription with its settings.",
+    "set": "Change the settings of a subscription; pause and resume it.",
     "delete": "End subscriptions; the topics stay.",
 }

@@ -8,7 +8,7 @@ from headrace.cli.completing import complete_users
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.token_view import TOKENS, TokenRow, token_row
+from headrace.cli.token_view import TOKENS, TokenRow, rights_in, token_row
 
 
 @leaf(TokenRow, Shape.ONE, http=True)
@@ -19,7 +19,18 @@ from headrace.cli.token_view import TOKENS, TokenRow, token_row
 @click.option(
     "--user", default="", shell_complete=complete_users, help="Somebody else's; your own otherwise."
 )
-def command(run: Invocation, label: str, days: int, user: str) -> None:
-    """Make a token, and show it once. It may what its user may, over HTTP, as Authorization: Bearer."""
-    row = token_row(run.http.ask("POST", TOKENS, {"name": label, "days": days, "owner": user}))
+@click.option(
+    "--may",
+    "rights",
+    multiple=True,
+    metavar="'OPERATIONS KIND NAME'",
+    help="Only this, as in 'read topic orders-*'; more than once for more.",
+)
+def command(run: Invocation, label: str, days: int, user: str, rights: tuple[str, ...]) -> None:
+    """Make a token, and show it once.
+
+    It may what its user may, over HTTP as Authorization: Bearer, at the Kafka port with OAUTHBEARER. With --may it may less, and never more.
+    """
+    body = {"name": label, "days": days, "owner": user, "rights": rights_in(rights)}
+    row = token_row(run.http.ask("POST", TOKENS, body))
     run.output.one(row, lambda: row.token or "")

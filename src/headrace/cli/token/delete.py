@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_tokens
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -21,7 +22,7 @@ class DeletedTokenRow(Row):
 
 
 @leaf(DeletedTokenRow, Shape.ITEMS, http=True)
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", nargs=-1, required=True, shell_complete=complete_tokens)
 def command(run: Invocation, ids: tuple[str, ...]) -> None:
     """Delete tokens by their ids. They are good for nothing at once, at every broker."""
     for each in ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Shape, column
+from headrace.cli.output import Column, Shape, column
 from headrace.cli.token_view import TOKENS, TokenRow, token_row
 
 
@@ -13,5 +13,12 @@ def command(run: Invocation) -> None:
     """List tokens. Your own; an administrator sees everybody's."""
     rows = [token_row(found) for found in run.http.ask("GET", TOKENS)["items"]]
     run.output.items(
-        TokenRow, rows, [column("ID", "id", whole=True), column("OWNER", "owner"), column("FOR", "name")]
+        TokenRow,
+        rows,
+        [
+            column("ID", "id", whole=True),
+            column("OWNER", "owner"),
+            column("FOR", "name"),
+            Column("MAY", lambda row: "; ".join(row.rights) if row.rights else "all that its owner may"),
+        ],
     )

@@ -12,12 +12,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewPartitions,
 )
 
+from headrace.cli.cluster_view import ClusterLink, image_of
 from headrace.cli.completing import complete_topics
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
-from headrace.cli.parameters import Setting, TopicConfig, TopicConfigName
+from headrace.cli.parameters import Duration, Setting, TopicConfigName, TopicSetting
+from headrace.cluster.reassignment import resized
 
 
 class AlteredRow(Row):
@@ -30,18 +32,24 @@ class AlteredRow(Row):
 @leaf(AlteredRow, Shape.ONE, broker=True, dry_run=True)
 @click.argument("name", shell_complete=complete_topics)
 @click.option("-p", "--partitions", type=click.IntRange(1), help="Grow to this many partitions.")
+@click.option("-r", "--replicas", type=click.IntRange(1), help="So many replicas of every partition.")
 @click.option(
-    "-c", "--config", "configs", type=TopicConfig(), multiple=True, help="Set, as in retention.ms=7d."
+    "--wait", "wait_ms", type=Duration(), default=600_000, help="With -r: how long to wait for them.  [10m]"
+)
+@click.option(
+    "-c", "--config", "configs", type=TopicSetting(), multiple=True, help="Set, as in retention.ms=7d."
 )
 @click.option("--unset", type=TopicConfigName(), multiple=True, help="Back to the default.")
 @click.option(
-    "--append", type=TopicConfig(), multiple=True, help="Add to a list, as in cleanup.policy=compact."
+    "--append", type=TopicSetting(), multiple=True, help="Add to a list, as in cleanup.policy=compact."
 )
-@click.option("--subtract", type=TopicConfig(), multiple=True, help="Take out of a list.")
+@click.option("--subtract", type=TopicSetting(), multiple=True, help="Take out of a list.")
 def command(
     run: Invocation,
     name: str,
     partitions: int | None,
+    replicas: int | None,
+    wait_ms: int,
     configs: tuple[Setting, ...],
     unset: tuple[str, ...],
     append: tuple[Setting, ...],
@@ -50,7 +58,7 @@ def command(
 ) -> None:
     """Add partitions to a topic, or change its configs.
 
-    Partitions only ever grow. With keys, a key may go to another partition afterwards.
+    With -r also its replicas: new ones are complete before old ones go. Partitions only ever grow. With keys, a key may go to another partition afterwards.
     """
     link = run.link
     current = len(link.need_topics([name])[name].partitions)
@@ -60,8 +68,8 @@ def command(
         *((AlterConfigOpType.APPEND, setting) for setting in append),
         *((AlterConfigOpType.SUBTRACT, setting) for setting in subtract),
     ]
-    if partitions is None and not operations:
-        raise Failure(Exit.USAGE, "nothing to change", "give --partitions, --config or --unset")
+    if partitions is None and replicas is None and not operations:
+        raise Failure(Exit.USAGE, "nothing to change", "give --partitions, --replicas, --config or --unset")
     changes = [_words(operation, setting) for operation, setting in operations]
     if operations:
         entries = [
@@ -79,9 +87,29 @@ def command(
         )
         link.answer(grown[name], f'topic "{name}"')
         changes.append(f"partitions {current} → {partitions}")
+    if replicas is not None:
+        changes += _resize(run, name, replicas, wait_ms, dry_run)
     row = AlteredRow(name=name, changes=changes, dry_run=dry_run)
     verb = "Would change" if dry_run else "Changed"
     run.output.one(row, lambda: "\n".join(f"{verb} {name}: {change}" for change in changes))
+
+
+def _resize(run: Invocation, name: str, replicas: int, wait_ms: int, dry_run: bool) -> list[str]:
+    """What changes, partition by partition; done when the new replicas are complete."""
+    cluster = ClusterLink(run.link)
+    image = image_of(cluster.view())
+    living = len(image.live_brokers())
+    if replicas > living:
+        raise Failure(
+            Exit.CONFLICT, f"{replicas} replicas do not fit on {living} brokers", "headrace cluster nodes"
+        )
+    plan = resized(image, image.topics[name], replicas)
+    if plan and not dry_run:
+        cluster.start(plan)
+        cluster.wait_until_moved(wait_ms / 1000)
+    return [f"partition {move.partition} on brokers {', '.join(map(str, move.target))}" for move in plan] or [
+        f"replicas are {replicas} already"
+    ]
 
 
 def _words(operation: AlterConfigOpType, setting: Setting) -> str:

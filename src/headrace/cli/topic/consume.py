@@ -10,15 +10,16 @@ from functools import partial
 import click
 
 from headrace.cli.completing import complete_groups, complete_topics
+from headrace.cli.decoding import DecodedMessage, Decoder
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.message_format import DEFAULT_FORMAT, MessageRow, compile_format, for_terminal, message_row
 from headrace.cli.output import Shape, counted
 from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern, StartPosition, Where
-from headrace.cli.reading import Reader, Reading
-from headrace.client.positions import END, START, Anchor, Position
+from headrace.cli.reading import Reading, TopicConsumer
 from headrace.records.filters import Filter
+from headrace.records.positions import END, START, Anchor, Position
 
 
 @leaf(MessageRow, Shape.STREAM, broker=True, short_output=False)
@@ -42,6 +43,9 @@ from headrace.records.filters import Filter
     "--where", type=Where(), help="""Only messages that match, as in 'tag == "eu" and value.amount > 100'."""
 )
 @click.option(
+    "--decode", is_flag=True, help="Show values and keys that name a schema of the registry as JSON."
+)
+@click.option(
     "--wait", "patience_ms", type=Duration(), help="Give up (exit 7) when nothing comes for so long."
 )
 def command(
@@ -55,6 +59,7 @@ def command(
     line: str,
     grep: re.Pattern[str] | None,
     where: Filter | None,
+    decode: bool,
     patience_ms: int | None,
 ) -> None:
     """Read messages from topics.
@@ -74,21 +79,26 @@ def command(
     start = start or START
     follow = follow or start.anchor is Anchor.END
     reading = Reading(topics, start, limit, follow, group, partition, grep, patience_ms, where)
-    count = show_messages(run, reading, line)
+    decoder = Decoder(run.http) if decode else None
+    count = show_messages(run, reading, line, decoder)
+    if decoder is not None and decoder.unread:
+        run.warn(f"{counted(decoder.unread, 'value')} could not be read with the schema they name")
     if limit is not None and count < limit:
         run.note(f"{counted(count, 'message')}, and that is the end; --follow waits for more")
 
 
-def show_messages(run: Invocation, reading: Reading, line: str) -> int:
+def show_messages(run: Invocation, reading: Reading, line: str, decoder: Decoder | None = None) -> int:
     """Print what the reader finds, at the latest when it waits for more; how many there were."""
     show = compile_format(line, for_terminal if sys.stdout.isatty() else bytes)
-    reader = Reader(run.link, reading, before_waiting=sys.stdout.flush)
+    see = None if decoder is None else decoder.see
+    row = message_row if decoder is None else DecodedMessage.row
+    reader = TopicConsumer(run.link, reading, before_waiting=sys.stdout.flush, see=see)
     # Told to stop is as good as Ctrl+C: what was shown is committed, and the group is left.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     count = 0
     try:
         for message in reader.messages():
-            run.output.line(partial(message_row, message), lambda: show(message))  # noqa: B023
+            run.output.line(partial(row, message), lambda: show(message))  # noqa: B023
             count += 1
     finally:
         # What was not shown is not committed either.

@@ -11,10 +11,10 @@ from headrace.cli.failure import Exit, exit_of_many
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column
-from headrace.cli.parameters import Setting, TopicConfig
+from headrace.cli.parameters import Setting, TopicSetting
 
 
-class CreatedRow(Row):
+class CreatedTopicRow(Row):
     SCHEMA: ClassVar[str] = "headrace.topic.create/v1"
     name: str
     status: str
@@ -22,7 +22,7 @@ class CreatedRow(Row):
     error: str | None = None
 
 
-@leaf(CreatedRow, Shape.ITEMS, broker=True, dry_run=True)
+@leaf(CreatedTopicRow, Shape.ITEMS, broker=True, dry_run=True)
 @click.argument("names", nargs=-1, required=True)
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), help="How many; the broker's default if not given."
@@ -30,7 +30,7 @@ class CreatedRow(Row):
 @click.option(
     "-r", "--replicas", type=click.IntRange(1), help="Copies of each; the broker's default if not given."
 )
-@click.option("-c", "--config", "configs", type=TopicConfig(), multiple=True, help="As in retention.ms=7d.")
+@click.option("-c", "--config", "configs", type=TopicSetting(), multiple=True, help="As in retention.ms=7d.")
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error.")
 def command(
     run: Invocation,
@@ -60,13 +60,13 @@ def command(
     for name, future in futures.items():
         failure = link.outcome(future, f'topic "{name}"')
         if failure is None:
-            rows.append(CreatedRow(name=name, status="valid" if dry_run else "created"))
+            rows.append(CreatedTopicRow(name=name, status="valid" if dry_run else "created"))
         elif if_not_exists and failure.code == "TOPIC_ALREADY_EXISTS":
-            rows.append(CreatedRow(name=name, status="exists"))
+            rows.append(CreatedTopicRow(name=name, status="exists"))
         else:
             failures.append(failure)
-            rows.append(CreatedRow(name=name, status="failed", error=failure.what))
-    run.output.items(CreatedRow, rows, [column("NAME", "name"), column("STATUS", "status")])
+            rows.append(CreatedTopicRow(name=name, status="failed", error=failure.what))
+    run.output.items(CreatedTopicRow, rows, [column("NAME", "name"), column("STATUS", "status")])
     for failure in failures:
         run.explain(failure)
     return exit_of_many(failures, len(rows) - len(failures))

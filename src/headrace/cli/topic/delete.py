@@ -14,7 +14,7 @@ from headrace.cli.output import Row, Shape, column, counted
 from headrace.cli.views import about_views
 
 
-class DeletedRow(Row):
+class DeletedTopicRow(Row):
     SCHEMA: ClassVar[str] = "headrace.topic.delete/v1"
     name: str
     status: str
@@ -23,7 +23,7 @@ class DeletedRow(Row):
     error: str | None = None
 
 
-@leaf(DeletedRow, Shape.ITEMS, broker=True, confirms=True, dry_run=True)
+@leaf(DeletedTopicRow, Shape.ITEMS, broker=True, confirms=True, dry_run=True)
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
 def command(run: Invocation, names: tuple[str, ...], if_exists: bool, dry_run: bool) -> Exit:
@@ -43,12 +43,14 @@ def command(run: Invocation, names: tuple[str, ...], if_exists: bool, dry_run: b
     if doomed and not dry_run:
         listed = ", ".join(f"{name} ({counted(messages[name], 'message')})" for name in doomed)
         run.confirm(f"delete {listed}")
-    rows = [DeletedRow(name=name, status="missing", messages=0) for name in missing]
+    rows = [DeletedTopicRow(name=name, status="missing", messages=0) for name in missing]
     futures = {}
     if doomed and not dry_run:
         futures = link.admin.delete_topics(doomed, request_timeout=link.timeout_s)
     for name in doomed:
-        row = DeletedRow(name=name, status="would delete" if dry_run else "deleted", messages=messages[name])
+        row = DeletedTopicRow(
+            name=name, status="would delete" if dry_run else "deleted", messages=messages[name]
+        )
         refused = link.outcome(futures[name], f'topic "{name}"') if name in futures else None
         if refused is not None:
             refused = about_views(link, name, refused)
@@ -56,7 +58,7 @@ def command(run: Invocation, names: tuple[str, ...], if_exists: bool, dry_run: b
             row.status, row.error = "failed", refused.what
         rows.append(row)
     columns = [column("NAME", "name"), column("STATUS", "status"), column("MESSAGES", "messages", right=True)]
-    run.output.items(DeletedRow, rows, columns)
+    run.output.items(DeletedTopicRow, rows, columns)
     for failure in failures:
         run.explain(failure)
     return exit_of_many(failures, len(rows) - len(failures))

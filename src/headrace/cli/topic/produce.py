@@ -16,7 +16,7 @@ from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, counted
 from headrace.cli.parameters import Header, Rate
 from headrace.cli.progress import progress
-from headrace.cli.sending import PartitionTally, Sender, outgoing_messages
+from headrace.cli.sending import LineSender, PartitionTally, outgoing_messages
 from headrace.cli.views import about_views
 
 
@@ -84,18 +84,18 @@ def command(
     if not idempotent:
         # A retry may repeat a message then, but it never changes their order.
         settings["max.in.flight.requests.per.connection"] = 1
-    sender = Sender(run.link, topic, settings, fixed, rate)
+    sender = LineSender(run.link, topic, settings, fixed, rate)
     bar = contextlib.nullcontext(lambda count: None) if path is None else _file_progress(run, path)
     with bar as advance:
         sender.send_all(outgoing_messages(values, path, key, key_separator, key_field, tombstone), advance)
-    return _report(run, topic, sender)
+    return report_produced(run, topic, sender)
 
 
 def _file_progress(run: Invocation, path: str) -> Any:
     return progress(run, f"Publishing {path}", Path(path).stat().st_size, size=True)
 
 
-def _report(run: Invocation, topic: str, sender: Sender) -> Exit:
+def report_produced(run: Invocation, topic: str, sender: LineSender) -> Exit:
     row = ProducedRow(
         topic=topic,
         produced=sender.produced,

@@ -14,8 +14,8 @@ from headrace.cli.output import Shape
 from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern, Where
 from headrace.cli.reading import Reading
 from headrace.cli.topic.consume import show_messages
-from headrace.client.positions import Anchor, Position
 from headrace.records.filters import Filter
+from headrace.records.positions import Anchor, Position
 
 
 @leaf(MessageRow, Shape.STREAM, broker=True)

@@ -16,7 +16,7 @@ from headrace.cluster.views import VIEW_SOURCE, VIEW_WHERE
 from headrace.records.filters import Filter
 
 
-class CreatedRow(Row):
+class CreatedViewRow(Row):
     SCHEMA: ClassVar[str] = "headrace.view.create/v1"
     name: str
     source: str
@@ -25,7 +25,7 @@ class CreatedRow(Row):
     """created, exists, or valid (with --dry-run)."""
 
 
-@leaf(CreatedRow, Shape.ONE, broker=True, dry_run=True)
+@leaf(CreatedViewRow, Shape.ONE, broker=True, dry_run=True)
 @click.argument("name")
 @click.option("--of", "source", required=True, shell_complete=complete_topics, help="The topic to filter.")
 @click.option(
@@ -54,7 +54,7 @@ def command(
         if not (if_not_exists and failure.code == "TOPIC_ALREADY_EXISTS"):
             raise failure
         status = "exists"
-    row = CreatedRow(name=name, source=source, where=where.expression, status=status)
+    row = CreatedViewRow(name=name, source=source, where=where.expression, status=status)
     run.output.one(row, lambda: f"{name}: a view of {source} ({status})")
     if status == "created":
         run.note(f"Read it with:  headrace topic consume {name}")

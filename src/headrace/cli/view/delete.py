@@ -14,7 +14,7 @@ from headrace.cli.output import Row, Shape, column
 from headrace.cli.views import need_views
 
 
-class DeletedRow(Row):
+class DeletedViewRow(Row):
     SCHEMA: ClassVar[str] = "headrace.view.delete/v1"
     name: str
     source: str
@@ -23,7 +23,7 @@ class DeletedRow(Row):
     error: str | None = None
 
 
-@leaf(DeletedRow, Shape.ITEMS, broker=True, confirms=True, dry_run=True)
+@leaf(DeletedViewRow, Shape.ITEMS, broker=True, confirms=True, dry_run=True)
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_views)
 def command(run: Invocation, names: tuple[str, ...], dry_run: bool) -> Exit:
     """Delete views; their source stays. Offsets that groups have committed for them go too."""
@@ -35,13 +35,13 @@ def command(run: Invocation, names: tuple[str, ...], dry_run: bool) -> Exit:
         run.confirm(f"delete the views {', '.join(views)}")
         futures = link.admin.delete_topics(list(views), request_timeout=link.timeout_s)
     for name, view in views.items():
-        row = DeletedRow(name=name, source=view.source, status="would delete" if dry_run else "deleted")
+        row = DeletedViewRow(name=name, source=view.source, status="would delete" if dry_run else "deleted")
         failure = link.outcome(futures[name], f'view "{name}"') if name in futures else None
         if failure is not None:
             failures.append(failure)
-            row = DeletedRow(name=name, source=view.source, status="failed", error=failure.what)
+            row = DeletedViewRow(name=name, source=view.source, status="failed", error=failure.what)
         rows.append(row)
-    run.output.items(DeletedRow, rows, [column("NAME", "name"), column("STATUS", "status")])
+    run.output.items(DeletedViewRow, rows, [column("NAME", "name"), column("STATUS", "status")])
     for failure in failures:
         run.explain(failure)
     return exit_of_many(failures, len(rows) - len(failures))

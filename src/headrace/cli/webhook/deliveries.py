@@ -38,7 +38,7 @@ class DeliveryRow(Row):
 
 
 COLUMNS = [
-    Column("AT", lambda row: rfc3339(row.at_ms)),
+    Column("AT", lambda row: rfc3339(row.at_ms), whole=True),
     column("OUTCOME", "outcome"),
     Column("STATUS", lambda row: row.status or None, True),
     column("MS", "duration_ms", right=True),

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import click
 
-from headrace.cli.completing import complete_webhooks
+from headrace.cli.completing import complete_deliveries, complete_webhooks
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
@@ -21,7 +21,9 @@ class RetriedRow(Row):
 
 @leaf(RetriedRow, Shape.ONE, http=True)
 @click.argument("name", shell_complete=complete_webhooks)
-@click.option("--delivery", metavar="ID", help="Only what this delivery was about.")
+@click.option(
+    "--delivery", metavar="ID", shell_complete=complete_deliveries, help="Only what this delivery was about."
+)
 def command(run: Invocation, name: str, delivery: str | None) -> None:
     """Try what waits for its next attempt now. What is among the dead letters comes back with `headrace dlq redrive`."""
     asked = run.http.ask("POST", path_of(name, "retry"), {"delivery": delivery} if delivery else {})

@@ -20,6 +20,7 @@ APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
     facts.TargetsSet: _KIND.put,
     facts.TargetLoaded: _KIND.load_target,
     facts.CurrentSet: _KIND.put,
+    facts.AssignmentTold: _KIND.put_if_there,
     facts.MemberLeft: _KIND.remove_member,
     facts.CurrentForgotten: _KIND.put_if_there,
     facts.ConsumerGroupDeleted: _KIND.delete,

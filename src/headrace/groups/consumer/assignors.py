@@ -15,7 +15,7 @@ from headrace.groups.consumer.state import NOTHING, Assignment, TopicIdPartition
 from headrace.groups.topics import TopicIndex
 
 
-class Reader(NamedTuple):
+class GroupReader(NamedTuple):
     member_id: str
     instance_id: str | None
     rack_id: str | None
@@ -23,11 +23,11 @@ class Reader(NamedTuple):
     """Names of topics that exist."""
 
 
-Assignor = Callable[[Sequence[Reader], Mapping[str, Assignment], TopicIndex], dict[str, Assignment]]
+Assignor = Callable[[Sequence[GroupReader], Mapping[str, Assignment], TopicIndex], dict[str, Assignment]]
 
 
 def assign_range(
-    readers: Sequence[Reader], previous: Mapping[str, Assignment], index: TopicIndex
+    readers: Sequence[GroupReader], previous: Mapping[str, Assignment], index: TopicIndex
 ) -> dict[str, Assignment]:
     # Static members first and by instance id, so that a restart under a new member id moves nothing.
     ordered = sorted(readers, key=lambda r: (r.instance_id is None, r.instance_id or r.member_id))
@@ -45,7 +45,7 @@ def assign_range(
 
 
 def assign_uniform(
-    readers: Sequence[Reader], previous: Mapping[str, Assignment], index: TopicIndex
+    readers: Sequence[GroupReader], previous: Mapping[str, Assignment], index: TopicIndex
 ) -> dict[str, Assignment]:
     if not readers:
         return {}
@@ -72,7 +72,7 @@ class _Even:
     """Everybody reads the same topics: a quota for each, filled from what it has, then from what is left over."""
 
     def __init__(
-        self, readers: Sequence[Reader], previous: Mapping[str, Assignment], index: TopicIndex
+        self, readers: Sequence[GroupReader], previous: Mapping[str, Assignment], index: TopicIndex
     ) -> None:
         self.readers = readers
         self.index = index
@@ -128,7 +128,7 @@ class _Uneven:
     which is the best there is; short chains first, so that few partitions move."""
 
     def __init__(
-        self, readers: Sequence[Reader], previous: Mapping[str, Assignment], index: TopicIndex
+        self, readers: Sequence[GroupReader], previous: Mapping[str, Assignment], index: TopicIndex
     ) -> None:
         self.index = index
         self.previous = previous

@@ -7,12 +7,13 @@ reconciliation step, a sync fetches its outcome, and a heartbeat tells the membe
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Reply
+from headrace.core.plan import Plan
 from headrace.groups import heartbeat as classic_heartbeat
 from headrace.groups import join as classic_join
 from headrace.groups import sync as classic_sync
 from headrace.groups.assigned import MemberState
 from headrace.groups.commands import (
+    GroupPlan,
     Heartbeat,
     HeartbeatResult,
     JoinGroup,
@@ -31,7 +32,7 @@ from headrace.groups.consumer.state import (
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
-    Subscription,
+    ConsumerSubscription,
 )
 from headrace.groups.deadlines import PHASE, Deadline
 from headrace.groups.draft import joined_plans
@@ -43,7 +44,9 @@ from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
 
-def join(table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: JoinGroup, now_ms: int) -> Plan:
+def join(
+    table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: JoinGroup, now_ms: int
+) -> GroupPlan:
     embedded = parse_subscription(command.protocols[0].metadata) if command.protocols else None
     if embedded is None or not _supports(group, command):
         return classic_join.refuse(command, ErrorKind.INCONSISTENT_GROUP_PROTOCOL)
@@ -51,14 +54,14 @@ def join(table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: Jo
         return classic_join.refuse(command, ErrorKind.GROUP_MAX_SIZE_REACHED)
     if not command.member_id and command.instance_id is None and command.member_id_required:
         answer = JoinResult(ErrorKind.MEMBER_ID_REQUIRED, member_id=command.new_member_id)
-        return Plan(replies=(Reply(command.waiter, answer),))
+        return Plan(replies=command.answer(answer))
     draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     error, member_id = _admit(draft, command)
     if error is not ErrorKind.NONE:
         return classic_join.refuse(command, error)
     draft.subscribe(
         member_id,
-        Subscription(
+        ConsumerSubscription(
             tuple(sorted(set(embedded.topics))),
             None,
             command.instance_id,
@@ -77,14 +80,13 @@ def join(table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: Jo
     draft.do(SessionExtended(group.group_id, member_id, now_ms + command.session_timeout_ms))
     draft.await_progress(member_id, now_ms + command.rebalance_timeout_ms)
     protocol = command.protocols[0].name
-    draft.reply(
-        command.waiter,
-        JoinResult(ErrorKind.NONE, member.epoch, CONSUMER_PROTOCOL_TYPE, protocol, "", member_id),
+    draft.answer(
+        command, JoinResult(ErrorKind.NONE, member.epoch, CONSUMER_PROTOCOL_TYPE, protocol, "", member_id)
     )
     return draft.plan()
 
 
-def _join_downgraded(draft: ConsumerDraft, command: JoinGroup, member_id: str) -> Plan:
+def _join_downgraded(draft: ConsumerDraft, command: JoinGroup, member_id: str) -> GroupPlan:
     """A static member came back with the old protocol and nobody speaks the new one any more."""
     classic = downgrade(draft)
     member = classic.group.members[member_id]
@@ -148,7 +150,9 @@ def _come_again(
     return ProgressAwaited(group.group_id, member.member_id, until_ms)
 
 
-def sync(table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: SyncGroup, now_ms: int) -> Plan:
+def sync(
+    table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: SyncGroup, now_ms: int
+) -> GroupPlan:
     member = _find(group, command.member_id, command.instance_id, command.generation)
     if isinstance(member, ErrorKind):
         return classic_sync.refuse(command, member)
@@ -163,14 +167,14 @@ def sync(table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: Sy
     session = _session(group, member, now_ms)
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
         facts = (session, _come_again(table, group, member, now_ms))
-        return Plan(facts, (Reply(command.waiter, SyncResult(ErrorKind.REBALANCE_IN_PROGRESS)),))
+        return Plan(facts, command.answer(SyncResult(ErrorKind.REBALANCE_IN_PROGRESS)))
     assignment = encode_assignment(embedded_version(classic), as_names(member.assigned, index))
     answer = SyncResult(ErrorKind.NONE, CONSUMER_PROTOCOL_TYPE, protocol, assignment)
     facts = (session, ProgressAwaited(group.group_id, member.member_id, None))
-    return Plan(facts, (Reply(command.waiter, answer),))
+    return Plan(facts, command.answer(answer))
 
 
-def heartbeat(table: GroupTable, group: ConsumerGroup, command: Heartbeat, now_ms: int) -> Plan:
+def heartbeat(table: GroupTable, group: ConsumerGroup, command: Heartbeat, now_ms: int) -> GroupPlan:
     member = _find(group, command.member_id, command.instance_id, command.generation)
     if isinstance(member, ErrorKind):
         return classic_heartbeat.refuse(command, member)
@@ -181,14 +185,14 @@ def heartbeat(table: GroupTable, group: ConsumerGroup, command: Heartbeat, now_m
         or (member.state is MemberState.UNRELEASED and not group.waits_for_others(member))
     )
     if not behind:
-        return Plan((session,), (Reply(command.waiter, HeartbeatResult(ErrorKind.NONE)),))
+        return Plan((session,), command.answer(HeartbeatResult(ErrorKind.NONE)))
     facts = (session, _come_again(table, group, member, now_ms))
-    return Plan(facts, (Reply(command.waiter, HeartbeatResult(ErrorKind.REBALANCE_IN_PROGRESS)),))
+    return Plan(facts, command.answer(HeartbeatResult(ErrorKind.REBALANCE_IN_PROGRESS)))
 
 
 def leave(
     table: GroupTable, index: TopicIndex, group: ConsumerGroup, command: LeaveGroup, now_ms: int
-) -> Plan:
+) -> GroupPlan:
     outcomes: list[LeftMember] = []
     gone: list[str] = []
     for identity in command.members:
@@ -198,7 +202,7 @@ def leave(
         if error is ErrorKind.NONE:
             gone.append(member_id)
         outcomes.append(LeftMember(identity.member_id, identity.instance_id, error))
-    reply = Plan(replies=(Reply(command.waiter, LeaveResult(ErrorKind.NONE, tuple(outcomes))),))
+    reply: GroupPlan = Plan(replies=command.answer(LeaveResult(ErrorKind.NONE, tuple(outcomes))))
     if not gone:
         return reply
     draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))

@@ -7,47 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
+from headrace.core.plan import Command
 from headrace.groups.topics import Sees, TopicInfo
 
 TopicPartitions = tuple[tuple[bytes, tuple[int, ...]], ...]
 """Topic id and partitions, as on the wire."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
-    """All topics there are, internal ones too; an empty mapping is ignored. The shard keeps it: pass a new one each
-    time, never change it."""
-
-    waiter: int
-    topics: Mapping[str, TopicInfo]
-    sees: Sees | None = None
-    """Whether somebody may see a topic; None: everybody sees all."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeat:
-    """None, or -1, means unchanged since the last heartbeat."""
-
-    waiter: int
-    group_id: str
-    member_id: str
-    member_epoch: int
-    new_member_id: str = ""
-    """For a version 0 client that comes without an id."""
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    topics: tuple[str, ...] | None = None
-    pattern: str | None = None
-    """Version 1 and up: a regular expression; empty drops it."""
-    assignor: str | None = None
-    reader: str = ""
-    """Who asks, where that counts."""
-    owned: TopicPartitions | None = None
-    client_id: str = ""
-    client_host: str = ""
-    member_id_required: bool = False
-    """Version 1 and up: clients make their own id (KIP-1082)."""
 
 
 class ConsumerHeartbeatResult(NamedTuple):
@@ -58,12 +22,6 @@ class ConsumerHeartbeatResult(NamedTuple):
     heartbeat_interval_ms: int = 0
     assignment: TopicPartitions | None = None
     """None: unchanged. Empty: nothing (kafka.md trap 22)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupDescribe:
-    waiter: int
-    group_ids: tuple[str, ...]
 
 
 class DescribedAssignment(NamedTuple):
@@ -95,3 +53,43 @@ class DescribedConsumerGroup(NamedTuple):
     target_epoch: int = 0
     assignor: str = ""
     members: tuple[DescribedConsumer, ...] = ()
+
+
+@dataclass(slots=True)
+class TopicsChanged(Command[None]):
+    """All topics there are, internal ones too; an empty mapping is ignored. The shard keeps it: pass a new one each
+    time, never change it."""
+
+    topics: Mapping[str, TopicInfo]
+    sees: Sees | None = None
+    """Whether somebody may see a topic; None: everybody sees all."""
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeartbeat(Command[ConsumerHeartbeatResult]):
+    """None, or -1, means unchanged since the last heartbeat."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    new_member_id: str = ""
+    """For a version 0 client that comes without an id."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    """Version 1 and up: a regular expression; empty drops it."""
+    assignor: str | None = None
+    reader: str = ""
+    """Who asks, where that counts."""
+    owned: TopicPartitions | None = None
+    client_id: str = ""
+    client_host: str = ""
+    member_id_required: bool = False
+    """Version 1 and up: clients make their own id (KIP-1082)."""
+
+
+@dataclass(slots=True)
+class ConsumerGroupDescribe(Command[tuple[DescribedConsumerGroup, ...]]):
+    group_ids: tuple[str, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Reply
+from headrace.core.plan import Plan
+from headrace.groups.commands import GroupPlan
 from headrace.groups.consumer.commands import (
     ConsumerGroupDescribe,
     DescribedAssignment,
@@ -15,9 +16,9 @@ from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
 
-def describe(table: GroupTable, command: ConsumerGroupDescribe) -> Plan:
+def describe(table: GroupTable, command: ConsumerGroupDescribe) -> GroupPlan:
     found = tuple(_describe_one(table, group_id) for group_id in command.group_ids)
-    return Plan(replies=(Reply(command.waiter, found),))
+    return Plan(replies=command.answer(found))
 
 
 def _describe_one(table: GroupTable, group_id: str) -> DescribedConsumerGroup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.groups.assigned import JOIN_EPOCH, MemberState
 from headrace.groups.config import GroupConfig
-from headrace.groups.consumer.assignors import ASSIGNORS, Reader
+from headrace.groups.consumer.assignors import ASSIGNORS, GroupReader
 from headrace.groups.consumer.facts import (
     CurrentSet,
     GroupEpochSet,
@@ -12,14 +12,20 @@ from headrace.groups.consumer.facts import (
     MemberSubscribed,
     TargetsSet,
 )
-from headrace.groups.consumer.state import NOTHING, Assignment, ConsumerGroup, ConsumerMember, Subscription
-from headrace.groups.draft import Draft
+from headrace.groups.consumer.state import (
+    NOTHING,
+    Assignment,
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerSubscription,
+)
+from headrace.groups.draft import GroupDraft
 from headrace.groups.facts import ProgressAwaited
-from headrace.groups.reconcile import Place, reconcile
+from headrace.groups.reconcile import MemberPlace, reconcile
 from headrace.groups.topics import TopicIndex
 
 
-class ConsumerDraft(Draft[ConsumerGroup]):
+class ConsumerDraft(GroupDraft[ConsumerGroup]):
     __slots__ = ("index",)
 
     def __init__(
@@ -28,13 +34,13 @@ class ConsumerDraft(Draft[ConsumerGroup]):
         super().__init__(group, config, now_ms, wall_ms)
         self.index = index
 
-    def subscribe(self, member_id: str, subscription: Subscription) -> None:
+    def subscribe(self, member_id: str, subscription: ConsumerSubscription) -> None:
         """Add or update a member. What it reads decides the assignment; the rest of a subscription does not."""
         present = self.group.members.get(member_id)
         if present is not None and present.subscription == subscription:
             return
         self.do(MemberSubscribed(self.group.group_id, member_id, subscription))
-        old = present.subscription if present is not None else Subscription()
+        old = present.subscription if present is not None else ConsumerSubscription()
         if present is None or old.what != subscription.what:
             self.bump()
 
@@ -51,7 +57,7 @@ class ConsumerDraft(Draft[ConsumerGroup]):
         if group.target_epoch >= group.epoch:
             return
         readers = [
-            Reader(
+            GroupReader(
                 member.member_id,
                 member.subscription.instance_id,
                 member.subscription.rack_id,
@@ -68,7 +74,7 @@ class ConsumerDraft(Draft[ConsumerGroup]):
         """Move the member towards its target. Returns it as it then is."""
         group, before = self.group, self.group.members[member_id]
         place = reconcile(
-            Place(before.epoch, before.previous_epoch, before.state, before.assigned, before.revoking),
+            MemberPlace(before.epoch, before.previous_epoch, before.state, before.assigned, before.revoking),
             group.targets.get(member_id, NOTHING),
             group.target_epoch,
             owned,

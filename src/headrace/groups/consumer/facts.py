@@ -9,7 +9,7 @@ from headrace.groups.facts import Durable, Volatile
 
 if TYPE_CHECKING:
     from headrace.groups.assigned import MemberState
-    from headrace.groups.consumer.state import Assignment, Subscription
+    from headrace.groups.consumer.state import Assignment, ConsumerSubscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class GroupEpochSet(Durable):
 class MemberSubscribed(Durable):
     group_id: str
     member_id: str
-    subscription: Subscription
+    subscription: ConsumerSubscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,15 @@ class MemberLeft(Durable):
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDeleted(Durable):
     group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentTold(Volatile):
+    """The member was told what it has; `heard`: it has said so, by what it reports to own."""
+
+    group_id: str
+    member_id: str
+    heard: bool
 
 
 # Replay only: one record of a member, or its tombstone.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Rejected, Reply
+from headrace.core.plan import Plan, Rejected
 from headrace.groups.assigned import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from headrace.groups.commands import GroupPlan
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.commands import (
     ConsumerGroupHeartbeat,
@@ -14,12 +15,13 @@ from headrace.groups.consumer.commands import (
     TopicPartitions,
 )
 from headrace.groups.consumer.draft import ConsumerDraft
+from headrace.groups.consumer.facts import AssignmentTold
 from headrace.groups.consumer.migrate import can_downgrade, downgrade, upgrade
 from headrace.groups.consumer.state import (
     Assignment,
     ConsumerGroup,
     ConsumerMember,
-    Subscription,
+    ConsumerSubscription,
     as_lists,
 )
 from headrace.groups.draft import joined_plans
@@ -35,11 +37,11 @@ from headrace.groups.topics import TopicIndex
 class _Entry(NamedTuple):
     """The group a member enters: what has to happen first, and the group to draft on."""
 
-    prelude: Plan
+    prelude: GroupPlan
     group: ConsumerGroup
 
 
-def heartbeat(table: GroupTable, command: ConsumerGroupHeartbeat, now_ms: int) -> Plan:
+def heartbeat(table: GroupTable, command: ConsumerGroupHeartbeat, now_ms: int) -> GroupPlan:
     refusal = _malformed(command, table.config)
     if refusal is not None:
         return _refuse(command, refusal)
@@ -68,10 +70,8 @@ def heartbeat(table: GroupTable, command: ConsumerGroupHeartbeat, now_ms: int) -
     return joined_plans(entry.prelude, _advance(draft, command))
 
 
-def _refuse(command: ConsumerGroupHeartbeat, refusal: Rejected) -> Plan:
-    return Plan(
-        replies=(Reply(command.waiter, ConsumerHeartbeatResult(refusal.kind, refusal.detail or None)),)
-    )
+def _refuse(command: ConsumerGroupHeartbeat, refusal: Rejected) -> GroupPlan:
+    return Plan(replies=command.answer(ConsumerHeartbeatResult(refusal.kind, refusal.detail or None)))
 
 
 # --- is the request sound ------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def _epoch_problem(member: ConsumerMember, command: ConsumerGroupHeartbeat) -> R
 
 def _keep_alive(
     group: ConsumerGroup, command: ConsumerGroupHeartbeat, config: GroupConfig, now_ms: int
-) -> Plan | None:
+) -> GroupPlan | None:
     """Nearly every heartbeat: nothing changed on either side. None when something did."""
     member = group.members.get(command.member_id)
     if (
@@ -209,10 +209,16 @@ def _keep_alive(
     ):
         return None
     life = SessionExtended(group.group_id, member.member_id, now_ms + config.consumer_session_timeout_ms)
-    return Plan((life,), (Reply(command.waiter, _answer(command, member, member, config)),))
+    tell = _is_full(command)
+    if member.member_id in group.unheard:
+        if _as_set(command.owned) == member.assigned:
+            heard = AssignmentTold(group.group_id, member.member_id, heard=True)
+            return Plan((life, heard), command.answer(_answer(member, config, tell)))
+        tell = True
+    return Plan((life,), command.answer(_answer(member, config, tell)))
 
 
-def _advance(draft: ConsumerDraft, command: ConsumerGroupHeartbeat) -> Plan:
+def _advance(draft: ConsumerDraft, command: ConsumerGroupHeartbeat) -> GroupPlan:
     member_id = command.member_id or command.new_member_id
     refusal = _admit(draft, command, member_id)
     if refusal is not None:
@@ -227,13 +233,30 @@ def _advance(draft: ConsumerDraft, command: ConsumerGroupHeartbeat) -> Plan:
         )  # it speaks the new protocol now; what the old one awaited is moot
     until_ms = draft.now_ms + draft.config.consumer_session_timeout_ms
     draft.do(SessionExtended(command.group_id, member_id, until_ms))
-    draft.reply(command.waiter, _answer(command, before, after, draft.config))
+    draft.answer(command, _answer(after, draft.config, _tell(draft, command, before, after)))
     return draft.plan()
 
 
-def _subscription(command: ConsumerGroupHeartbeat, old: Subscription) -> Subscription:
+def _tell(
+    draft: ConsumerDraft, command: ConsumerGroupHeartbeat, before: ConsumerMember, after: ConsumerMember
+) -> bool:
+    """Is the assignment part of the answer? When it changed, and again until the member has said that it heard: librdkafka
+    gives an answer up after one heartbeat interval and does not ask again, so a partition would be read by nobody."""
+    waiting = after.member_id in draft.group.unheard
+    if before.assigned != after.assigned:
+        heard = False
+    elif waiting:
+        heard = _as_set(command.owned) == after.assigned
+    else:
+        return _is_full(command)
+    if heard == waiting:
+        draft.do(AssignmentTold(command.group_id, after.member_id, heard))
+    return not heard or _is_full(command)
+
+
+def _subscription(command: ConsumerGroupHeartbeat, old: ConsumerSubscription) -> ConsumerSubscription:
     pattern = old.pattern if command.pattern is None else command.pattern or None
-    return Subscription(
+    return ConsumerSubscription(
         old.topics if command.topics is None else tuple(sorted(set(command.topics))),
         pattern,
         command.instance_id if command.instance_id is not None else old.instance_id,
@@ -247,28 +270,29 @@ def _subscription(command: ConsumerGroupHeartbeat, old: Subscription) -> Subscri
     )
 
 
-def _answer(
-    command: ConsumerGroupHeartbeat, before: ConsumerMember, after: ConsumerMember, config: GroupConfig
-) -> ConsumerHeartbeatResult:
-    full = command.member_epoch == JOIN_EPOCH or (
+def _is_full(command: ConsumerGroupHeartbeat) -> bool:
+    """It asks for everything: it joins, or lost an answer and knows it."""
+    return command.member_epoch == JOIN_EPOCH or (
         command.rebalance_timeout_ms != -1
         and (command.topics is not None or command.pattern is not None)
         and command.owned is not None
     )
-    assignment = as_lists(after.assigned) if full or before.assigned != after.assigned else None
+
+
+def _answer(member: ConsumerMember, config: GroupConfig, tell: bool) -> ConsumerHeartbeatResult:
     return ConsumerHeartbeatResult(
         ErrorKind.NONE,
         None,
-        after.member_id,
-        after.epoch,
+        member.member_id,
+        member.epoch,
         config.consumer_heartbeat_interval_ms,
-        assignment,
+        as_lists(member.assigned) if tell else None,
     )
 
 
 def _leave(
     table: GroupTable, index: TopicIndex, group: object, command: ConsumerGroupHeartbeat, now_ms: int
-) -> Plan:
+) -> GroupPlan:
     if not isinstance(group, ConsumerGroup):
         detail = f"Consumer group {command.group_id} not found."
         return _refuse(command, Rejected(ErrorKind.GROUP_ID_NOT_FOUND, detail))
@@ -277,7 +301,7 @@ def _leave(
         return _refuse(command, Rejected(member, f"Member {command.member_id} is not known here."))
     draft = ConsumerDraft(group, index, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     answer = ConsumerHeartbeatResult(ErrorKind.NONE, None, command.member_id, command.member_epoch)
-    draft.reply(command.waiter, answer)
+    draft.answer(command, answer)
     if command.member_epoch == STATIC_LEAVE_EPOCH:
         # It will be back: its partitions wait for it until its session ends.
         draft.set_current(member._replace(epoch=STATIC_LEAVE_EPOCH, previous_epoch=member.epoch))
@@ -286,7 +310,7 @@ def _leave(
     return remove_members(draft, [command.member_id], table)
 
 
-def remove_members(draft: ConsumerDraft, member_ids: list[str], table: GroupTable) -> Plan:
+def remove_members(draft: ConsumerDraft, member_ids: list[str], table: GroupTable) -> GroupPlan:
     """They left or went silent. If those who remain all speak the classic protocol, so does the group from now on, in
     the same generation: who is up to date is told to rejoin, not that it is out of date."""
     for member_id in member_ids:

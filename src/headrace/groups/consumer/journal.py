@@ -19,15 +19,15 @@ from headrace.core.plan import JournalRecord
 from headrace.groups.assigned import MemberState
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
-from headrace.groups.consumer.state import Assignment, ClassicMetadata, Subscription, as_lists
+from headrace.groups.consumer.state import Assignment, ClassicMetadata, ConsumerSubscription, as_lists
 from headrace.groups.fields import (
     INT8,
     INT16,
     INT32,
     INT64,
     NO_TAGS,
-    Malformed,
-    Reader,
+    FieldReader,
+    MalformedFields,
     compact,
     compact_array,
     string,
@@ -84,7 +84,7 @@ def _encode_subscribed(fact: facts.MemberSubscribed) -> Iterable[JournalRecord]:
     yield record(MEMBER_KEY, (fact.group_id, fact.member_id), value)
 
 
-def _tags(given: Subscription) -> bytes:
+def _tags(given: ConsumerSubscription) -> bytes:
     tags = {} if given.classic is None else {_CLASSIC_TAG: _classic(given.classic)}
     if given.reader:
         tags[_READER_TAG] = compact(given.reader)
@@ -155,43 +155,43 @@ def decode(entry: JournalRecord) -> Any | None:
 
 
 def decode_with(
-    decoders: dict[int, Callable[[Reader, Reader | None], Any]], entry: JournalRecord
+    decoders: dict[int, Callable[[FieldReader, FieldReader | None], Any]], entry: JournalRecord
 ) -> Any | None:
     try:
-        key = Reader(entry.key)
+        key = FieldReader(entry.key)
         decoder = decoders.get(key.number(INT16))
         if decoder is None:
             return None
         if entry.value is None:
             return decoder(key, None)
-        value = Reader(entry.value)
+        value = FieldReader(entry.value)
         return decoder(key, value) if value.number(INT16) == 0 else None
-    except Malformed:
+    except MalformedFields:
         return None
 
 
-def _decode_epoch(key: Reader, value: Reader | None) -> Any:
+def _decode_epoch(key: FieldReader, value: FieldReader | None) -> Any:
     group_id = key.string()
     if value is None:
         return facts.ConsumerGroupDeleted(group_id)
     epoch, tags = value.number(INT32), value.tags()
-    fingerprint = Reader(tags[_HASH_TAG]).number(INT64) if _HASH_TAG in tags else 0
-    since = Reader(tags[_EMPTY_SINCE_TAG]).number(INT64) if _EMPTY_SINCE_TAG in tags else -1
+    fingerprint = FieldReader(tags[_HASH_TAG]).number(INT64) if _HASH_TAG in tags else 0
+    since = FieldReader(tags[_EMPTY_SINCE_TAG]).number(INT64) if _EMPTY_SINCE_TAG in tags else -1
     return facts.GroupEpochSet(group_id, epoch, fingerprint, since)
 
 
-def _decode_subscribed(key: Reader, value: Reader | None) -> Any:
+def _decode_subscribed(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     if value is None:
         return facts.MemberLeft(group_id, member_id)
     instance_id, rack_id = value.compact_nullable(), value.compact_nullable()
     client_id, client_host = value.compact_string(), value.compact_string()
-    topics = tuple(value.compact_array(Reader.compact_string))
+    topics = tuple(value.compact_array(FieldReader.compact_string))
     pattern, rebalance_timeout_ms = value.compact_nullable(), value.number(INT32)
     assignor, tags = value.compact_nullable(), value.tags()
-    classic = _decode_classic(Reader(tags[_CLASSIC_TAG])) if _CLASSIC_TAG in tags else None
-    reader = Reader(tags[_READER_TAG]).compact_string() if _READER_TAG in tags else ""
-    subscription = Subscription(
+    classic = _decode_classic(FieldReader(tags[_CLASSIC_TAG])) if _CLASSIC_TAG in tags else None
+    reader = FieldReader(tags[_READER_TAG]).compact_string() if _READER_TAG in tags else ""
+    subscription = ConsumerSubscription(
         topics,
         pattern,
         instance_id,
@@ -206,41 +206,41 @@ def _decode_subscribed(key: Reader, value: Reader | None) -> Any:
     return facts.MemberSubscribed(group_id, member_id, subscription)
 
 
-def _decode_classic(value: Reader) -> ClassicMetadata | None:
+def _decode_classic(value: FieldReader) -> ClassicMetadata | None:
     if value.number(INT8) < 0:
         return None
     session_timeout_ms = value.number(INT32)
     return ClassicMetadata(session_timeout_ms, tuple(value.compact_array(_decode_protocol)))
 
 
-def _decode_protocol(value: Reader) -> Protocol:
+def _decode_protocol(value: FieldReader) -> Protocol:
     protocol = Protocol(value.compact_string(), value.compact_bytes() or b"")
     value.tags()
     return protocol
 
 
-def decode_assignment(value: Reader) -> Assignment:
+def decode_assignment(value: FieldReader) -> Assignment:
     topics = value.compact_array(_decode_topic)
     return frozenset((topic_id, partition) for topic_id, indexes in topics for partition in indexes)
 
 
-def _decode_topic(value: Reader) -> tuple[bytes, list[int]]:
+def _decode_topic(value: FieldReader) -> tuple[bytes, list[int]]:
     topic = value.raw(16), value.compact_array(lambda reader: reader.number(INT32))
     value.tags()
     return topic
 
 
-def _decode_target_epoch(key: Reader, value: Reader | None) -> Any:
+def _decode_target_epoch(key: FieldReader, value: FieldReader | None) -> Any:
     # The tombstone says nothing that the group's own does not.
     return None if value is None else facts.TargetsSet(key.string(), value.number(INT32), ())
 
 
-def _decode_target(key: Reader, value: Reader | None) -> Any:
+def _decode_target(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     return facts.TargetLoaded(group_id, member_id, None if value is None else decode_assignment(value))
 
 
-def _decode_current(key: Reader, value: Reader | None) -> Any:
+def _decode_current(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     if value is None:
         return facts.CurrentForgotten(group_id, member_id)
@@ -253,7 +253,7 @@ def _decode_current(key: Reader, value: Reader | None) -> Any:
     )
 
 
-_DECODERS: dict[int, Callable[[Reader, Reader | None], Any]] = {
+_DECODERS: dict[int, Callable[[FieldReader, FieldReader | None], Any]] = {
     GROUP_KEY: _decode_epoch,
     MEMBER_KEY: _decode_subscribed,
     TARGET_EPOCH_KEY: _decode_target_epoch,

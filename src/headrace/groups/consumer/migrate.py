@@ -10,7 +10,7 @@ from __future__ import annotations
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Plan, Rejected, Reply
 from headrace.groups.assigned import MemberState
-from headrace.groups.commands import JoinResult, SyncResult
+from headrace.groups.commands import GroupPlan, JoinResult, SyncResult
 from headrace.groups.config import Migration
 from headrace.groups.consumer.draft import ConsumerDraft
 from headrace.groups.consumer.facts import (
@@ -25,7 +25,7 @@ from headrace.groups.consumer.state import (
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
-    Subscription,
+    ConsumerSubscription,
 )
 from headrace.groups.draft import ClassicDraft, joined_plans
 from headrace.groups.facts import Assigned, GroupDeleted, GroupSnapshot, SessionExtended
@@ -43,7 +43,7 @@ _DOWNGRADES = (Migration.DOWNGRADE, Migration.BIDIRECTIONAL)
 
 def upgrade(
     table: GroupTable, index: TopicIndex, group: ClassicGroup, now_ms: int
-) -> tuple[Plan, ConsumerGroup] | Rejected:
+) -> tuple[GroupPlan, ConsumerGroup] | Rejected:
     """What turns the group into a consumer group, and the group as it then is."""
     subscriptions = _convertible(table, group)
     if subscriptions is None:
@@ -80,21 +80,21 @@ def upgrade(
     fingerprint = index.fingerprint(draft.group.topics_subscribed(index))
     draft.do(GroupEpochSet(group.group_id, epoch, fingerprint, -1))
     draft.do(TargetsSet(group.group_id, epoch, tuple(targets)))
-    farewell = Plan((GroupDeleted(group.group_id),), tuple(_send_back(group)))
+    farewell: GroupPlan = Plan((GroupDeleted(group.group_id),), tuple(_send_back(group)))
     return joined_plans(farewell, draft.plan()), draft.group
 
 
-def _convertible(table: GroupTable, group: ClassicGroup) -> dict[str, Subscription] | None:
+def _convertible(table: GroupTable, group: ClassicGroup) -> dict[str, ConsumerSubscription] | None:
     if table.config.consumer_migration not in _UPGRADES or not group.uses_consumer_protocol:
         return None
     if len(group.members) >= table.config.consumer_max_size:
         return None
-    found: dict[str, Subscription] = {}
+    found: dict[str, ConsumerSubscription] = {}
     for member in group.members.values():
         embedded = parse_subscription(member.protocols[0].metadata)
         if embedded is None:
             return None
-        found[member.member_id] = Subscription(
+        found[member.member_id] = ConsumerSubscription(
             tuple(sorted(set(embedded.topics))),
             None,
             member.instance_id,

@@ -34,7 +34,7 @@ class ClassicMetadata(NamedTuple):
     protocols: tuple[Protocol, ...]
 
 
-class Subscription(NamedTuple):
+class ConsumerSubscription(NamedTuple):
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     instance_id: str | None = None
@@ -58,7 +58,7 @@ class Subscription(NamedTuple):
 
 class ConsumerMember(NamedTuple):
     member_id: str
-    subscription: Subscription = Subscription()
+    subscription: ConsumerSubscription = ConsumerSubscription()
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
@@ -75,7 +75,7 @@ class ConsumerMember(NamedTuple):
 
 
 class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
-    __slots__ = ("empty_since_wall_ms", "owners", "statics")
+    __slots__ = ("empty_since_wall_ms", "owners", "statics", "unheard")
 
     group_type = "consumer"
     protocol_type = "consumer"
@@ -85,6 +85,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
         self.empty_since_wall_ms = -1
         self.statics: dict[str, str] = {}
         self.owners: dict[TopicIdPartition, str] = {}
+        self.unheard: dict[str, None] = {}
+        """Members that have not said yet that they heard their assignment. Not journalled: a new coordinator tells all."""
 
     # --- questions -------------------------------------------------------------------------------------------
 
@@ -179,6 +181,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
 
     def _apply_left(self, fact: facts.MemberLeft) -> None:
         self.targets.pop(fact.member_id, None)
+        self.unheard.pop(fact.member_id, None)
         member = self.members.pop(fact.member_id, None)
         if member is None:
             return
@@ -192,6 +195,12 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
         if member is not None:
             self._release(member)
             self.members[fact.member_id] = ConsumerMember(fact.member_id, member.subscription)
+
+    def _apply_told(self, fact: facts.AssignmentTold) -> None:
+        if fact.heard:
+            self.unheard.pop(fact.member_id, None)
+        else:
+            self.unheard[fact.member_id] = None
 
     def _release(self, member: ConsumerMember) -> None:
         for part in member.held:
@@ -214,6 +223,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
         statics = {m.subscription.instance_id: m.member_id for m in self.members.values()}
         statics.pop(None, None)
         assert statics == self.statics, "the index of static members is wrong"
+        assert self.unheard.keys() <= self.members.keys(), "nobody was told something"
         targeted = [part for target in self.targets.values() for part in target]
         assert len(targeted) == len(set(targeted)), "R55: a partition is to have two owners"
 
@@ -223,6 +233,7 @@ ConsumerGroup.appliers = {
     facts.MemberSubscribed: ConsumerGroup._apply_subscribed,
     facts.TargetsSet: ConsumerGroup._apply_targets,
     facts.CurrentSet: ConsumerGroup._apply_current,
+    facts.AssignmentTold: ConsumerGroup._apply_told,
     facts.MemberLeft: ConsumerGroup._apply_left,
     facts.TargetLoaded: ConsumerGroup._apply_target_loaded,
     facts.CurrentForgotten: ConsumerGroup._apply_current_forgotten,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from headrace.groups.consumer.assignors import Reader
+from headrace.groups.consumer.assignors import GroupReader
 from headrace.groups.consumer.state import NOTHING, Assignment, TopicIdPartition
 from headrace.groups.topics import TopicIndex
 
@@ -18,7 +18,7 @@ Bin = TypeVar("Bin", bound=Hashable)
 
 
 def assign_simple(
-    readers: Sequence[Reader], previous: Mapping[str, Assignment], index: TopicIndex
+    readers: Sequence[GroupReader], previous: Mapping[str, Assignment], index: TopicIndex
 ) -> dict[str, Assignment]:
     result: dict[str, list[TopicIdPartition]] = {reader.member_id: [] for reader in readers}
     for number, topic in enumerate(sorted({topic for reader in readers for topic in reader.topics})):

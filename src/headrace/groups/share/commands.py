@@ -6,22 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
+from headrace.core.plan import Command
 from headrace.groups.consumer.commands import DescribedAssignment, TopicPartitions
-
-
-@dataclass(frozen=True, slots=True)
-class ShareGroupHeartbeat:
-    """Epoch 0 joins, -1 leaves. None means unchanged since the last heartbeat."""
-
-    waiter: int
-    group_id: str
-    member_id: str
-    """Made by the client, at most 36 characters."""
-    member_epoch: int
-    rack_id: str | None = None
-    topics: tuple[str, ...] | None = None
-    client_id: str = ""
-    client_host: str = ""
 
 
 class ShareHeartbeatResult(NamedTuple):
@@ -32,20 +18,6 @@ class ShareHeartbeatResult(NamedTuple):
     heartbeat_interval_ms: int = 0
     assignment: TopicPartitions | None = None
     """None: unchanged. Empty: nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class MakeShareGroup:
-    """An administrator sets where a group begins, before it has members: there has to be a group. Answer: ErrorKind."""
-
-    waiter: int
-    group_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShareGroupDescribe:
-    waiter: int
-    group_ids: tuple[str, ...]
 
 
 class DescribedShareMember(NamedTuple):
@@ -67,3 +39,29 @@ class DescribedShareGroup(NamedTuple):
     target_epoch: int = 0
     assignor: str = ""
     members: tuple[DescribedShareMember, ...] = ()
+
+
+@dataclass(slots=True)
+class ShareGroupHeartbeat(Command[ShareHeartbeatResult]):
+    """Epoch 0 joins, -1 leaves. None means unchanged since the last heartbeat."""
+
+    group_id: str
+    member_id: str
+    """Made by the client, at most 36 characters."""
+    member_epoch: int
+    rack_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(slots=True)
+class MakeShareGroup(Command[None]):
+    """An administrator sets where a group begins, before it has members: there has to be a group."""
+
+    group_id: str
+
+
+@dataclass(slots=True)
+class ShareGroupDescribe(Command[tuple[DescribedShareGroup, ...]]):
+    group_ids: tuple[str, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Reply
+from headrace.core.plan import Plan
+from headrace.groups.commands import GroupPlan
 from headrace.groups.consumer.describe import named
 from headrace.groups.share.commands import DescribedShareGroup, DescribedShareMember, ShareGroupDescribe
 from headrace.groups.share.state import ShareGroup
@@ -11,9 +12,9 @@ from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 
 
-def describe(table: GroupTable, command: ShareGroupDescribe) -> Plan:
+def describe(table: GroupTable, command: ShareGroupDescribe) -> GroupPlan:
     found = tuple(_describe_one(table, group_id) for group_id in command.group_ids)
-    return Plan(replies=(Reply(command.waiter, found),))
+    return Plan(replies=command.answer(found))
 
 
 def _describe_one(table: GroupTable, group_id: str) -> DescribedShareGroup:

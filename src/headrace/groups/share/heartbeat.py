@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Plan, Rejected, Reply
+from headrace.core.plan import Plan, Rejected
 from headrace.groups.assigned import JOIN_EPOCH, LEAVE_EPOCH
+from headrace.groups.commands import GroupPlan
 from headrace.groups.config import GroupConfig
-from headrace.groups.consumer.assignors import Reader
+from headrace.groups.consumer.assignors import GroupReader
 from headrace.groups.consumer.state import NOTHING, as_lists
-from headrace.groups.draft import Draft
+from headrace.groups.draft import GroupDraft
 from headrace.groups.facts import SessionExtended
 from headrace.groups.fields import fits
 from headrace.groups.share.assignor import assign_simple
@@ -27,7 +28,7 @@ from headrace.groups.topics import TopicIndex
 MAX_MEMBER_ID_CHARS = 36
 
 
-def heartbeat(table: GroupTable, command: ShareGroupHeartbeat, now_ms: int) -> Plan:
+def heartbeat(table: GroupTable, command: ShareGroupHeartbeat, now_ms: int) -> GroupPlan:
     complaint = _complaint(command)
     if complaint is not None:
         return _refuse(command, Rejected(ErrorKind.INVALID_REQUEST, complaint))
@@ -42,29 +43,27 @@ def heartbeat(table: GroupTable, command: ShareGroupHeartbeat, now_ms: int) -> P
     refusal = _refusal(group, command, table.config)
     if refusal is not None:
         return _refuse(command, refusal)
-    draft = Draft(group, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
+    draft = GroupDraft(group, table.config_of(group.group_id), now_ms, table.wall_ms(now_ms))
     if command.member_epoch == LEAVE_EPOCH:
-        draft.reply(
-            command.waiter, ShareHeartbeatResult(ErrorKind.NONE, None, command.member_id, LEAVE_EPOCH)
-        )
+        draft.answer(command, ShareHeartbeatResult(ErrorKind.NONE, None, command.member_id, LEAVE_EPOCH))
         return remove_members(draft, [command.member_id], table.topics)
     return _advance(draft, table.topics, command)
 
 
-def make_group(table: GroupTable, command: MakeShareGroup, now_ms: int) -> Plan:
+def make_group(table: GroupTable, command: MakeShareGroup, now_ms: int) -> GroupPlan:
     """NON_EMPTY_GROUP when it has members, GROUP_ID_NOT_FOUND when it is a group of another kind."""
     group = table.groups.get(command.group_id)
     if group is None and command.group_id and fits(command.group_id):
         made = ShareEpochSet(command.group_id, 1, 0)
-        return Plan((made,), (Reply(command.waiter, ErrorKind.NONE),))
-    error = ErrorKind.GROUP_ID_NOT_FOUND if group is not None else ErrorKind.INVALID_GROUP_ID
+        return Plan((made,), command.answer(None))
     if isinstance(group, ShareGroup):
-        error = ErrorKind.NON_EMPTY_GROUP if group.members else ErrorKind.NONE
-    return Plan(replies=(Reply(command.waiter, error),))
+        return Plan(replies=command.answer(Rejected(ErrorKind.NON_EMPTY_GROUP) if group.members else None))
+    error = ErrorKind.GROUP_ID_NOT_FOUND if group is not None else ErrorKind.INVALID_GROUP_ID
+    return Plan(replies=command.answer(Rejected(error)))
 
 
-def _refuse(command: ShareGroupHeartbeat, refusal: Rejected) -> Plan:
-    return Plan(replies=(Reply(command.waiter, ShareHeartbeatResult(refusal.kind, refusal.detail or None)),))
+def _refuse(command: ShareGroupHeartbeat, refusal: Rejected) -> GroupPlan:
+    return Plan(replies=command.answer(ShareHeartbeatResult(refusal.kind, refusal.detail or None)))
 
 
 def _complaint(command: ShareGroupHeartbeat) -> str | None:
@@ -98,7 +97,7 @@ def _refusal(group: ShareGroup, command: ShareGroupHeartbeat, config: GroupConfi
     return Rejected(ErrorKind.FENCED_MEMBER_EPOCH, detail)
 
 
-def _advance(draft: Draft[ShareGroup], index: TopicIndex, command: ShareGroupHeartbeat) -> Plan:
+def _advance(draft: GroupDraft[ShareGroup], index: TopicIndex, command: ShareGroupHeartbeat) -> GroupPlan:
     group, member_id = draft.group, command.member_id
     known = group.members.get(member_id)
     before = known or ShareMember(member_id)
@@ -116,7 +115,9 @@ def _advance(draft: Draft[ShareGroup], index: TopicIndex, command: ShareGroupHea
     after = _follow_target(draft, member_id)
     until_ms = draft.now_ms + draft.config.share_session_timeout_ms
     draft.do(SessionExtended(group.group_id, member_id, until_ms))
-    news = command.member_epoch == JOIN_EPOCH or after.assigned != before.assigned
+    # An older epoch, or topics named once more, come from a member that may have lost the answer before.
+    lost_one = command.member_epoch != before.epoch or command.topics is not None
+    news = command.member_epoch == JOIN_EPOCH or lost_one or after.assigned != before.assigned
     answer = ShareHeartbeatResult(
         ErrorKind.NONE,
         None,
@@ -125,22 +126,22 @@ def _advance(draft: Draft[ShareGroup], index: TopicIndex, command: ShareGroupHea
         draft.config.share_heartbeat_interval_ms,
         as_lists(after.assigned) if news else None,
     )
-    draft.reply(command.waiter, answer)
+    draft.answer(command, answer)
     return draft.plan()
 
 
-def _bump(draft: Draft[ShareGroup], index: TopicIndex) -> None:
+def _bump(draft: GroupDraft[ShareGroup], index: TopicIndex) -> None:
     group = draft.group
     fingerprint = index.fingerprint(group.topics_subscribed(index))
     draft.do(ShareEpochSet(group.group_id, group.epoch + 1, fingerprint))
 
 
-def _assign(draft: Draft[ShareGroup], index: TopicIndex) -> None:
+def _assign(draft: GroupDraft[ShareGroup], index: TopicIndex) -> None:
     group = draft.group
     if group.target_epoch >= group.epoch:
         return
     readers = [
-        Reader(m.member_id, None, m.subscription.rack_id, index.resolve(m.subscription.topics, None))
+        GroupReader(m.member_id, None, m.subscription.rack_id, index.resolve(m.subscription.topics, None))
         for m in group.members.values()
     ]
     targets = assign_simple(readers, group.targets, index)
@@ -148,7 +149,7 @@ def _assign(draft: Draft[ShareGroup], index: TopicIndex) -> None:
     draft.do(ShareTargetsSet(group.group_id, group.epoch, changed))
 
 
-def _follow_target(draft: Draft[ShareGroup], member_id: str) -> ShareMember:
+def _follow_target(draft: GroupDraft[ShareGroup], member_id: str) -> ShareMember:
     group = draft.group
     member = group.members[member_id]
     if member.epoch == group.target_epoch:
@@ -158,7 +159,7 @@ def _follow_target(draft: Draft[ShareGroup], member_id: str) -> ShareMember:
     return draft.group.members[member_id]
 
 
-def remove_members(draft: Draft[ShareGroup], member_ids: list[str], index: TopicIndex) -> Plan:
+def remove_members(draft: GroupDraft[ShareGroup], member_ids: list[str], index: TopicIndex) -> GroupPlan:
     for member_id in member_ids:
         draft.do(ShareMemberLeft(draft.group.group_id, member_id))
     _bump(draft, index)

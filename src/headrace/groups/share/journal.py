@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.core.plan import JournalRecord
 from headrace.groups.consumer.journal import assignment, decode_assignment, decode_with, record
-from headrace.groups.fields import INT8, INT32, INT64, NO_TAGS, Reader, compact, compact_array, tagged
+from headrace.groups.fields import INT8, INT32, INT64, NO_TAGS, FieldReader, compact, compact_array, tagged
 from headrace.groups.share import facts
 from headrace.groups.share.state import ShareSubscription
 
@@ -87,37 +87,37 @@ def decode(entry: JournalRecord) -> Any | None:
     return decode_with(_DECODERS, entry)
 
 
-def _decode_epoch(key: Reader, value: Reader | None) -> Any:
+def _decode_epoch(key: FieldReader, value: FieldReader | None) -> Any:
     group_id = key.string()
     if value is None:
         return facts.ShareGroupDeleted(group_id)
     epoch, tags = value.number(INT32), value.tags()
-    fingerprint = Reader(tags[_HASH_TAG]).number(INT64) if _HASH_TAG in tags else 0
+    fingerprint = FieldReader(tags[_HASH_TAG]).number(INT64) if _HASH_TAG in tags else 0
     return facts.ShareEpochSet(group_id, epoch, fingerprint)
 
 
-def _decode_subscribed(key: Reader, value: Reader | None) -> Any:
+def _decode_subscribed(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     if value is None:
         return facts.ShareMemberLeft(group_id, member_id)
     rack_id, client_id, client_host = value.compact_nullable(), value.compact_string(), value.compact_string()
-    topics = tuple(value.compact_array(Reader.compact_string))
+    topics = tuple(value.compact_array(FieldReader.compact_string))
     return facts.ShareMemberSubscribed(
         group_id, member_id, ShareSubscription(topics, rack_id, client_id, client_host)
     )
 
 
-def _decode_target_epoch(key: Reader, value: Reader | None) -> Any:
+def _decode_target_epoch(key: FieldReader, value: FieldReader | None) -> Any:
     return None if value is None else facts.ShareTargetsSet(key.string(), value.number(INT32), ())
 
 
-def _decode_target(key: Reader, value: Reader | None) -> Any:
+def _decode_target(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     target = None if value is None else decode_assignment(value)
     return facts.ShareTargetLoaded(group_id, member_id, target)
 
 
-def _decode_current(key: Reader, value: Reader | None) -> Any:
+def _decode_current(key: FieldReader, value: FieldReader | None) -> Any:
     if value is None:
         return None  # the tombstone of its subscription, which follows, removes the member
     group_id, member_id = key.string(), key.string()
@@ -126,7 +126,7 @@ def _decode_current(key: Reader, value: Reader | None) -> Any:
     return facts.ShareCurrentSet(group_id, member_id, epoch, previous_epoch, decode_assignment(value))
 
 
-_DECODERS: dict[int, Callable[[Reader, Reader | None], Any]] = {
+_DECODERS: dict[int, Callable[[FieldReader, FieldReader | None], Any]] = {
     MEMBER_KEY: _decode_subscribed,
     GROUP_KEY: _decode_epoch,
     TARGET_EPOCH_KEY: _decode_target_epoch,

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from headrace.groups.streams.state import NOTHING, Role, Task, Tasks
-from headrace.groups.streams.topology import Configured
+from headrace.groups.streams.topology import ConfiguredTopology
 
 
 def assign_sticky(
-    processes: Mapping[str, str], previous: Mapping[str, Tasks], configured: Configured, standbys: int
+    processes: Mapping[str, str], previous: Mapping[str, Tasks], configured: ConfiguredTopology, standbys: int
 ) -> dict[str, Tasks]:
     """`processes` maps member ids to process ids."""
     if not configured.is_ready or not processes:

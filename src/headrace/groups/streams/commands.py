@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
-from headrace.groups.streams.state import Endpoints, Profile, TaskLists
+from headrace.core.plan import Command
+from headrace.groups.streams.state import Endpoints, MemberProfile, TaskLists
 from headrace.groups.streams.topology import InternalTopic, Notice, Subtopology, Topology
 
 
@@ -16,11 +17,46 @@ class TasksByRole(NamedTuple):
     warmup: TaskLists = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeat:
+class StreamsHeartbeatResult(NamedTuple):
+    error: ErrorKind
+    message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    tasks: TasksByRole | None = None
+    """None: unchanged."""
+    endpoint_epoch: int = 0
+    endpoints: Endpoints | None = None
+    """None: the member knows them."""
+    notices: tuple[Notice, ...] = ()
+    missing: tuple[InternalTopic, ...] = ()
+    """Internal topics that somebody has to make."""
+
+
+class DescribedStreamsMember(NamedTuple):
+    member_id: str
+    member_epoch: int
+    profile: MemberProfile
+    assigned: TasksByRole
+    target: TasksByRole
+
+
+class DescribedStreamsGroup(NamedTuple):
+    error: ErrorKind
+    group_id: str
+    message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    target_epoch: int = 0
+    topology_epoch: int = 0
+    subtopologies: tuple[Subtopology, ...] | None = None
+    members: tuple[DescribedStreamsMember, ...] = ()
+
+
+@dataclass(slots=True)
+class StreamsGroupHeartbeat(Command[StreamsHeartbeatResult]):
     """Epoch 0 joins, -1 leaves. None means unchanged since the last heartbeat."""
 
-    waiter: int
     group_id: str
     member_id: str
     """Made by the client."""
@@ -41,43 +77,6 @@ class StreamsGroupHeartbeat:
     """What the request asks for that nobody does yet, in words."""
 
 
-class StreamsHeartbeatResult(NamedTuple):
-    error: ErrorKind
-    message: str | None = None
-    member_id: str = ""
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    tasks: TasksByRole | None = None
-    """None: unchanged."""
-    endpoint_epoch: int = 0
-    endpoints: Endpoints | None = None
-    """None: the member knows them."""
-    notices: tuple[Notice, ...] = ()
-    missing: tuple[InternalTopic, ...] = ()
-    """Internal topics that somebody has to make."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamsGroupDescribe:
-    waiter: int
+@dataclass(slots=True)
+class StreamsGroupDescribe(Command[tuple[DescribedStreamsGroup, ...]]):
     group_ids: tuple[str, ...]
-
-
-class DescribedStreamsMember(NamedTuple):
-    member_id: str
-    member_epoch: int
-    profile: Profile
-    assigned: TasksByRole
-    target: TasksByRole
-
-
-class DescribedStreamsGroup(NamedTuple):
-    error: ErrorKind
-    group_id: str
-    message: str | None = None
-    state: str = ""
-    group_epoch: int = 0
-    target_epoch: int = 0
-    topology_epoch: int = 0
-    subtopologies: tuple[Subtopology, ...] | None = None
-    members: tuple[DescribedStreamsMember, ...] = ()

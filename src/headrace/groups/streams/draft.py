@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from headrace.groups.assigned import MemberState
 from headrace.groups.config import GroupConfig
-from headrace.groups.draft import Draft
+from headrace.groups.draft import GroupDraft
 from headrace.groups.facts import ProgressAwaited
-from headrace.groups.reconcile import Place, reconcile
+from headrace.groups.reconcile import MemberPlace, reconcile
 from headrace.groups.streams.assignor import assign_sticky
 from headrace.groups.streams.facts import (
     StreamsCurrentSet,
@@ -17,7 +17,7 @@ from headrace.groups.streams.facts import (
     StreamsTargetsSet,
 )
 from headrace.groups.streams.state import NOTHING, Role, StreamsGroup, StreamsMember, Tasks
-from headrace.groups.streams.topology import Configured, Notice, Status
+from headrace.groups.streams.topology import ConfiguredTopology, Notice, Status
 from headrace.groups.topics import TopicIndex
 
 
@@ -29,7 +29,7 @@ def epoch_for(group: StreamsGroup, index: TopicIndex) -> StreamsEpochSet:
     )
 
 
-class StreamsDraft(Draft[StreamsGroup]):
+class StreamsDraft(GroupDraft[StreamsGroup]):
     __slots__ = ("index",)
 
     def __init__(
@@ -39,7 +39,7 @@ class StreamsDraft(Draft[StreamsGroup]):
         self.index = index
 
     @property
-    def configured(self) -> Configured:
+    def configured(self) -> ConfiguredTopology:
         return self.group.configured(self.index)
 
     def bump(self, standby_replicas: int) -> None:
@@ -76,7 +76,7 @@ class StreamsDraft(Draft[StreamsGroup]):
     def step(self, member_id: str, owned: Tasks | None) -> StreamsMember:
         """Move the member towards its target. Returns it as it then is."""
         group, before = self.group, self.group.members[member_id]
-        now = Place(before.epoch, before.previous_epoch, before.state, before.assigned, before.revoking)
+        now = MemberPlace(before.epoch, before.previous_epoch, before.state, before.assigned, before.revoking)
         target = group.targets.get(member_id, NOTHING)
         place = reconcile(now, target, group.target_epoch, owned, lambda task: group.is_free(before, task))
         if place == now:

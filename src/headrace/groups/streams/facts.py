@@ -10,7 +10,7 @@ from headrace.groups.facts import Durable, Volatile
 
 if TYPE_CHECKING:
     from headrace.groups.assigned import MemberState
-    from headrace.groups.streams.state import Profile, Task, Tasks
+    from headrace.groups.streams.state import MemberProfile, Task, Tasks
     from headrace.groups.streams.topology import Topology
 
 
@@ -38,7 +38,7 @@ class TopologySet(Durable):
 class StreamsMemberSet(Durable):
     group_id: str
     member_id: str
-    profile: Profile
+    profile: MemberProfile
 
 
 @dataclass(frozen=True, slots=True)

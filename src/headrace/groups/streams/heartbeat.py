@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import Fact, Plan, Rejected, Reply
+from headrace.core.plan import Fact, Plan, Rejected
 from headrace.groups.assigned import JOIN_EPOCH, LEAVE_EPOCH
+from headrace.groups.commands import GroupPlan
 from headrace.groups.draft import joined_plans
 from headrace.groups.facts import GroupDeleted, SessionExtended
 from headrace.groups.fields import fits
@@ -23,7 +24,7 @@ from headrace.groups.streams.facts import (
 )
 from headrace.groups.streams.state import (
     FIRST_EPOCH,
-    Profile,
+    MemberProfile,
     Role,
     StreamsGroup,
     StreamsMember,
@@ -42,7 +43,7 @@ class _Entry(NamedTuple):
     group: StreamsGroup
 
 
-def heartbeat(table: GroupTable, command: StreamsGroupHeartbeat, now_ms: int) -> Plan:
+def heartbeat(table: GroupTable, command: StreamsGroupHeartbeat, now_ms: int) -> GroupPlan:
     refusal = _malformed(command)
     if refusal is not None:
         return _refuse(command, refusal)
@@ -61,9 +62,9 @@ def heartbeat(table: GroupTable, command: StreamsGroupHeartbeat, now_ms: int) ->
     return joined_plans(Plan(entry.prelude), _advance(draft, command))
 
 
-def _refuse(command: StreamsGroupHeartbeat, refusal: Rejected) -> Plan:
+def _refuse(command: StreamsGroupHeartbeat, refusal: Rejected) -> GroupPlan:
     answer = StreamsHeartbeatResult(refusal.kind, refusal.detail or None)
-    return Plan(replies=(Reply(command.waiter, answer),))
+    return Plan(replies=command.answer(answer))
 
 
 # --- is the request sound ------------------------------------------------------------------------------------
@@ -145,7 +146,7 @@ def _member_problem(
 # --- what to do ----------------------------------------------------------------------------------------------
 
 
-def _advance(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> Plan:
+def _advance(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> GroupPlan:
     settings, member_id = draft.config.streams, command.member_id
     known = draft.group.members.get(member_id)
     before = known or StreamsMember(member_id)
@@ -167,7 +168,7 @@ def _advance(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> Plan:
     after = draft.step(member_id, _as_set(command.owned))
     if command.shutdown:
         draft.do(ShutdownRequested(command.group_id, member_id))
-    draft.reply(command.waiter, _answer(draft, command, before, after, delayed))
+    draft.answer(command, _answer(draft, command, before, after, delayed))
     # Last: most heartbeats change nothing else, and the group need not be copied to answer them.
     draft.do(SessionExtended(command.group_id, member_id, draft.now_ms + settings.session_timeout_ms))
     return draft.plan()
@@ -204,8 +205,8 @@ def _task_problem(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> Reject
     return None
 
 
-def _profile(command: StreamsGroupHeartbeat, old: Profile) -> Profile:
-    return Profile(
+def _profile(command: StreamsGroupHeartbeat, old: MemberProfile) -> MemberProfile:
+    return MemberProfile(
         command.rack_id if command.rack_id is not None else old.rack_id,
         command.client_id,
         command.client_host,
@@ -225,7 +226,9 @@ def _answer(
     delayed: Notice | None,
 ) -> StreamsHeartbeatResult:
     configured, endpoints = draft.configured, draft.group.endpoints(draft.index)
-    news = command.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
+    # A member that says everything once more may have lost the answer before.
+    is_full = command.rebalance_timeout_ms != -1 and command.owned is not None
+    news = command.member_epoch == JOIN_EPOCH or is_full or before.assigned != after.assigned
     return StreamsHeartbeatResult(
         ErrorKind.NONE,
         None,
@@ -256,15 +259,15 @@ def _notices(group: StreamsGroup, member: StreamsMember) -> list[Notice]:
     return found
 
 
-def _leave(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> Plan:
+def _leave(draft: StreamsDraft, command: StreamsGroupHeartbeat) -> GroupPlan:
     if command.shutdown:
         draft.do(ShutdownRequested(command.group_id, command.member_id))
     answer = StreamsHeartbeatResult(ErrorKind.NONE, None, command.member_id, command.member_epoch)
-    draft.reply(command.waiter, answer)
+    draft.answer(command, answer)
     return remove_members(draft, [command.member_id])
 
 
-def remove_members(draft: StreamsDraft, member_ids: list[str]) -> Plan:
+def remove_members(draft: StreamsDraft, member_ids: list[str]) -> GroupPlan:
     """They left or went silent: their tasks are free from now on."""
     for member_id in member_ids:
         draft.remove(member_id)

@@ -24,13 +24,13 @@ from headrace.groups.fields import (
     INT64,
     NO_TAGS,
     UINT16,
-    Reader,
+    FieldReader,
     compact,
     compact_array,
     tagged,
 )
 from headrace.groups.streams import facts
-from headrace.groups.streams.state import Profile, Role, Task, Tasks, of_role
+from headrace.groups.streams.state import MemberProfile, Role, Task, Tasks, of_role
 from headrace.groups.streams.topology import Copartition, InternalTopic, Subtopology, Topology
 
 GROUP_KEY = 17
@@ -195,47 +195,49 @@ def decode(entry: JournalRecord) -> Any | None:
     return decode_with(_DECODERS, entry)
 
 
-def _decode_epoch(key: Reader, value: Reader | None) -> Any:
+def _decode_epoch(key: FieldReader, value: FieldReader | None) -> Any:
     group_id = key.string()
     if value is None:
         return facts.StreamsGroupDeleted(group_id)
     epoch, fingerprint, tags = value.number(INT32), value.number(INT64), value.tags()
-    validated = Reader(tags[_VALIDATED_TAG]).number(INT32) if _VALIDATED_TAG in tags else -1
-    settings = dict(Reader(tags[_SETTINGS_TAG]).compact_array(_decode_pair)) if _SETTINGS_TAG in tags else {}
+    validated = FieldReader(tags[_VALIDATED_TAG]).number(INT32) if _VALIDATED_TAG in tags else -1
+    settings = (
+        dict(FieldReader(tags[_SETTINGS_TAG]).compact_array(_decode_pair)) if _SETTINGS_TAG in tags else {}
+    )
     standbys = settings.get(_STANDBYS, "")
-    since = Reader(tags[_EMPTY_SINCE_TAG]).number(INT64) if _EMPTY_SINCE_TAG in tags else -1
+    since = FieldReader(tags[_EMPTY_SINCE_TAG]).number(INT64) if _EMPTY_SINCE_TAG in tags else -1
     return facts.StreamsEpochSet(
         group_id, epoch, fingerprint, validated, int(standbys) if is_digits(standbys) else 0, since
     )
 
 
-def _decode_topology(key: Reader, value: Reader | None) -> Any:
+def _decode_topology(key: FieldReader, value: FieldReader | None) -> Any:
     if value is None:
         return None  # the tombstone of the group itself follows
     group_id, epoch = key.string(), value.number(INT32)
     return facts.TopologySet(group_id, Topology(epoch, tuple(value.compact_array(_decode_subtopology))))
 
 
-def _decode_subtopology(value: Reader) -> Subtopology:
+def _decode_subtopology(value: FieldReader) -> Subtopology:
     subtopology_id = value.compact_string()
-    sources = tuple(value.compact_array(Reader.compact_string))
-    value.compact_array(Reader.compact_string)
+    sources = tuple(value.compact_array(FieldReader.compact_string))
+    value.compact_array(FieldReader.compact_string)
     changelogs = tuple(value.compact_array(_decode_topic))
-    sinks = tuple(value.compact_array(Reader.compact_string))
+    sinks = tuple(value.compact_array(FieldReader.compact_string))
     repartition_sources = tuple(value.compact_array(_decode_topic))
     copartitions = tuple(value.compact_array(_decode_copartition))
     value.tags()
     return Subtopology(subtopology_id, sources, repartition_sources, sinks, changelogs, copartitions)
 
 
-def _decode_topic(value: Reader) -> InternalTopic:
+def _decode_topic(value: FieldReader) -> InternalTopic:
     name, partitions, replicas = value.compact_string(), value.number(INT32), value.number(INT16)
     configs = tuple(value.compact_array(_decode_pair))
     value.tags()
     return InternalTopic(name, partitions, replicas, configs)
 
 
-def _decode_copartition(value: Reader) -> Copartition:
+def _decode_copartition(value: FieldReader) -> Copartition:
     sources, _, repartition_sources = (
         tuple(value.compact_array(lambda reader: reader.number(INT16))) for _ in range(3)
     )
@@ -243,13 +245,13 @@ def _decode_copartition(value: Reader) -> Copartition:
     return Copartition(sources, repartition_sources)
 
 
-def _decode_pair(value: Reader) -> tuple[str, str]:
+def _decode_pair(value: FieldReader) -> tuple[str, str]:
     pair = value.compact_string(), value.compact_string()
     value.tags()
     return pair
 
 
-def _decode_member(key: Reader, value: Reader | None) -> Any:
+def _decode_member(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     if value is None:
         return facts.StreamsMemberLeft(group_id, member_id)
@@ -261,21 +263,21 @@ def _decode_member(key: Reader, value: Reader | None) -> Any:
         endpoint = value.compact_string(), value.number(UINT16)
         value.tags()
     tags = tuple(value.compact_array(_decode_pair))
-    profile = Profile(
+    profile = MemberProfile(
         rack_id, client_id, client_host, rebalance_timeout_ms, topology_epoch, process_id, endpoint, tags
     )
     return facts.StreamsMemberSet(group_id, member_id, profile)
 
 
-def _decode_target_epoch(key: Reader, value: Reader | None) -> Any:
+def _decode_target_epoch(key: FieldReader, value: FieldReader | None) -> Any:
     if value is None:
         return None  # the tombstone says nothing that the group's own does not
     epoch, tags = value.number(INT32), value.tags()
-    at_wall_ms = Reader(tags[_MADE_TAG]).number(INT64) if _MADE_TAG in tags else 0
+    at_wall_ms = FieldReader(tags[_MADE_TAG]).number(INT64) if _MADE_TAG in tags else 0
     return facts.StreamsTargetsSet(key.string(), epoch, (), at_wall_ms)
 
 
-def _decode_tasks(value: Reader) -> dict[Task, int]:
+def _decode_tasks(value: FieldReader) -> dict[Task, int]:
     """With the epochs that active tasks came with; 0 when that was not said."""
     found: dict[Task, int] = {}
     for role in Role:
@@ -286,22 +288,22 @@ def _decode_tasks(value: Reader) -> dict[Task, int]:
     return found
 
 
-def _decode_task_ids(value: Reader) -> tuple[str, list[int], list[int]]:
+def _decode_task_ids(value: FieldReader) -> tuple[str, list[int], list[int]]:
     subtopology = value.compact_string()
     numbers, tags = value.compact_array(lambda reader: reader.number(INT32)), value.tags()
     epochs: list[int] = []
     if _SINCE_TAG in tags:
-        epochs = Reader(tags[_SINCE_TAG]).compact_array(lambda reader: reader.number(INT32))
+        epochs = FieldReader(tags[_SINCE_TAG]).compact_array(lambda reader: reader.number(INT32))
     return subtopology, numbers, epochs
 
 
-def _decode_target(key: Reader, value: Reader | None) -> Any:
+def _decode_target(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     target = None if value is None else frozenset(_decode_tasks(value))
     return facts.StreamsTargetLoaded(group_id, member_id, target)
 
 
-def _decode_current(key: Reader, value: Reader | None) -> Any:
+def _decode_current(key: FieldReader, value: FieldReader | None) -> Any:
     group_id, member_id = key.string(), key.string()
     if value is None:
         return facts.StreamsCurrentForgotten(group_id, member_id)
@@ -322,7 +324,7 @@ def _decode_current(key: Reader, value: Reader | None) -> Any:
     )
 
 
-_DECODERS: dict[int, Callable[[Reader, Reader | None], Any]] = {
+_DECODERS: dict[int, Callable[[FieldReader, FieldReader | None], Any]] = {
     GROUP_KEY: _decode_epoch,
     MEMBER_KEY: _decode_member,
     TARGET_EPOCH_KEY: _decode_target_epoch,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headrace.groups.assigned import AssignedGroup, MemberState
 from headrace.groups.facts import ProgressAwaited, SessionExtended
 from headrace.groups.streams import facts
-from headrace.groups.streams.topology import Configured, Subtopology, Topology, configure
+from headrace.groups.streams.topology import ConfiguredTopology, Subtopology, Topology, configure
 from headrace.groups.topics import TopicIndex
 
 FIRST_EPOCH = 1
@@ -51,7 +51,7 @@ def as_tasks(role: Role, lists: TaskLists) -> Iterator[Task]:
     return (Task(role, subtopology, partition) for subtopology, numbers in lists for partition in numbers)
 
 
-class Profile(NamedTuple):
+class MemberProfile(NamedTuple):
     """What a member says of itself."""
 
     rack_id: str | None = None
@@ -68,7 +68,7 @@ class Profile(NamedTuple):
 
 class StreamsMember(NamedTuple):
     member_id: str
-    profile: Profile = Profile()
+    profile: MemberProfile = MemberProfile()
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
@@ -117,7 +117,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
         self.shutdown_by: str | None = None
         self.holders: dict[tuple[str, int], frozenset[tuple[str, Role]]] = {}
         """Who has each task, by subtopology and partition: member ids and roles."""
-        self._configured: tuple[TopicIndex, Configured, int] | None = None
+        self._configured: tuple[TopicIndex, ConfiguredTopology, int] | None = None
         self._endpoints: tuple[TopicIndex, Endpoints] | None = None
 
     # --- questions -------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
             return frozenset(), self.empty_since_wall_ms if self.empty_since_wall_ms >= 0 else None
         return self.topics_read(), None
 
-    def configured(self, index: TopicIndex) -> Configured:
+    def configured(self, index: TopicIndex) -> ConfiguredTopology:
         """Its topology with these topics; found once for each view of the topics."""
         return self._looked_at(index)[1]
 
@@ -164,7 +164,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
         is_valid = self.topology is not None and configured.is_ready
         return self.topology.epoch if self.topology is not None and is_valid else -1, fingerprint
 
-    def _looked_at(self, index: TopicIndex) -> tuple[TopicIndex, Configured, int]:
+    def _looked_at(self, index: TopicIndex) -> tuple[TopicIndex, ConfiguredTopology, int]:
         if self._configured is None or self._configured[0] is not index:
             configured = configure(self.topology or Topology(-1, ()), index)
             self._configured = index, configured, index.fingerprint(self.topics_subscribed(index))

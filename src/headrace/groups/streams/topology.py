@@ -80,7 +80,7 @@ class Topology(NamedTuple):
         return {name: sub.subtopology_id for sub in self.subtopologies for name in sub.read()}
 
 
-class Configured(NamedTuple):
+class ConfiguredTopology(NamedTuple):
     """A topology with the topics that there are."""
 
     tasks: Mapping[str, int]
@@ -147,18 +147,18 @@ def _fault(sub: Subtopology, written: set[str]) -> str | None:
 # --- with the topics that there are --------------------------------------------------------------------------
 
 
-def configure(topology: Topology, index: TopicIndex) -> Configured:
+def configure(topology: Topology, index: TopicIndex) -> ConfiguredTopology:
     absent = sorted(
         {name for sub in topology.subtopologies for name in sub.sources if name not in index.topics}
     )
     if absent:
         detail = f"Source topics {_some(absent)} are missing."
-        return Configured({}, (), problem=Notice(Status.MISSING_SOURCE_TOPICS, detail))
+        return ConfiguredTopology({}, (), problem=Notice(Status.MISSING_SOURCE_TOPICS, detail))
     try:
         decided = _decide(topology, index)
         missing = _missing(decided, index)
     except _Unsound as fault:
-        return Configured({}, (), problem=Notice(Status.INCORRECTLY_PARTITIONED_TOPICS, str(fault)))
+        return ConfiguredTopology({}, (), problem=Notice(Status.INCORRECTLY_PARTITIONED_TOPICS, str(fault)))
     counts = {topic.name: topic.partitions for sub in decided for topic in sub.repartition_sources}
     tasks = {
         sub.subtopology_id: max(_existing(index, name) or counts[name] for name in sub.read())
@@ -167,11 +167,11 @@ def configure(topology: Topology, index: TopicIndex) -> Configured:
     problem = None
     if sum(tasks.values()) > MAX_TASKS:
         detail = f"The topology has {sum(tasks.values())} tasks with these topics; a group has at most {MAX_TASKS}."
-        return Configured({}, (), problem=Notice(Status.INCORRECTLY_PARTITIONED_TOPICS, detail))
+        return ConfiguredTopology({}, (), problem=Notice(Status.INCORRECTLY_PARTITIONED_TOPICS, detail))
     if missing:
         detail = f"Internal topics are missing: {_some([topic.name for topic in missing])}"
         problem = Notice(Status.MISSING_INTERNAL_TOPICS, detail)
-    return Configured(tasks, decided, missing, problem)
+    return ConfiguredTopology(tasks, decided, missing, problem)
 
 
 def _decide(topology: Topology, index: TopicIndex) -> tuple[Subtopology, ...]:

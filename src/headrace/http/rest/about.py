@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Literal
 
 from headrace.cluster.image import ClusterImage
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.console.assets import page_tag
+from headrace.http.contract import Contract
+from headrace.http.declared import Door, route
 from headrace.http.health import Degraded
 from headrace.http.messages import Answer, Request
+from headrace.http.rest.forms.service import Finding, ShownHealth, ShownVersion
 from headrace.http.rest.reading import answer
-from headrace.http.router import Router
 from headrace.security.rights import OWN
 
 Look = Callable[[], Mapping[str, str | None]]
@@ -39,7 +40,7 @@ SLICE = 2_000
 NO_STORE = (("cache-control", "no-store"),)
 
 
-class Standing:
+class Since:
     """Machine: since when each finding holds. What is gone and comes back begins anew."""
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class Standing:
         return self._since
 
 
-class AboutDoor:
+class AboutDoor(Door):
     def __init__(
         self,
         clock: Clock,
@@ -67,54 +68,60 @@ class AboutDoor:
         self._look = look
         self._version = version
         self._console = console
-        self._standing = Standing()
+        self._standing = Since()
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/health", self._health, OWN)
-        router.add("GET", "/api/v1/version", self._tell_version, OWN)
-
+    @route(
+        "GET",
+        "/api/v1/health",
+        OWN,
+        Contract(
+            "What is not well, since when, and what to do",
+            "service",
+            {200: ShownHealth},
+            problems=(),
+            name="get_findings",
+        ),
+    )
     async def _health(self, request: Request) -> Answer:
         found = {**self._look(), **await self._partitions()}
         found.pop("loop", None)  # a moment's, not a state
         wall_ms = self._clock.wall_ms()
         since = self._standing.note(found, wall_ms)
         findings = [
-            timed(
-                {
-                    "check": name,
-                    "severity": "warning" if isinstance(trouble, Degraded) else "error",
-                    "detail": str(trouble),
-                    "since_ms": since[name],
-                    "hint": HINTS.get(name, ""),
-                }
+            Finding(
+                check=name,
+                severity="warning" if isinstance(trouble, Degraded) else "error",
+                detail=str(trouble),
+                since_ms=since[name],
+                hint=HINTS.get(name, ""),
             )
             for name, trouble in found.items()
             if trouble is not None
         ]
-        findings.sort(key=lambda one: (one["severity"], one["since_ms"]))
-        severities = {one["severity"] for one in findings}
-        status = "not-ready" if "error" in severities else "degraded" if findings else "ok"
+        findings.sort(key=lambda one: (one.severity, one.since_ms))
+        severities = {one.severity for one in findings}
+        status: Literal["ok", "degraded", "not-ready"] = (
+            "not-ready" if "error" in severities else "degraded" if findings else "ok"
+        )
         return answer(
-            timed(
-                {
-                    "status": status,
-                    "sentence": self._sentence(findings),
-                    "findings": findings,
-                    "answered_by": self._image.broker_id,
-                    "checked_ms": wall_ms,
-                }
+            ShownHealth(
+                status=status,
+                sentence=self._sentence(findings),
+                findings=findings,
+                answered_by=self._image.broker_id,
+                checked_ms=wall_ms,
             ),
             headers=NO_STORE,
         )
 
-    def _sentence(self, findings: list[dict[str, Any]]) -> str:
+    def _sentence(self, findings: list[Finding]) -> str:
         if not findings:
             brokers = len(self._image.live_brokers())
             topics = sum(not topic.internal for topic in self._image.topics.values())
             return f"All is well: {_many(brokers, 'broker')}, {_many(topics, 'topic')}."
         first = findings[0]
         rest = f" And {len(findings) - 1} more." if len(findings) > 1 else ""
-        return f"{first['check'].capitalize()}: {first['detail']}.{rest}"
+        return f"{first.check.capitalize()}: {first.detail}.{rest}"
 
     async def _partitions(self) -> dict[str, str | None]:
         """Of the whole cluster, as far as this broker knows it."""
@@ -133,14 +140,20 @@ class AboutDoor:
             ),
         }
 
+    @route(
+        "GET",
+        "/api/v1/version",
+        OWN,
+        Contract("What this broker is", "service", {200: ShownVersion}, problems=()),
+    )
     def _tell_version(self, request: Request) -> Answer:
         return answer(
-            {
-                "version": self._version,
-                "api": "v1",
-                "broker_id": self._image.broker_id,
-                "console": page_tag() if self._console else None,
-            },
+            ShownVersion(
+                version=self._version,
+                api="v1",
+                broker_id=self._image.broker_id,
+                console=page_tag() if self._console else None,
+            ),
             headers=NO_STORE,
         )
 

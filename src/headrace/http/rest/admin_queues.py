@@ -19,12 +19,24 @@ from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import topic_name_problem
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
+from headrace.http.contract import Contract, Param, one_of
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.forms.queues import (
+    CHANGE_PROBLEMS,
+    KEEP_TOPIC,
+    PAGE,
+    NewQueue,
+    NewSubscription,
+    Paused,
+    Purged,
+    QueueChange,
+    QueuePage,
+    ShownQueue,
+)
 from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, invalid, json_object
-from headrace.http.router import Router
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue, standard_queue
 from headrace.queues.elastic import Elastic
 from headrace.records.filters import FilterProblem, compile_filter
@@ -56,7 +68,7 @@ MAKE_QUEUE = needs(
 """Its topic is made when it is new; whoever names a dead-letter queue writes to it."""
 
 
-class AdminQueueDoor:
+class AdminQueueDoor(Door):
     def __init__(
         self,
         clock: Clock,
@@ -71,42 +83,6 @@ class AdminQueueDoor:
         self._queues = queues
         self._catalog = catalog
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/queues", self._list, OWN.showing(describe(GROUP)))
-        router.add("POST", "/api/v1/queues", self._create, MAKE_QUEUE)
-        router.add("GET", "/api/v1/queues/{queue}", self._describe, needs(describe(GROUP, "{queue}")))
-        router.add(
-            "PATCH",
-            "/api/v1/queues/{queue}",
-            self._change,
-            needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
-        )
-        router.add(
-            "DELETE",
-            "/api/v1/queues/{queue}",
-            self._delete,
-            needs(delete(GROUP, "{queue}"), delete(TOPIC, "topics of {queue}")),
-        )
-        router.add("GET", "/api/v1/subscriptions", self._list_subscriptions, OWN.showing(describe(GROUP)))
-        router.add("POST", "/api/v1/subscriptions", self._subscribe, MAKE_QUEUE)
-        router.add("GET", "/api/v1/subscriptions/{queue}", self._describe, needs(describe(GROUP, "{queue}")))
-        router.add(
-            "PATCH",
-            "/api/v1/subscriptions/{queue}",
-            self._change,
-            needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
-        )
-        router.add(
-            "DELETE", "/api/v1/subscriptions/{queue}", self._unsubscribe, needs(delete(GROUP, "{queue}"))
-        )
-        router.add("POST", "/api/v1/queues/{queue}/purge", self._purge, needs(delete(GROUP, "{queue}")))
-        router.add(
-            "POST", "/api/v1/queues/{queue}/pause", self._pause, needs(alter_configs(GROUP, "{queue}"))
-        )
-        router.add(
-            "POST", "/api/v1/queues/{queue}/resume", self._resume, needs(alter_configs(GROUP, "{queue}"))
-        )
-
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]
         spec = self._queues.find(name)
@@ -118,12 +94,30 @@ class AdminQueueDoor:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/api/v1/queues",
+        OWN.showing(describe(GROUP)),
+        Contract(
+            "List queues",
+            "queues",
+            {200: QueuePage},
+            query=(Param("kind", "only these", one_of("queue", "subscription")), *PAGE),
+            problems=(400,),
+        ),
+    )
     async def _list(self, request: Request) -> Answer:
         kind = request.query.get("kind", "")
         if kind not in ("", "queue", "subscription"):
             raise invalid("kind is queue or subscription")
         return await self._listed(request, kind)
 
+    @route(
+        "GET",
+        "/api/v1/subscriptions",
+        OWN.showing(describe(GROUP)),
+        Contract("List subscriptions", "subscriptions", {200: QueuePage}, query=PAGE, problems=(400,)),
+    )
     async def _list_subscriptions(self, request: Request) -> Answer:
         return await self._listed(request, "subscription")
 
@@ -136,53 +130,63 @@ class AdminQueueDoor:
         shown, cursor = window(request, specs)
         return page(request, [await self._shown(specs[name]) for name in shown], cursor)
 
+    @route(
+        "GET",
+        "/api/v1/queues/{queue}",
+        needs(describe(GROUP, "{queue}")),
+        Contract("Look at a queue", "queues", {200: ShownQueue}),
+    )
+    @route(
+        "GET",
+        "/api/v1/subscriptions/{queue}",
+        needs(describe(GROUP, "{queue}")),
+        Contract("Look at a subscription", "subscriptions", {200: ShownQueue}),
+    )
     async def _describe(self, request: Request) -> Answer:
         return answer(await self._shown(self._spec(request)))
 
-    async def _shown(self, spec: QueueSpec) -> dict[str, Any]:
+    async def _shown(self, spec: QueueSpec) -> ShownQueue:
         stats = await self._queues.stats(spec)
         counts = [count for _, count in stats.counts]
         config = spec.queue_config
-        return timed(
-            {
-                "name": spec.name,
-                "kind": spec.kind,
-                "topics": list(spec.topics),
-                "fifo": config.fifo,
-                "ready": sum(count.visible for count in counts),
-                "in_flight": sum(count.in_flight for count in counts),
-                "delayed": sum(count.delayed for count in counts),
-                "dying": sum(count.dying for count in counts),
-                "oldest_age_ms": stats.oldest_age_ms,
-                "paused": any(count.paused for count in counts),
-                "dead_letter": config.dead_letter,
-                "max_deliveries": config.max_deliveries,
-                "visibility_ms": config.visibility_ms,
-                "default_delay_ms": spec.default_delay_ms,
-                "filter": spec.filter,
-                "start": spec.start,
-                "config": {name: value for name, value in asdict(config).items() if name != "queue_id"},
-                "tags": spec.tags,
-                "dead_letter_of": [
-                    other.name for other in self._catalog.all() if other.queue_config.dead_letter == spec.name
-                ],
-                "created_ms": spec.created_ms,
-                **self._partitions(spec),
-            }
-        )
-
-    def _partitions(self, spec: QueueSpec) -> dict[str, Any]:
-        """How many it has, how many new messages go to, and whether its groups are on their way from one to another."""
         total = len(self._queues.sources(spec))
-        return {
-            "partitions": total,
-            "active_partitions": min(spec.active or total, total),
-            "moving": spec.moving_from > 0,
-            "elastic": None if spec.elastic is None else asdict(spec.elastic),
-        }
+        return ShownQueue(
+            name=spec.name,
+            kind=spec.kind,
+            topics=list(spec.topics),
+            fifo=config.fifo,
+            ready=sum(count.visible for count in counts),
+            in_flight=sum(count.in_flight for count in counts),
+            delayed=sum(count.delayed for count in counts),
+            dying=sum(count.dying for count in counts),
+            oldest_age_ms=stats.oldest_age_ms,
+            paused=any(count.paused for count in counts),
+            dead_letter=config.dead_letter,
+            max_deliveries=config.max_deliveries,
+            visibility_ms=config.visibility_ms,
+            default_delay_ms=spec.default_delay_ms,
+            filter=spec.filter,
+            start=spec.start,
+            config={name: value for name, value in asdict(config).items() if name != "queue_id"},
+            tags=spec.tags,
+            dead_letter_of=[
+                other.name for other in self._catalog.all() if other.queue_config.dead_letter == spec.name
+            ],
+            created_ms=spec.created_ms,
+            partitions=total,
+            active_partitions=min(spec.active or total, total),
+            moving=spec.moving_from > 0,
+            elastic=spec.elastic,
+        )
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
+    @route(
+        "POST",
+        "/api/v1/queues",
+        MAKE_QUEUE,
+        Contract("Create a queue", "queues", {201: ShownQueue}, body=(NewQueue,), problems=CHANGE_PROBLEMS),
+    )
     async def _create(self, request: Request) -> Answer:
         body = json_object(request)
         _check_fields(body, {*_SPEC_FIELDS, *_CREATE_FIELDS, *_CONFIG_FIELDS})
@@ -219,6 +223,18 @@ class AdminQueueDoor:
         await self._catalog.create(with_config(spec, self._config(base, body, spec.filter)), partitions)
         return answer(await self._shown(self._catalog.spec(name)), 201)
 
+    @route(
+        "POST",
+        "/api/v1/subscriptions",
+        MAKE_QUEUE,
+        Contract(
+            "Subscribe to topics",
+            "subscriptions",
+            {201: ShownQueue},
+            body=(NewSubscription,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _subscribe(self, request: Request) -> Answer:
         body = json_object(request)
         topics = body.get("topics")
@@ -229,6 +245,12 @@ class AdminQueueDoor:
             )
         return await self._create(request)
 
+    @route(
+        "DELETE",
+        "/api/v1/subscriptions/{queue}",
+        needs(delete(GROUP, "{queue}")),
+        Contract("Delete a subscription", "subscriptions", {204: None}, "Its topics stay."),
+    )
     async def _unsubscribe(self, request: Request) -> Answer:
         spec = self._spec(request)
         if spec.kind != "subscription":
@@ -240,6 +262,26 @@ class AdminQueueDoor:
         await self._catalog.delete(spec.name, with_topic=False)
         return Response(b"", 204, "")
 
+    @route(
+        "PATCH",
+        "/api/v1/queues/{queue}",
+        needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
+        Contract(
+            "Change a queue", "queues", {200: ShownQueue}, body=(QueueChange,), problems=CHANGE_PROBLEMS
+        ),
+    )
+    @route(
+        "PATCH",
+        "/api/v1/subscriptions/{queue}",
+        needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
+        Contract(
+            "Change a subscription",
+            "subscriptions",
+            {200: ShownQueue},
+            body=(QueueChange,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _change(self, request: Request) -> Answer:
         spec = self._spec(request)
         body = json_object(request)
@@ -285,28 +327,52 @@ class AdminQueueDoor:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{dead_letter}" for dead letters')
         return replace(base, filtered=bool(filter_text), **given)
 
+    @route(
+        "DELETE",
+        "/api/v1/queues/{queue}",
+        needs(delete(GROUP, "{queue}"), delete(TOPIC, "topics of {queue}")),
+        Contract("Delete a queue", "queues", {204: None}, "With its topic.", query=(KEEP_TOPIC,)),
+    )
     async def _delete(self, request: Request) -> Answer:
         spec = self._spec(request)
         await self._catalog.delete(spec.name, with_topic=request.query.get("keep_topic") is None)
         return Response(b"", 204, "")
 
+    @route(
+        "POST",
+        "/api/v1/queues/{queue}/purge",
+        needs(delete(GROUP, "{queue}")),
+        Contract("Empty a queue", "queues", {200: Purged}),
+    )
     async def _purge(self, request: Request) -> Answer:
         spec = self._spec(request)
         stats = await self._queues.stats(spec)
         count = sum(c.visible + c.in_flight + c.delayed for _, c in stats.counts)
         await self._queues.purge(spec, 0)
-        return answer({"purged": count})
+        return answer(Purged(purged=count))
 
+    @route(
+        "POST",
+        "/api/v1/queues/{queue}/pause",
+        needs(alter_configs(GROUP, "{queue}")),
+        Contract("Stop handing out", "queues", {200: Paused}),
+    )
     async def _pause(self, request: Request) -> Answer:
         return await self._set_paused(request, True)
 
+    @route(
+        "POST",
+        "/api/v1/queues/{queue}/resume",
+        needs(alter_configs(GROUP, "{queue}")),
+        Contract("Go on handing out", "queues", {200: Paused}),
+    )
     async def _resume(self, request: Request) -> Answer:
         return await self._set_paused(request, False)
 
     async def _set_paused(self, request: Request, paused: bool) -> Answer:
         spec = self._spec(request)
         await self._queues.pause(spec, paused=paused)
-        return answer({"paused": paused})
+        return answer(Paused(paused=paused))
 
 
 def _backoff(value: Any) -> Backoff | None:

@@ -19,17 +19,22 @@ from headrace.broker.history import Lately, TopicNow
 from headrace.broker.peers import Peers
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.cluster.configs import Alteration, AlterOp, describe_topic
-from headrace.cluster.image import ClusterImage, Topic
+from headrace.cluster.image import ClusterImage
+from headrace.cluster.rows import Topic
 from headrace.cluster.topics import DEFAULT, CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, topic_name_problem
 from headrace.core.moments import timed
+from headrace.http.contract import FLAG, Contract, Param
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.problem import problem
+from headrace.http.rest.forms.administration import IF_MATCH, SORTED, ShownTopic, TopicPage, Trimmed
+from headrace.http.rest.forms.queues import CHANGE_PROBLEMS, PAGE
 from headrace.http.rest.paging import SortKeys, page, sorted_window
 from headrace.http.rest.reading import answer, body_of
-from headrace.http.rest.records import Bounds, RecordReader
-from headrace.http.router import Router
+from headrace.http.rest.records import OffsetBounds, RecordReader
+from headrace.http.whole import Whole
 from headrace.security.rights import (
     CLUSTER,
     OWN,
@@ -77,51 +82,22 @@ class Trim(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """-1: everything that is there."""
 
 
-class AdminTopicDoor:
+class AdminTopicDoor(Door):
     def __init__(
         self,
         image: ClusterImage,
         topics: TopicAdmin,
         peers: Peers,
         reader: RecordReader,
-        lately: Lately,
+        whole: Whole,
         is_queue: Callable[[str], bool],
     ) -> None:
-        self._lately = lately
+        self._whole = whole
         self._is_queue = is_queue
-        nothing = TopicNow()
-        self._sort_keys: SortKeys = {
-            "in": lambda name: lately.topics.get(name, nothing).in_per_s,
-            "out": lambda name: lately.topics.get(name, nothing).out_bytes_per_s,
-            "messages": lambda name: lately.topics.get(name, nothing).messages,
-            "bytes": lambda name: lately.topics.get(name, nothing).size_bytes,
-            "last_write": lambda name: lately.topics.get(name, nothing).last_write_ms,
-            "partitions": lambda name: len(image.topics[name].partitions),
-        }
         self._image = image
         self._topics = topics
         self._peers = peers
         self._reader = reader
-
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/topics", self._list, OWN.showing(describe(TOPIC)))
-        router.add(
-            "POST", "/api/v1/topics", self._create, needs(either(create(CLUSTER), create(TOPIC, "body.name")))
-        )
-        router.add(
-            "GET",
-            "/api/v1/topics/{topic}",
-            self._describe,
-            needs(describe(TOPIC, "{topic}")).showing(describe_configs(TOPIC)),
-        )
-        router.add(
-            "PATCH",
-            "/api/v1/topics/{topic}",
-            self._change,
-            needs(alter_configs(TOPIC, "{topic}"), alter(TOPIC, "{topic}")),
-        )
-        router.add("DELETE", "/api/v1/topics/{topic}", self._delete, needs(delete(TOPIC, "{topic}")))
-        router.add("POST", "/api/v1/topics/{topic}/trim", self._trim, needs(delete(TOPIC, "{topic}")))
 
     def _topic(self, request: Request) -> Topic:
         name = request.params["topic"]
@@ -142,9 +118,33 @@ class AdminTopicDoor:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/api/v1/topics",
+        OWN.showing(describe(TOPIC)),
+        Contract(
+            "List topics",
+            "topics",
+            {200: TopicPage},
+            query=(
+                Param("internal", "the broker's own, too", FLAG),
+                Param("with", "numbers of the shown ones: rates, sizes, readers; several with commas"),
+                Param(
+                    "sort",
+                    "name, in, out, messages, bytes, last_write or partitions; - before it turns it round",
+                    SORTED,
+                ),
+                *PAGE,
+            ),
+            problems=(400,),
+        ),
+    )
     async def _list(self, request: Request) -> Answer:
         image = self._image
         internal = "internal" in request.query
+        wanted = [word for word in request.query.get("with", "").split(",") if word]
+        # Names alone are known here; numbers are those of the whole cluster.
+        lately = await self._whole.look() if wanted or "sort" in request.query else Lately()
         names, cursor, total = sorted_window(
             request,
             (
@@ -152,17 +152,27 @@ class AdminTopicDoor:
                 for name, topic in image.topics.items()
                 if (internal or not topic.internal) and request.sees(TOPIC, name)
             ),
-            self._sort_keys,
+            self._sort_keys(lately),
         )
         found = [topic for name in names if (topic := image.topic(name)) is not None]
-        wanted = request.query.get("with", "").split(",")
-        rows = [{**_summary(topic), **self._numbers(topic, wanted)} for topic in found]
+        rows = [{**_summary(topic), **self._numbers(topic, wanted, lately)} for topic in found]
         return page(request, rows, cursor, total)
 
-    def _numbers(self, topic: Topic, wanted: list[str]) -> dict[str, Any]:
-        """As this broker sampled them: of the partitions that it leads."""
+    def _sort_keys(self, lately: Lately) -> SortKeys:
+        nothing = TopicNow()
+        return {
+            "in": lambda name: lately.topics.get(name, nothing).in_per_s,
+            "out": lambda name: lately.topics.get(name, nothing).out_bytes_per_s,
+            "messages": lambda name: lately.topics.get(name, nothing).messages,
+            "bytes": lambda name: lately.topics.get(name, nothing).size_bytes,
+            "last_write": lambda name: lately.topics.get(name, nothing).last_write_ms,
+            "partitions": lambda name: len(self._image.topics[name].partitions),
+        }
+
+    def _numbers(self, topic: Topic, wanted: list[str], lately: Lately) -> dict[str, Any]:
+        """As the brokers that lead its partitions sampled them."""
         shown: dict[str, Any] = {}
-        now = self._lately.topics.get(topic.name, TopicNow())
+        now = lately.topics.get(topic.name, TopicNow())
         if "rates" in wanted:
             shown |= {
                 "in_per_s": round(now.in_per_s, 2),
@@ -173,7 +183,7 @@ class AdminTopicDoor:
         if "sizes" in wanted:
             shown |= {"messages": now.messages, "bytes": now.size_bytes}
         if "readers" in wanted:
-            groups = sum(topic.name in group.topics for group in self._lately.groups.values())
+            groups = sum(topic.name in group.topics for group in lately.groups.values())
             shown |= {"groups": groups, "kind": self._kind(topic)}
         return timed(shown)
 
@@ -186,6 +196,12 @@ class AdminTopicDoor:
             return "queue"
         return "delayed" if topic.config.delay_enabled else "topic"
 
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}",
+        needs(describe(TOPIC, "{topic}")).showing(describe_configs(TOPIC)),
+        Contract("Look at a topic", "topics", {200: ShownTopic}),
+    )
     async def _describe(self, request: Request) -> Answer:
         topic = self._topic(request)
         return answer(await self._shown(topic), headers=(("etag", _etag(topic)),))
@@ -215,7 +231,7 @@ class AdminTopicDoor:
         }
         return {**_summary(topic), "partitions": partitions, "configs": configs}
 
-    async def _bounds(self, tp: TopicPartition) -> Bounds | None:
+    async def _bounds(self, tp: TopicPartition) -> OffsetBounds | None:
         """None: its leader can't say right now. The rest of the topic can still be shown."""
         try:
             return await self._reader.bounds(tp)
@@ -224,6 +240,12 @@ class AdminTopicDoor:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
+    @route(
+        "POST",
+        "/api/v1/topics",
+        needs(either(create(CLUSTER), create(TOPIC, "body.name"))),
+        Contract("Create a topic", "topics", {201: ShownTopic}, body=(NewTopic,), problems=(400, 409)),
+    )
     async def _create(self, request: Request) -> Answer:
         wanted = body_of(request, NewTopic)
         trouble = topic_name_problem(wanted.name)
@@ -243,6 +265,19 @@ class AdminTopicDoor:
         location = ("location", f"/api/v1/topics/{wanted.name}")
         return answer(await self._shown(topic), 201, (location, ("etag", _etag(topic))))
 
+    @route(
+        "PATCH",
+        "/api/v1/topics/{topic}",
+        needs(alter_configs(TOPIC, "{topic}"), alter(TOPIC, "{topic}")),
+        Contract(
+            "Configure or grow a topic",
+            "topics",
+            {200: ShownTopic},
+            body=(TopicChange,),
+            headers=(IF_MATCH,),
+            problems=(*CHANGE_PROBLEMS, 412),
+        ),
+    )
     async def _change(self, request: Request) -> Answer:
         topic = self._users_topic(request)
         change = body_of(request, TopicChange)
@@ -267,10 +302,22 @@ class AdminTopicDoor:
             await admin.alter_configs(topic.name, alterations, replace=False)
         return await self._describe(request)
 
+    @route(
+        "DELETE",
+        "/api/v1/topics/{topic}",
+        needs(delete(TOPIC, "{topic}")),
+        Contract("Delete a topic", "topics", {204: None}),
+    )
     async def _delete(self, request: Request) -> Answer:
         await self._topics.delete(self._users_topic(request).name)
         return Response(b"", 204, "")
 
+    @route(
+        "POST",
+        "/api/v1/topics/{topic}/trim",
+        needs(delete(TOPIC, "{topic}")),
+        Contract("Forget what is below an offset", "topics", {200: Trimmed}, body=(Trim,)),
+    )
     async def _trim(self, request: Request) -> Answer:
         topic = self._users_topic(request)
         wanted = body_of(request, Trim)

@@ -5,22 +5,33 @@ GET /api/v1/cluster
 
 from __future__ import annotations
 
+from typing import Any
+
+from headrace.broker.history import BrokerNow
 from headrace.cluster.image import ClusterImage
+from headrace.http.contract import Contract
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
+from headrace.http.rest.forms.administration import ShownCluster
 from headrace.http.rest.reading import answer
-from headrace.http.router import Router
+from headrace.http.whole import Whole
 from headrace.security.rights import OWN
 
 
-class ClusterDoor:
-    def __init__(self, image: ClusterImage) -> None:
+class ClusterDoor(Door):
+    def __init__(self, image: ClusterImage, whole: Whole) -> None:
         self._image = image
+        self._whole = whole
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/cluster", self._describe, OWN)
-
-    def _describe(self, request: Request) -> Answer:
+    @route(
+        "GET",
+        "/api/v1/cluster",
+        OWN,
+        Contract("The cluster in one look", "cluster", {200: ShownCluster}, problems=()),
+    )
+    async def _describe(self, request: Request) -> Answer:
         image = self._image
+        await self._whole.look()
         led: dict[int, int] = {}
         under_replicated = offline = 0
         for _, _, state in image.all_partitions():
@@ -34,6 +45,7 @@ class ClusterDoor:
                 "http": f"{node.registration.http_host}:{node.registration.http_port}",
                 "rack": node.rack,
                 "partitions_led": led.get(node.id, 0),
+                **_numbers(self._whole.brokers.get(node.id)),
             }
             for node in image.live_brokers()
         ]
@@ -49,3 +61,15 @@ class ClusterDoor:
                 "offline_partitions": offline,
             }
         )
+
+
+def _numbers(now: BrokerNow | None) -> dict[str, Any]:
+    """None for a broker that does not answer."""
+    if now is None:
+        return {"in_per_s": None, "in_bytes_per_s": None, "out_bytes_per_s": None, "free_bytes": None}
+    return {
+        "in_per_s": round(now.in_per_s, 2),
+        "in_bytes_per_s": round(now.in_bytes_per_s),
+        "out_bytes_per_s": round(now.out_bytes_per_s),
+        "free_bytes": now.free_bytes if now.free_bytes >= 0 else None,
+    }

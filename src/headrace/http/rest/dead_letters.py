@@ -16,9 +16,12 @@ from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.folding import folded
 from headrace.core.moments import timed
 from headrace.core.ports import Clock
+from headrace.http.contract import Contract, Param, whole
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
+from headrace.http.rest.forms.letters import DeadLetters, Locks
 from headrace.http.rest.reading import answer, number
-from headrace.http.router import Router
+from headrace.http.whole import Whole
 from headrace.queues.commands import Source
 from headrace.records.build import Record
 from headrace.security.rights import GROUP, OWN, describe, needs, read
@@ -29,21 +32,28 @@ MAX_KINDS = 200
 MAX_LOCKS = 500
 
 
-class DeadLetterDoor:
-    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler) -> None:
+class DeadLetterDoor(Door):
+    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler, whole: Whole) -> None:
         self._clock = clock
         self._image = image
         self._sampler = sampler
+        self._whole = whole
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/dead-letters", self._all, OWN.showing(describe(GROUP)))
-        router.add(
-            "GET",
-            "/api/v1/queues/{queue}/locks",
-            self._locks,
-            needs(describe(GROUP, "{queue}"), read(GROUP, "{queue}")),
-        )
-
+    @route(
+        "GET",
+        "/api/v1/dead-letters",
+        OWN.showing(describe(GROUP)),
+        Contract(
+            "Dead letters of all queues, by what went wrong",
+            "queues",
+            {200: DeadLetters},
+            problems=(400,),
+            query=(
+                Param("queue", "only this one"),
+                Param("look", "open so many of each at most", whole(1, 2_000, 2_000)),
+            ),
+        ),
+    )
     async def _all(self, request: Request) -> Answer:
         queues = self._sampler.queues
         only = request.query.get("queue")
@@ -114,8 +124,18 @@ class DeadLetterDoor:
         kind["first_ms"] = min(kind["first_ms"], record.timestamp)
         kind["last_ms"] = max(kind["last_ms"], record.timestamp)
 
-    def _locks(self, request: Request) -> Answer:
-        """Of what this broker hosts."""
+    @route(
+        "GET",
+        "/api/v1/queues/{queue}/locks",
+        needs(describe(GROUP, "{queue}"), read(GROUP, "{queue}")),
+        Contract(
+            "Messages that somebody has received and not settled",
+            "queues",
+            {200: Locks},
+        ),
+    )
+    async def _locks(self, request: Request) -> Answer:
+        """Each broker knows those of what it hosts."""
         name = request.params["queue"]
         queues = self._sampler.queues
         spec = next((one for one in queues.specs() if one.name == name), None)
@@ -139,5 +159,7 @@ class DeadLetterDoor:
             )
             for source, lock in queues.locks(spec, MAX_LOCKS)
         ]
+        for other in await self._whole.gather(request):
+            rows += other["items"]
         rows.sort(key=lambda row: int(str(row["ends_in_ms"])))
         return answer({"items": rows, "next_cursor": None})

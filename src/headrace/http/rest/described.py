@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.http.health import HealthDoor
-from headrace.http.metrics import MetricsDoor, Registry
+from headrace.http.metrics import Collectors, MetricsDoor
 from headrace.http.openapi import document
 from headrace.http.rest.about import AboutDoor
+from headrace.http.rest.denials import DenialDoor
 from headrace.http.rest.doors import mount_rest
-from headrace.http.rest.operations import OPERATIONS
 from headrace.http.rest.security import SecurityDoor
 from headrace.http.rest.sessions import SessionDoor
+from headrace.http.rest.tenants import TenantDoor
 from headrace.http.rest.webhooks import WebhookDoor
 from headrace.http.router import Router
 
@@ -27,14 +28,15 @@ def public_router(version: str) -> Router:
     router = Router()
     nobody: Any = _Nobody()
     HealthDoor().mount(router)
-    MetricsDoor(Registry()).mount(router)
-    mount_rest(router, nobody, nobody, b"", version)
+    MetricsDoor(Collectors()).mount(router)
+    mount_rest(router, nobody, nobody, nobody, b"", version, nobody)
     AboutDoor(nobody, nobody, nobody, version, console=False).mount(router)
     SessionDoor(nobody, nobody, nobody).mount(router)
-    SecurityDoor(nobody, nobody, 0).mount(router)
-    WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
+    SecurityDoor(nobody, 0, DenialDoor(nobody, nobody, nobody, nobody)).mount(router)
+    TenantDoor(nobody, nobody, nobody, nobody).mount(router)
+    WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
     return router
 
 
 def api_document(version: str) -> dict[str, Any]:
-    return document(public_router(version).routes(), OPERATIONS, version)
+    return document(public_router(version).routes(), version)

@@ -19,17 +19,27 @@ from headrace.http.rest.letters import LetterDoor
 from headrace.http.rest.live import LiveDoor
 from headrace.http.rest.looking import LookDoor
 from headrace.http.rest.moves import MoveDoor
+from headrace.http.rest.pipelines import PipelineDoor
 from headrace.http.rest.queue_stream import QueueStreamDoor
 from headrace.http.rest.queues import QueueDoor
 from headrace.http.rest.records import RecordReader
 from headrace.http.rest.schedules import ScheduleDoor
 from headrace.http.rest.settling import SettleDoor
 from headrace.http.rest.topics import TopicDoor
+from headrace.http.rest.tracing import TraceDoor
 from headrace.http.router import Router
+from headrace.http.whole import Whole
+from headrace.security.standing import StandingOrders
 
 
 def mount_rest(
-    router: Router, services: Services, forwarder: Forwarder, receipt_key: bytes, version: str
+    router: Router,
+    services: Services,
+    forwarder: Forwarder,
+    whole: Whole,
+    receipt_key: bytes,
+    version: str,
+    standing: StandingOrders,
 ) -> None:
     broker = services.broker
     clock, image, partitions = broker.runtime.clock, broker.image, broker.partitions
@@ -49,26 +59,38 @@ def mount_rest(
         reader,
         forwarder,
         once,
+        services.writers,
     ).mount(router)
     QueueDoor(
-        clock, image, broker.new_uuid, queues, rooms.catalog, services.auto_creation, receipt_key, once
+        clock,
+        image,
+        broker.new_uuid,
+        queues,
+        rooms.catalog,
+        services.auto_creation,
+        receipt_key,
+        once,
+        services.writers,
     ).mount(forwarding)
     SettleDoor(queues, receipt_key).mount(forwarding)
     QueueStreamDoor(clock, queues, receipt_key).mount(router)
     AdminQueueDoor(clock, image, broker.new_uuid, queues, rooms.catalog).mount(forwarding)
     MoveDoor(rooms.catalog, rooms.moves).mount(forwarding)
-    AdminTopicDoor(
-        image, topics, peers, reader, services.sampler.lately, lambda name: queues.find(name) is not None
-    ).mount(forwarding)
-    LookDoor(clock, image, reader, services.sampler).mount(router)
-    ExportDoor(clock, reader, queues, rooms.catalog).mount(router)
-    LetterDoor(clock, queues, rooms.catalog).mount(router)
-    LiveDoor(clock, image, services.sampler).mount(router)
-    FlowDoor(image, services.sampler).mount(router)
-    DeadLetterDoor(clock, image, services.sampler).mount(router)
-    groups = GroupDoor(image, services.coordinators, peers, reader, services.sampler.lately)
+    AdminTopicDoor(image, topics, peers, reader, whole, lambda name: queues.find(name) is not None).mount(
+        forwarding
+    )
+    LookDoor(clock, image, reader, services.sampler, whole).mount(router)
+    ExportDoor(clock, image, reader, queues, rooms.catalog).mount(router)
+    LetterDoor(clock, image, queues, rooms.catalog).mount(router)
+    LiveDoor(clock, image, services.sampler, whole).mount(router)
+    pipelines = PipelineDoor(clock, image, reader, peers, services.coordinators)
+    pipelines.mount(router)
+    FlowDoor(image, services.sampler, whole, pipelines.rows).mount(router)
+    TraceDoor(clock, reader, services.sampler, whole).mount(router)
+    DeadLetterDoor(clock, image, services.sampler, whole).mount(router)
+    groups = GroupDoor(clock, image, services.coordinators, peers, reader, whole)
     groups.mount(forwarding)
-    ExplainDoor(clock, groups, services.sampler, services.troubles).mount(forwarding)
-    ScheduleDoor(image, queues, rooms.catalog, services.cron).mount(forwarding)
-    ClusterDoor(image).mount(router)
+    ExplainDoor(clock, groups, whole, services.troubles).mount(forwarding)
+    ScheduleDoor(image, queues, rooms.catalog, services.cron, standing).mount(forwarding)
+    ClusterDoor(image, whole).mount(router)
     DocumentationDoor(router, version).mount(router)

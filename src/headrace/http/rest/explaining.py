@@ -8,39 +8,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.history import GroupNow, Sampler
+from headrace.broker.history import GroupNow
 from headrace.core.explain import GroupFacts, PartitionFacts, explain
 from headrace.core.ids import TopicPartition
 from headrace.core.moments import timed
 from headrace.core.ports import Clock
+from headrace.http.contract import Contract
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
+from headrace.http.rest.forms.administration import GroupExplanation
 from headrace.http.rest.groups import GroupDoor
 from headrace.http.rest.reading import answer
-from headrace.http.router import Router
+from headrace.http.whole import Whole
 from headrace.security.rights import GROUP, TOPIC, describe, needs
 
 
-class ExplainDoor:
+class ExplainDoor(Door):
     def __init__(
-        self, clock: Clock, groups: GroupDoor, sampler: Sampler, troubles: Callable[[], list[str]]
+        self,
+        clock: Clock,
+        groups: GroupDoor,
+        whole: Whole,
+        troubles: Callable[[], list[str]],
     ) -> None:
         self._clock = clock
         self._groups = groups
-        self._sampler = sampler
+        self._whole = whole
         self._troubles = troubles
 
-    def mount(self, router: Router) -> None:
-        router.add(
-            "GET",
-            "/api/v1/groups/{group}/explain",
-            self._explain,
-            needs(describe(GROUP, "{group}")).showing(describe(TOPIC)),
-        )
-
+    @route(
+        "GET",
+        "/api/v1/groups/{group}/explain",
+        needs(describe(GROUP, "{group}")).showing(describe(TOPIC)),
+        Contract(
+            "Why a group is behind",
+            "groups",
+            {200: GroupExplanation},
+            "Rules over what the brokers know; no guessing.",
+        ),
+    )
     async def _explain(self, request: Request) -> Answer:
         name = request.params["group"]
         standing = await self._groups.standing(request)
-        lately = self._sampler.lately
+        stable = await self._groups.stable_ends(standing)
+        lately = await self._whole.look()
         now = lately.groups.get(name, GroupNow())
         owners = {
             TopicPartition(owned["topic"], number): member["client_id"] or member["member_id"]
@@ -50,7 +61,7 @@ class ExplainDoor:
         }
         partitions = tuple(
             PartitionFacts(
-                tp, standing.committed.get(tp), bounds.start, bounds.end, self._sampler.written(tp, bounds.end), owners.get(tp)
+                tp, standing.committed.get(tp), bounds.start, stable.get(tp, bounds.end), bounds.end, owners.get(tp)
             )
             for tp, bounds in sorted(standing.bounds.items())
         )  # fmt: skip
@@ -67,10 +78,10 @@ class ExplainDoor:
             troubles=tuple(self._troubles()),
         )
         findings: list[dict[str, Any]] = [timed(finding._asdict()) for finding in explain(facts)]
-        if facts.lag == 0:
-            sentence = "It is not behind."
-        elif findings:
+        if findings:
             sentence = findings[0]["sentence"]
+        elif facts.lag == 0:
+            sentence = "It is not behind."
         else:
             sentence = f"It is {facts.lag:,} messages behind, and nothing is known that would hold it up."
         return answer({"group": name, "lag": facts.lag, "sentence": sentence, "findings": findings})

@@ -19,16 +19,20 @@ import msgspec
 
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.moments import rfc3339
 from headrace.core.ports import Clock
+from headrace.http.contract import Contract
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, StreamingResponse
-from headrace.http.rest.filtering import Wanted, wanted_records
-from headrace.http.rest.looking import Found, Range, SearchStep, places_of, ranges_of
+from headrace.http.rest.filtering import RecordFilter, wanted_records
+from headrace.http.rest.forms.looking import EXPORT, PARTITION, SPAN, WANTED
+from headrace.http.rest.looking import MatchedRecord, Range, SearchStep, places_of, ranges_of
+from headrace.http.rest.masking import masks_for, seen
 from headrace.http.rest.reading import invalid
 from headrace.http.rest.records import RecordReader
-from headrace.http.router import Router
 from headrace.records.shown import shown_headers, shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
@@ -38,39 +42,63 @@ COLUMNS = ("topic", "partition", "offset", "time", "key", "value", "headers")
 _FORMULA = re.compile(r"[=+\-@\x00-\x1f]")
 _encode = msgspec.json.Encoder().encode
 
-Rows = AsyncIterator[Iterable[Found]]
-Encode = Callable[[Iterable[Found]], bytes]
+Rows = AsyncIterator[Iterable[MatchedRecord]]
+Encode = Callable[[Iterable[MatchedRecord]], bytes]
 
 
-class ExportDoor:
-    def __init__(self, clock: Clock, reader: RecordReader, queues: Queues, catalog: QueueCatalog) -> None:
+class ExportDoor(Door):
+    def __init__(
+        self, clock: Clock, image: ClusterImage, reader: RecordReader, queues: Queues, catalog: QueueCatalog
+    ) -> None:
         self._clock = clock
+        self._image = image
         self._reader = reader
         self._queues = queues
         self._catalog = catalog
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/topics/{topic}/export", self._topic, needs(read(TOPIC, "{topic}")))
-        router.add(
-            "GET",
-            "/api/v1/queues/{queue}/export",
-            self._queue,
-            needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
-        )
-
+    @route(
+        "GET",
+        "/topics/{topic}/export",
+        needs(read(TOPIC, "{topic}")),
+        Contract(
+            "All messages of a topic as a file",
+            "topics",
+            {200: str},
+            "Those that are there when it begins; a stream, so of any size.",
+            query=(EXPORT, *SPAN, *WANTED, PARTITION),
+            content_type="application/octet-stream",
+        ),
+    )
     async def _topic(self, request: Request) -> Answer:
         wanted = wanted_records(request)
         ranges = await ranges_of(self._reader, request, places_of(self._reader, request))
-        return _file(request, request.params["topic"], self._found(ranges, wanted))
+        return _file(
+            request, request.params["topic"], self._found(self._reader.seen_by(request), ranges, wanted)
+        )
 
-    async def _found(self, ranges: dict[TopicPartition, Range], wanted: Wanted | None) -> Rows:
+    async def _found(
+        self, reader: RecordReader, ranges: dict[TopicPartition, Range], wanted: RecordFilter | None
+    ) -> Rows:
         while any(one.high > one.low for one in ranges.values()):
-            step = SearchStep(self._clock, self._reader, wanted, CHUNK, newest=False)
+            step = SearchStep(self._clock, reader, wanted, CHUNK, newest=False)
             yield await step.run(ranges)
             if step.left == ranges:
                 return  # nothing more can be read there now
             ranges = step.left
 
+    @route(
+        "GET",
+        "/api/v1/queues/{queue}/export",
+        needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        Contract(
+            "All messages of a queue as a file",
+            "queues",
+            {200: str},
+            "What a receive could hand out. Nothing is taken.",
+            query=(EXPORT, *WANTED),
+            content_type="application/octet-stream",
+        ),
+    )
     async def _queue(self, request: Request) -> Answer:
         name = request.params["queue"]
         spec = self._catalog.find(name)
@@ -79,10 +107,16 @@ class ExportDoor:
                 ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
             )
         wanted = wanted_records(request)
+        masks = masks_for(request, self._image)
 
         async def rows() -> Rows:
             async for some in self._queues.walk(spec, EVERYTHING):
-                found = [Found(TopicPartition(source.topic, source.partition), one) for source, one in some]
+                found = [
+                    MatchedRecord(
+                        TopicPartition(source.topic, source.partition), seen(masks, source.topic, one)
+                    )
+                    for source, one in some
+                ]
                 yield [one for one in found if wanted is None or wanted.matches(*one)]
 
         return _file(request, name, rows())
@@ -113,11 +147,11 @@ async def _encoded(rows: Rows, encode: Encode, head: bytes) -> AsyncIterator[byt
             yield data
 
 
-def _as_lines(rows: Iterable[Found]) -> bytes:
+def _as_lines(rows: Iterable[MatchedRecord]) -> bytes:
     return b"".join(_encode(shown_record(tp.topic, tp.partition, record)) + b"\n" for tp, record in rows)
 
 
-def _as_csv(rows: Iterable[Found]) -> bytes:
+def _as_csv(rows: Iterable[MatchedRecord]) -> bytes:
     return _csv(
         (
             tp.topic,

@@ -14,7 +14,7 @@ from headrace.records.filters import Filter, FilterInput, FilterProblem, compile
 MAX_WORD = 1_000
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     accepts: Filter | None
     word: bytes
     """Lower case; empty: any."""
@@ -31,13 +31,13 @@ def as_input(tp: TopicPartition, record: Record) -> FilterInput:
     )
 
 
-def wanted_records(request: Request) -> Wanted | None:
+def wanted_records(request: Request) -> RecordFilter | None:
     """None: all of them."""
     accepts = filter_of(request)
     word = request.query.get("contains", "")
     if len(word) > MAX_WORD:
         raise invalid(f"contains has at most {MAX_WORD} characters")
-    return Wanted(accepts, word.lower().encode()) if word or accepts is not None else None
+    return RecordFilter(accepts, word.lower().encode()) if word or accepts is not None else None
 
 
 def filter_of(request: Request) -> Filter | None:

@@ -1,42 +1,61 @@
-"""Door: who writes what and who reads it, as one picture (5.1): topics, their readers, and where those pass things on.
+"""Door: who writes what and who reads it, as one picture (5.1): writers, topics, their readers, and where those pass things on.
 
 GET /api/v1/flow     nodes and links, busiest first, with rates and what is behind
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.broker.history import Sampler
+from headrace.broker.history import Lately, Sampler
 from headrace.cluster.image import ClusterImage
+from headrace.core.pipelines import BOARD, DEFINITIONS, ENDED
+from headrace.http.contract import Contract, Param, whole
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
+from headrace.http.rest.forms.looking import ShownFlow
 from headrace.http.rest.reading import answer, number
-from headrace.http.router import Router
+from headrace.http.whole import Whole
 from headrace.security.rights import GROUP, OWN, TOPIC, describe
 
 MOST = 200
+MOST_WRITERS = 30
+PipelineRows = Callable[[Request], Awaitable[dict[str, dict[str, Any]]]]
 USUAL = 30
 STANDING_PER_S = 0.01
 """Below this nothing flows."""
 
 
-class FlowDoor:
-    def __init__(self, image: ClusterImage, sampler: Sampler) -> None:
+class FlowDoor(Door):
+    def __init__(self, image: ClusterImage, sampler: Sampler, whole: Whole, pipelines: PipelineRows) -> None:
         self._image = image
         self._sampler = sampler
+        self._whole = whole
+        self._pipelines = pipelines
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/flow", self._flow, OWN.showing(describe(TOPIC), describe(GROUP)))
-
-    def _flow(self, request: Request) -> Answer:
+    @route(
+        "GET",
+        "/api/v1/flow",
+        OWN.showing(describe(TOPIC), describe(GROUP)),
+        Contract(
+            "What flows where",
+            "cluster",
+            {200: ShownFlow},
+            "Client ids that write, topics, the groups, queues and pipelines that read them, and where dead letters go; the busiest and those in trouble.",
+            query=(Param("limit", "of each kind at most", whole(1, 200, 30)),),
+            problems=(400,),
+        ),
+    )
+    async def _flow(self, request: Request) -> Answer:
         most = number(request, "limit", USUAL, 1, MOST)
-        lately = self._sampler.lately
+        lately = await self._whole.look()
         specs = {spec.name: spec for spec in self._sampler.queues.specs() if request.sees(GROUP, spec.name)}
         groups = {name: group for name, group in lately.groups.items() if request.sees(GROUP, name)}
         topics = {
             name: topic
             for name, topic in lately.topics.items()
-            if request.sees(TOPIC, name) and (name in self._image.topics)
+            if request.sees(TOPIC, name) and name in self._image.topics and name not in (BOARD, DEFINITIONS)
         }
         read = {topic for group in groups.values() for topic in group.topics}
         read |= {topic for spec in specs.values() for topic in spec.topics}
@@ -77,12 +96,62 @@ class FlowDoor:
                 links.append(
                     _link("queue", name, "queue", dead, 0.0, _waiting(lately, dead), kind="dead letters")
                 )
+        self._add_writers(lately, ranked[:most], nodes, links)
+        await self._add_pipelines(request, shown, nodes, links)
         hidden = {
             "topics": max(0, len(topics) - most),
             "groups": max(0, len(groups) - most),
             "queues": max(0, len(specs) - most),
         }
         return answer({"nodes": nodes, "links": links, "hidden": hidden})
+
+    def _add_writers(
+        self, lately: Lately, topics: list[str], nodes: list[dict[str, Any]], links: list[dict[str, Any]]
+    ) -> None:
+        """Client ids, each once however many topics it writes; the busiest `MOST_WRITERS`."""
+        rates: dict[tuple[str, str], float] = {}
+        peers = {f"broker-{node.id}" for node in self._image.live_brokers()}
+        wrote: list[tuple[tuple[str, str], str, float]] = []
+        for topic in topics:
+            for row in lately.writers_of(topic):
+                if row.client in peers:
+                    continue  # brokers move messages for queues
+                who = (row.client, row.door)
+                rates[who] = rates.get(who, 0.0) + row.per_s
+                wrote.append((who, topic, row.per_s))
+        busiest = sorted(rates, key=lambda who: (-rates[who], who))[:MOST_WRITERS]
+        nodes += [_node("writer", _client(who), rates[who], 0, None) for who in busiest]
+        totals: dict[tuple[str, str], float] = {}
+        for who, topic, per_s in wrote:
+            if who in busiest:
+                place = (_client(who), topic)
+                totals[place] = totals.get(place, 0.0) + per_s
+        links += [
+            _link("writer", name, "topic", topic, per_s, 0, kind="writes")
+            for (name, topic), per_s in totals.items()
+        ]
+
+    async def _add_pipelines(
+        self, request: Request, shown: set[str], nodes: list[dict[str, Any]], links: list[dict[str, Any]]
+    ) -> None:
+        for name, row in (await self._pipelines(request)).items():
+            if row["state"] in ENDED:
+                continue
+            rate, lag = float(row["rate"] or 0) if row["state"] == "running" else 0.0, row["lag"] or 0
+            nodes.append(_node("pipeline", name, rate, lag, None))
+            links += [
+                _link("topic", topic, "pipeline", name, rate, lag)
+                for topic in row["topics"]
+                if topic in shown
+            ]
+            if row["target"] in shown:
+                links.append(_link("pipeline", name, "topic", row["target"], rate, 0, kind="writes"))
+
+
+def _client(who: tuple[str, str]) -> str:
+    """As people know it: its id, and by which door where that is not Kafka's."""
+    client, door = who
+    return (client or "unnamed") if door in ("kafka", "") else f"{client or 'unnamed'}/{door}"
 
 
 def _waiting(lately: Any, queue: str) -> int:

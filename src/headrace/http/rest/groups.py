@@ -19,18 +19,24 @@ from msgspec import Meta
 
 from headrace.broker import coordinators
 from headrace.broker.coordinators import Coordinators
-from headrace.broker.history import GroupNow, Lately
+from headrace.broker.history import GroupNow
 from headrace.broker.peers import Peers
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.moments import timed
+from headrace.core.ports import Clock
 from headrace.groups.subscription import parse_assignment
+from headrace.http.contract import Contract, Param
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.forms.administration import SORTED, GroupPage, SeekResult, ShownGroup
+from headrace.http.rest.forms.queues import CHANGE_PROBLEMS, PAGE
 from headrace.http.rest.paging import page, sorted_window
-from headrace.http.rest.reading import answer, body_of, invalid, time_ms
-from headrace.http.rest.records import Bounds, RecordReader
-from headrace.http.router import Router
+from headrace.http.rest.reading import answer, body_of, invalid
+from headrace.http.rest.records import READ_COMMITTED, READ_UNCOMMITTED, OffsetBounds, RecordReader
+from headrace.http.whole import Whole
+from headrace.records.positions import Anchor, Position, parse_target
 from headrace.security.access import Access
 from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, Operation, delete, describe, needs, read
 from headrace.wire.api import ApiKey
@@ -72,39 +78,25 @@ class GroupStanding(NamedTuple):
     group: ListedGroup
     members: list[dict[str, Any]]
     committed: dict[TopicPartition, int]
-    bounds: dict[TopicPartition, Bounds]
+    bounds: dict[TopicPartition, OffsetBounds]
 
 
-class GroupDoor:
+class GroupDoor(Door):
     def __init__(
         self,
+        clock: Clock,
         image: ClusterImage,
         coordinators: Coordinators,
         peers: Peers,
         reader: RecordReader,
-        lately: Lately,
+        whole: Whole,
     ) -> None:
-        self._lately = lately
+        self._clock = clock
+        self._whole = whole
         self._image = image
         self._coordinators = coordinators
         self._peers = peers
         self._reader = reader
-
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/groups", self._list, OWN.showing(describe(CLUSTER), describe(GROUP)))
-        router.add(
-            "GET",
-            "/api/v1/groups/{group}",
-            self._describe,
-            needs(describe(GROUP, "{group}")).showing(describe(TOPIC)),
-        )
-        router.add("DELETE", "/api/v1/groups/{group}", self._delete, needs(delete(GROUP, "{group}")))
-        router.add(
-            "POST",
-            "/api/v1/groups/{group}/seek",
-            self._seek,
-            needs(read(GROUP, "{group}")).showing(read(TOPIC)),
-        )
 
     async def _ask(self, group: str, key: int, version: int, request: object) -> Any:
         coordinator = await self._coordinators.find(group, coordinators.GROUP)
@@ -112,6 +104,22 @@ class GroupDoor:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/api/v1/groups",
+        OWN.showing(describe(CLUSTER), describe(GROUP)),
+        Contract(
+            "List groups",
+            "groups",
+            {200: GroupPage},
+            problems=(400,),
+            query=(
+                Param("with", "lag: how far behind, and how fast"),
+                Param("sort", "name, lag, members or out; - before it turns it round", SORTED),
+                *PAGE,
+            ),
+        ),
+    )
     async def _list(self, request: Request) -> Answer:
         everything = request.sees(CLUSTER, "")
         found = {
@@ -120,7 +128,7 @@ class GroupDoor:
             if everything or request.sees(GROUP, group.group_id)
         }
         nothing = GroupNow()
-        groups = self._lately.groups
+        groups = (await self._whole.look()).groups
         names, cursor, total = sorted_window(
             request,
             found,
@@ -132,27 +140,10 @@ class GroupDoor:
         )
         wanted = request.query.get("with", "").split(",")
         rows = [
-            {**_summary(found[name]), **(self._numbers(request, name) if "lag" in wanted else {})}
+            {**_summary(found[name]), **(_numbers(request, groups.get(name)) if "lag" in wanted else {})}
             for name in names
         ]
         return page(request, rows, cursor, total)
-
-    def _numbers(self, request: Request, name: str) -> dict[str, Any]:
-        """As this broker sampled them; None for a group that another one coordinates."""
-        now = self._lately.groups.get(name)
-        if now is None:
-            return timed(
-                {"lag": None, "members": None, "out_per_s": None, "topics": None, "last_commit_ms": None}
-            )
-        return timed(
-            {
-                "lag": now.lag,
-                "members": now.members,
-                "out_per_s": round(now.out_per_s, 2),
-                "topics": sorted(topic for topic in now.topics if request.sees(TOPIC, topic)),
-                "last_commit_ms": now.moved_ms or None,
-            }
-        )
 
     async def _listed(self) -> list[ListedGroup]:
         """Of every broker that answers: one that is away takes no list with it."""
@@ -196,6 +187,12 @@ class GroupDoor:
         )
         return GroupStanding(group, members, committed, bounds)
 
+    @route(
+        "GET",
+        "/api/v1/groups/{group}",
+        needs(describe(GROUP, "{group}")).showing(describe(TOPIC)),
+        Contract("Look at a group and its lag", "groups", {200: ShownGroup}),
+    )
     async def _describe(self, request: Request) -> Answer:
         group, members, committed, bounds = await self.standing(request)
         rows = [_row(tp, committed.get(tp), bounds.get(tp)) for tp in sorted({*committed, *bounds})]
@@ -264,13 +261,37 @@ class GroupDoor:
             if row.committed_offset >= 0
         }
 
-    async def _bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    async def stable_ends(self, standing: GroupStanding) -> dict[TopicPartition, int]:
+        """As far as a reader of committed records gets now."""
+        return {
+            tp: bounds.end for tp, bounds in (await self._bounds(standing.bounds, READ_COMMITTED)).items()
+        }
+
+    async def _bounds(
+        self, places: Iterable[TopicPartition], isolation: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, OffsetBounds]:
         wanted = list(places)
-        found = await asyncio.gather(*(self._reader.bounds(tp) for tp in wanted), return_exceptions=True)
-        return {tp: bounds for tp, bounds in zip(wanted, found, strict=True) if isinstance(bounds, Bounds)}
+        asked = (self._reader.bounds(tp, isolation) for tp in wanted)
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        return {
+            tp: bounds for tp, bounds in zip(wanted, found, strict=True) if isinstance(bounds, OffsetBounds)
+        }
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
+    @route(
+        "POST",
+        "/api/v1/groups/{group}/seek",
+        needs(read(GROUP, "{group}")).showing(read(TOPIC)),
+        Contract(
+            "Move a group's offsets",
+            "groups",
+            {200: SeekResult},
+            "Only while it has no members; `dry_run` shows what would happen.",
+            body=(Seek,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _seek(self, request: Request) -> Answer:
         name = request.params["group"]
         wanted = body_of(request, Seek)
@@ -303,33 +324,38 @@ class GroupDoor:
             raise invalid(
                 "say where to: start, end, an offset, -N from the end, +N from where it is, or @ and a time"
             )
-        topics = [wanted.topic] if wanted.topic is not None else sorted({tp.topic for tp in before})
+        try:
+            to = parse_target(wanted.to, self._clock.wall_ms())
+        except ValueError as problem:
+            raise invalid(str(problem)) from None
+        if wanted.topic is not None:
+            topics = [wanted.topic]
+        else:
+            # One that is gone can't be moved on; what was committed for it is still there.
+            topics = sorted({tp.topic for tp in before if self._image.topic(tp.topic) is not None})
+        if not topics:
+            raise HeadraceError(
+                ErrorKind.GROUP_ID_NOT_FOUND,
+                "this group has committed nothing",
+                "Say where it should start, with a topic.",
+            )
         chosen = -1 if wanted.partition is None else wanted.partition
         places = [
             TopicPartition(topic, number)
             for topic in topics
             for number in self._reader.partitions(topic, chosen)
         ]
-        to = wanted.to
         found = await asyncio.gather(*(self._target(tp, to, before.get(tp)) for tp in places))
         return dict(zip(places, found, strict=True))
 
-    async def _target(self, tp: TopicPartition, to: str, committed: int | None) -> int:
-        bounds = await self._reader.bounds(tp)
-        if to == "start":
-            return bounds.start
-        if to == "end":
-            return bounds.end
-        if to.startswith("@"):
-            offset = await self._reader.offset_for_time(tp, time_ms(to[1:], "to"))
-            return bounds.end if offset is None else offset
-        if not re.fullmatch(r"[-+]?[0-9]{1,18}", to):
-            raise invalid(
-                "to is start, end, an offset, -N from the end, +N from where the group is, or @ and a time"
-            )
-        origin = {"-": bounds.end, "+": bounds.start if committed is None else committed}.get(to[0], 0)
-        offset = origin + int(to)
-        return min(max(offset, bounds.start), bounds.end)
+    async def _target(self, tp: TopicPartition, to: Position, committed: int | None) -> int:
+        start, end = await self._reader.bounds(tp, READ_UNCOMMITTED)
+        at_time = (
+            await self._reader.offset_for_time(tp, to.value, READ_UNCOMMITTED)
+            if to.anchor is Anchor.SINCE
+            else None
+        )
+        return to.offset(start, end, committed=committed, at_time=at_time)
 
     async def _commit(self, name: str, targets: dict[TopicPartition, int]) -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -347,6 +373,14 @@ class GroupDoor:
                     hint = "A group can be moved while it has no members: stop its consumers first."
                     raise HeadraceError(kind, f"{topic.name}-{row.partition_index} was not moved", hint)
 
+    @route(
+        "DELETE",
+        "/api/v1/groups/{group}",
+        needs(delete(GROUP, "{group}")),
+        Contract(
+            "Delete a group", "groups", {204: None}, "Only while it has no members.", problems=CHANGE_PROBLEMS
+        ),
+    )
     async def _delete(self, request: Request) -> Answer:
         name = request.params["group"]
         await self._known(name)
@@ -376,6 +410,23 @@ def state_name(kafkas: str) -> str:
     return _WORD.sub("-", kafkas).lower()
 
 
+def _numbers(request: Request, now: GroupNow | None) -> dict[str, Any]:
+    """As its coordinator sampled them; None where that broker did not answer."""
+    if now is None:
+        return timed(
+            {"lag": None, "members": None, "out_per_s": None, "topics": None, "last_commit_ms": None}
+        )
+    return timed(
+        {
+            "lag": now.lag,
+            "members": now.members,
+            "out_per_s": round(now.out_per_s, 2),
+            "topics": sorted(topic for topic in now.topics if request.sees(TOPIC, topic)),
+            "last_commit_ms": now.moved_ms or None,
+        }
+    )
+
+
 def _summary(group: ListedGroup) -> dict[str, Any]:
     return {
         "name": group.group_id,
@@ -395,7 +446,7 @@ def _member(member: Any, instance_id: str | None, owned: list[tuple[str, list[in
     }
 
 
-def _row(tp: TopicPartition, committed: int | None, bounds: Bounds | None) -> dict[str, Any]:
+def _row(tp: TopicPartition, committed: int | None, bounds: OffsetBounds | None) -> dict[str, Any]:
     lag = None
     if committed is not None and bounds is not None:
         lag = max(0, bounds.end - max(committed, bounds.start))

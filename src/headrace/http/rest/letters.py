@@ -5,22 +5,25 @@ GET /api/v1/queues/{queue}/letters     ?where=&contains=&limit=&cursor=
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.ports import Clock
 from headrace.core.units import is_digits
+from headrace.http.contract import Contract, Param, whole
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.filtering import wanted_records
+from headrace.http.rest.forms.letters import Letters, ShownLetter
+from headrace.http.rest.forms.looking import WANTED
+from headrace.http.rest.masking import masks_for, seen
 from headrace.http.rest.reading import answer, invalid, number
-from headrace.http.router import Router
+from headrace.http.rest.showing import record_fields
 from headrace.queues.commands import Source
 from headrace.records.build import Record
-from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
 STEP_MS = 2_000
@@ -29,20 +32,29 @@ LOOKED_AT = 50_000
 """Letters that a step opens at most; then it says where to go on."""
 
 
-class LetterDoor:
-    def __init__(self, clock: Clock, queues: Queues, catalog: QueueCatalog) -> None:
+class LetterDoor(Door):
+    def __init__(self, clock: Clock, image: ClusterImage, queues: Queues, catalog: QueueCatalog) -> None:
         self._clock = clock
+        self._image = image
         self._queues = queues
         self._catalog = catalog
 
-    def mount(self, router: Router) -> None:
-        router.add(
-            "GET",
-            "/api/v1/queues/{queue}/letters",
-            self._letters,
-            needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
-        )
-
+    @route(
+        "GET",
+        "/api/v1/queues/{queue}/letters",
+        needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        Contract(
+            "Dead letters one by one",
+            "queues",
+            {200: Letters},
+            "What a receive could hand out, with what each says about its death. Nothing is taken.",
+            query=(
+                *WANTED,
+                Param("limit", "at most so many", whole(1, 500, 50)),
+                Param("cursor", "next_cursor of the page before"),
+            ),
+        ),
+    )
     async def _letters(self, request: Request) -> Answer:
         name = request.params["queue"]
         spec = self._catalog.find(name)
@@ -52,38 +64,40 @@ class LetterDoor:
             )
         limit = number(request, "limit", 50, 1, MAX_PAGE)
         wanted = wanted_records(request)
+        masks = masks_for(request, self._image)
         place, position = _cursor(request.query.get("cursor", "0:0"))
         sources = list(self._queues.sources(spec))
         deadline_ms = self._clock.now_ms() + STEP_MS
-        rows: list[dict[str, Any]] = []
+        rows: list[ShownLetter] = []
         looked = 0
         async for some in self._queues.walk(spec, LOOKED_AT, place, position):
             for source, record in some:
                 looked += 1
+                record = seen(masks, source.topic, record)
                 if wanted is None or wanted.matches(TopicPartition(source.topic, source.partition), record):
                     rows.append(_shown(source, record))
                 if len(rows) == limit:
                     break
             if len(rows) == limit or self._clock.now_ms() >= deadline_ms or looked >= LOOKED_AT:
                 following = f"{sources.index(source)}:{record.offset + 1}"
-                return answer({"items": rows, "looked_at": looked, "next_cursor": following})
-        return answer({"items": rows, "looked_at": looked, "next_cursor": None})
+                return answer(Letters(items=rows, looked_at=looked, next_cursor=following))
+        return answer(Letters(items=rows, looked_at=looked, next_cursor=None))
 
 
-def _shown(source: Source, record: Record) -> dict[str, Any]:
+def _shown(source: Source, record: Record) -> ShownLetter:
     def said(name: str) -> str:
         return (names.header(record.headers, name) or b"").decode(errors="replace")
 
     deliveries = said(names.DEAD_DELIVERIES)
-    return {
-        **shown_record(source.topic, source.partition, record),
-        "reason": said(names.DEAD_REASON),
-        "source": said(names.DEAD_SOURCE),
-        "error": said(names.DEAD_DETAIL),
-        "deliveries": int(deliveries) if is_digits(deliveries) and len(deliveries) < 16 else 0,
-        "edited_by": said(names.EDITED_BY) or None,
-        "edited_from": said(names.EDITED_FROM) or None,
-    }
+    return ShownLetter(
+        **record_fields(source.topic, source.partition, record),
+        reason=said(names.DEAD_REASON),
+        source=said(names.DEAD_SOURCE),
+        error=said(names.DEAD_DETAIL),
+        deliveries=int(deliveries) if is_digits(deliveries) and len(deliveries) < 16 else 0,
+        edited_by=said(names.EDITED_BY) or None,
+        edited_from=said(names.EDITED_FROM) or None,
+    )
 
 
 def _cursor(text: str) -> tuple[int, int]:

@@ -3,7 +3,8 @@
 GET /api/v1/history      ?series=broker.in&series=topic:orders.in&from=&until=&step=1s|15s
 GET /api/v1/events       ?topics=home&topics=topic:orders    server-sent: one `tick` a second, with what has changed since the last
 
-Numbers are this broker's: what it leads, the groups it coordinates, the queues it hosts.
+Numbers are the cluster's: the broker that is asked asks the others, once a second at most (http/whole.py). `broker.in` is of this one alone,
+`cluster.in` of all.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from headrace.broker.history import BROKER, Lately, Sampler
 from headrace.cluster.image import ClusterImage
 from headrace.core.history import COARSE_S, FINE_S, FINE_STEPS
 from headrace.core.ports import Clock
+from headrace.http.contract import TEXT, Contract, Param, one_of
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
 from headrace.http.problem import problem
+from headrace.http.rest.forms.looking import LIST_OF_TEXTS, SPAN, ShownHistory
 from headrace.http.rest.reading import answer, duration_ms, invalid, time_ms
-from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
+from headrace.http.whole import Whole
 from headrace.security.rights import GROUP, OWN, TOPIC, describe
 
 MAX_SERIES = 20
@@ -31,6 +35,7 @@ MAX_POINTS = 6_000
 MAX_STREAMS = 50
 MAX_SUBJECTS = 20
 WORST = 5
+CLUSTER_WIDE = "cluster"
 STEPS = {FINE_S * 1000: FINE_S, COARSE_S * 1000: COARSE_S}
 
 KINDS = {"topic": TOPIC, "group": GROUP, "queue": GROUP}
@@ -38,21 +43,18 @@ KINDS = {"topic": TOPIC, "group": GROUP, "queue": GROUP}
 View = dict[str, Any]
 
 
-class LiveDoor:
-    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler) -> None:
+class LiveDoor(Door):
+    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler, whole: Whole) -> None:
         self._clock = clock
         self._image = image
         self._sampler = sampler
+        self._whole = whole
+        self._now = sampler.lately
         self._tick = 0
         self._woken = asyncio.Event()
         self._views: dict[str, View] = {}
         """Of this tick: pages that look at the same thing share the work."""
         self._streams = 0
-
-    def mount(self, router: Router) -> None:
-        shows = OWN.showing(describe(TOPIC), describe(GROUP))
-        router.add("GET", "/api/v1/history", self._history, shows)
-        router.add("GET", "/api/v1/events", self._events, shows)
 
     @property
     def _lately(self) -> Lately:
@@ -60,7 +62,28 @@ class LiveDoor:
 
     # -- lately --------------------------------------------------------------------------------------------------------
 
-    def _history(self, request: Request) -> Answer:
+    @route(
+        "GET",
+        "/api/v1/history",
+        OWN.showing(describe(TOPIC), describe(GROUP)),
+        Contract(
+            "Numbers over time",
+            "cluster",
+            {200: ShownHistory},
+            "`cluster.in`, `cluster.out`, `cluster.lag`, `cluster.backlog` of all brokers, `broker.in` of this one, `topic:NAME.in`, `group:NAME.lag`, `queue:NAME.ready` and others.",
+            query=(
+                Param(
+                    "series", "a thing, a dot and a measure; may be given again", LIST_OF_TEXTS, required=True
+                ),
+                *SPAN,
+                Param(
+                    "step", "1s for the last quarter of an hour, 15s for the last day", one_of("1s", "15s")
+                ),
+            ),
+            problems=(400,),
+        ),
+    )
+    async def _history(self, request: Request) -> Answer:
         names = [value for name, value in request.query_pairs if name == "series"]
         if not 0 < len(names) <= MAX_SERIES:
             raise invalid(f"series is given 1 to {MAX_SERIES} times, as in series=broker.in")
@@ -82,9 +105,22 @@ class LiveDoor:
             )
             for name in names
         }
+        # Each second of each broker: what only some of them know is the sum of those.
+        others = (
+            await self._whole.gather(request) if any(not name.startswith("broker.") for name in names) else []
+        )
+        for other in others:
+            for name in names:
+                if not name.startswith("broker."):
+                    found[name] = _added(
+                        found[name],
+                        other["series"].get(name, []),
+                        (other["from_ms"] // 1000 - first_s) // step_s,
+                    )
         return answer(
             {
                 "broker_id": self._image.broker_id,
+                "brokers": 1 + len(others),
                 "began_ms": self._lately.began_ms,
                 "from_ms": first_s * 1000,
                 "step_ms": step_s * 1000,
@@ -94,6 +130,7 @@ class LiveDoor:
 
     def _series(self, name: str, step_s: int, first_s: int, end_s: int) -> list[float | None]:
         thing, _, measure = name.rpartition(".")
+        thing = BROKER if thing == CLUSTER_WIDE else thing
         series = self._lately.history.find(thing, measure)
         count = max(0, (end_s - first_s) // step_s)
         if series is None:
@@ -109,6 +146,26 @@ class LiveDoor:
 
     # -- now -----------------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/api/v1/events",
+        OWN.showing(describe(TOPIC), describe(GROUP)),
+        Contract(
+            "What happens now",
+            "cluster",
+            {200: str},
+            "Server-sent events `tick`, one a second, with what has changed since the last. At most 50 streams a broker.",
+            query=(
+                Param(
+                    "topics",
+                    "home, topic:NAME, group:NAME, queue:NAME; may be given again",
+                    {**LIST_OF_TEXTS, "items": TEXT},
+                ),
+            ),
+            content_type="text/event-stream",
+            problems=(400, 429),
+        ),
+    )
     def _events(self, request: Request) -> Answer:
         subjects = [value for name, value in request.query_pairs if name == "topics"] or ["home"]
         if len(subjects) > MAX_SUBJECTS:
@@ -137,6 +194,10 @@ class LiveDoor:
         try:
             while True:
                 woken = self._woken
+                lately = await self._whole.look()
+                if lately is not self._now:
+                    self._now = lately
+                    self._views.clear()
                 change: dict[str, Any] = {"at_ms": self._clock.wall_ms()}
                 for subject in subjects:
                     view = self._seen(request, subject)
@@ -181,7 +242,7 @@ class LiveDoor:
         return found
 
     def _home(self, _: str) -> View:
-        lately = self._lately
+        lately = self._now
         now = lately.broker
         lags = sorted(lately.groups.items(), key=lambda item: -item[1].lag)[:WORST]
         graveyards = {spec.queue_config.dead_letter for spec in self._sampler.queues.specs()} - {""}
@@ -205,6 +266,7 @@ class LiveDoor:
             "topics": sum(not topic.internal for topic in self._image.topics.values()),
             "groups": len(lately.groups),
             "queues": len(lately.queues),
+            "missing": list(self._whole.missing),
         }
 
     def _full_in_ms(self) -> int | None:
@@ -226,7 +288,7 @@ class LiveDoor:
         return int(after / lost_per_ms) // 60_000 * 60_000
 
     def _topic(self, name: str) -> View:
-        topic = self._lately.topics.get(name)
+        topic = self._now.topics.get(name)
         if topic is None:
             return {}
         return {
@@ -239,13 +301,13 @@ class LiveDoor:
         }
 
     def _group(self, name: str) -> View:
-        group = self._lately.groups.get(name)
+        group = self._now.groups.get(name)
         if group is None:
             return {}
         return {"members": group.members, "lag": group.lag, "out_per_s": _rounded(group.out_per_s)}
 
     def _queue(self, name: str) -> View:
-        queue = self._lately.queues.get(name)
+        queue = self._now.queues.get(name)
         if queue is None:
             return {}
         known = asdict(queue)
@@ -259,6 +321,16 @@ class LiveDoor:
 def _sees(request: Request, thing: str) -> bool:
     kind, _, name = thing.partition(":")
     return kind not in KINDS or request.sees(KINDS[kind], name)
+
+
+def _added(sums: list[float | None], more: list[float | None], shift: int) -> list[float | None]:
+    """A broker that was asked a moment later begins a step later."""
+    total = list(sums)
+    for place, value in enumerate(more):
+        at = place + shift
+        if value is not None and 0 <= at < len(total):
+            total[at] = _rounded((total[at] or 0.0) + value)
+    return total
 
 
 def _rounded(value: float | None) -> float | None:

@@ -26,12 +26,23 @@ from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
 from headrace.core.ports import Clock
 from headrace.core.units import is_digits
+from headrace.http.contract import Contract, Param, one_of, whole
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.filtering import Wanted, wanted_records
+from headrace.http.rest.filtering import RecordFilter, wanted_records
+from headrace.http.rest.forms.looking import (
+    PARTITION,
+    SPAN,
+    WANTED,
+    FoundRecords,
+    Histogram,
+    OneRecord,
+    Readers,
+)
 from headrace.http.rest.reading import answer, invalid, number, time_ms
 from headrace.http.rest.records import RecordReader
-from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
+from headrace.http.whole import Whole
 from headrace.records.build import Record
 from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, describe, needs, read
@@ -55,33 +66,42 @@ class Range(NamedTuple):
     high: int
 
 
-class Found(NamedTuple):
+class MatchedRecord(NamedTuple):
     tp: TopicPartition
     record: Record
 
 
-class LookDoor:
-    def __init__(self, clock: Clock, image: ClusterImage, reader: RecordReader, sampler: Sampler) -> None:
+class LookDoor(Door):
+    def __init__(
+        self, clock: Clock, image: ClusterImage, reader: RecordReader, sampler: Sampler, whole: Whole
+    ) -> None:
         self._clock = clock
         self._image = image
         self._reader = reader
         self._sampler = sampler
-
-    def mount(self, router: Router) -> None:
-        may_read = needs(read(TOPIC, "{topic}"))
-        router.add("GET", "/topics/{topic}/search", self._search, may_read)
-        router.add("GET", "/topics/{topic}/tail", self._tail, may_read)
-        router.add("GET", "/topics/{topic}/histogram", self._histogram, may_read)
-        router.add("GET", "/topics/{topic}/records/{partition}/{offset}", self._one, may_read)
-        router.add(
-            "GET",
-            "/api/v1/topics/{topic}/readers",
-            self._readers,
-            needs(describe(TOPIC, "{topic}")).showing(describe(GROUP)),
-        )
+        self._whole = whole
 
     # -- searching -----------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/topics/{topic}/search",
+        needs(read(TOPIC, "{topic}")),
+        Contract(
+            "Look for messages",
+            "topics",
+            {200: FoundRecords},
+            "A step within a budget of time and bytes; `next_cursor` goes on. Changes nothing.",
+            query=(
+                Param("order", "which come first", one_of("newest", "oldest")),
+                *SPAN,
+                *WANTED,
+                PARTITION,
+                Param("limit", "at most so many", whole(1, 500, 50)),
+                Param("cursor", "next_cursor of the step before"),
+            ),
+        ),
+    )
     async def _search(self, request: Request) -> Answer:
         places = places_of(self._reader, request)
         order = request.query.get("order", "newest")
@@ -94,7 +114,7 @@ class LookDoor:
             ranges = await ranges_of(self._reader, request, places)
         else:
             ranges = _decode_ranges(cursor, places)
-        step = SearchStep(self._clock, self._reader, wanted, limit, newest=order == "newest")
+        step = SearchStep(self._clock, self._reader.seen_by(request), wanted, limit, newest=order == "newest")
         rows = await step.run(ranges)
         left = sum(one.high - one.low for one in step.left.values())
         return answer(
@@ -109,16 +129,33 @@ class LookDoor:
 
     # -- as they come --------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/topics/{topic}/tail",
+        needs(read(TOPIC, "{topic}")),
+        Contract(
+            "Messages as they come",
+            "topics",
+            {200: str},
+            "Server-sent events `records`, once a second: at most `rate` items, and how many were left out.",
+            query=(PARTITION, *WANTED, Param("rate", "so many a second at most", whole(1, 500, 50))),
+            content_type="text/event-stream",
+        ),
+    )
     async def _tail(self, request: Request) -> Answer:
         places = places_of(self._reader, request)
         rate = number(request, "rate", 50, 1, MAX_TAIL)
         wanted = wanted_records(request)
         bounds = await asyncio.gather(*(self._reader.bounds(tp) for tp in places))
         positions = {tp: end for tp, (_, end) in zip(places, bounds, strict=True)}
-        return event_stream(self._news(positions, wanted, rate))
+        return event_stream(self._news(self._reader.seen_by(request), positions, wanted, rate))
 
     async def _news(
-        self, positions: dict[TopicPartition, int], wanted: Wanted | None, rate: int
+        self,
+        reader: RecordReader,
+        positions: dict[TopicPartition, int],
+        wanted: RecordFilter | None,
+        rate: int,
     ) -> AsyncIterator[bytes]:
         """Once a second what has come: the newest of each partition up to its share, and how many were left out. Those are counted by
         their offsets and never read, so a busy topic costs no more than a quiet one."""
@@ -133,7 +170,7 @@ class LookDoor:
                 skipped += begin - position
                 items += [
                     _shown(tp, record)
-                    for record in await self._between(tp, begin, end)
+                    for record in await self._between(reader, tp, begin, end)
                     if wanted is None or wanted.matches(tp, record)
                 ]
                 positions[tp] = max(position, end)
@@ -144,11 +181,11 @@ class LookDoor:
                 yield encode_event(msgspec.json.encode(document).decode(), event="records")
             await asyncio.sleep(TAIL_S)
 
-    async def _between(self, tp: TopicPartition, begin: int, end: int) -> list[Record]:
+    async def _between(self, reader: RecordReader, tp: TopicPartition, begin: int, end: int) -> list[Record]:
         found: list[Record] = []
         position = begin
         while position < end:
-            chunk = await self._reader.read(tp, position, end - position)
+            chunk = await reader.read(tp, position, end - position)
             found += [record for record in chunk.records if record.offset < end]
             if chunk.next_offset <= position:
                 break
@@ -157,6 +194,17 @@ class LookDoor:
 
     # -- how many when -------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/topics/{topic}/histogram",
+        needs(read(TOPIC, "{topic}")),
+        Contract(
+            "How many messages when",
+            "topics",
+            {200: Histogram},
+            query=(*SPAN, PARTITION, Param("buckets", "steps of time", whole(1, 300, 120))),
+        ),
+    )
     async def _histogram(self, request: Request) -> Answer:
         places = places_of(self._reader, request)
         buckets = number(request, "buckets", 120, 1, MAX_BUCKETS)
@@ -220,12 +268,18 @@ class LookDoor:
 
     # -- one of them ---------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/topics/{topic}/records/{partition}/{offset}",
+        needs(read(TOPIC, "{topic}")),
+        Contract("One record and the batch it came in", "topics", {200: OneRecord}),
+    )
     async def _one(self, request: Request) -> Answer:
         topic = request.params["topic"]
         partition, offset = _whole(request, "partition"), _whole(request, "offset")
         (place,) = self._reader.partitions(topic, partition)
         tp = TopicPartition(topic, place)
-        found = await self._reader.inspect(tp, offset)
+        found = await self._reader.seen_by(request).inspect(tp, offset)
         if found is None:
             raise Unknown(
                 ErrorKind.NOT_FOUND,
@@ -251,11 +305,21 @@ class LookDoor:
             }
         )
 
-    def _readers(self, request: Request) -> Answer:
-        """Groups as this broker coordinates them, queues and subscriptions over the topic, and views of it."""
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}/readers",
+        needs(describe(TOPIC, "{topic}")).showing(describe(GROUP)),
+        Contract(
+            "Who reads a topic, and how far behind",
+            "topics",
+            {200: Readers},
+        ),
+    )
+    async def _readers(self, request: Request) -> Answer:
+        """Groups, queues and subscriptions over the topic, and views of it."""
         topic = request.params["topic"]
         self._reader.partitions(topic)
-        lately = self._sampler.lately
+        lately = await self._whole.look()
         groups: list[dict[str, Any]] = [
             {
                 "kind": "group",
@@ -327,7 +391,7 @@ class SearchStep:
     """One step of a search: windows of each partition in turn, until there are enough, or the budget is spent."""
 
     def __init__(
-        self, clock: Clock, reader: RecordReader, wanted: Wanted | None, limit: int, *, newest: bool
+        self, clock: Clock, reader: RecordReader, wanted: RecordFilter | None, limit: int, *, newest: bool
     ) -> None:
         self._clock = clock
         self._reader = reader
@@ -337,10 +401,10 @@ class SearchStep:
         self.looked_at = self.looked_bytes = 0
         self.left: dict[TopicPartition, Range] = {}
 
-    async def run(self, ranges: dict[TopicPartition, Range]) -> list[Found]:
+    async def run(self, ranges: dict[TopicPartition, Range]) -> list[MatchedRecord]:
         deadline_ms = self._clock.now_ms() + STEP_MS
         self.left = dict(ranges)
-        found: list[Found] = []
+        found: list[MatchedRecord] = []
         while len(found) < self._limit:
             open_ = [tp for tp, one in self.left.items() if one.high > one.low]
             spent = self.looked_bytes >= STEP_BYTES or self._clock.now_ms() >= deadline_ms
@@ -350,7 +414,7 @@ class SearchStep:
                 found += await self._window(tp)
         return self._page(found)
 
-    async def _window(self, tp: TopicPartition) -> list[Found]:
+    async def _window(self, tp: TopicPartition) -> list[MatchedRecord]:
         """Looks at some more of a partition, and takes it off what is left."""
         low, high = self.left[tp]
         width = self._limit if self._wanted is None else WINDOW
@@ -370,17 +434,17 @@ class SearchStep:
                 self.looked_at += 1
                 self.looked_bytes += _size(record)
                 if self._wanted is None or self._wanted.matches(tp, record):
-                    found.append(Found(tp, record))
+                    found.append(MatchedRecord(tp, record))
             if chunk.next_offset <= position:
                 break  # nothing more can be read there now
             position = chunk.next_offset
             await asyncio.sleep(0)
         return found
 
-    def _page(self, found: list[Found]) -> list[Found]:
+    def _page(self, found: list[MatchedRecord]) -> list[MatchedRecord]:
         """As many as were asked for. Within a partition the order is that of offsets, whatever its records say the time is; between
         partitions the newer (or older) goes first. What does not fit is given back, to be found by the next step."""
-        by_place: dict[TopicPartition, list[Found]] = {}
+        by_place: dict[TopicPartition, list[MatchedRecord]] = {}
         for one in found:
             by_place.setdefault(one.tp, []).append(one)
         for rows in by_place.values():

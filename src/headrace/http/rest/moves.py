@@ -6,52 +6,27 @@ DELETE     /api/v1/moves/{task}
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.broker.queueing.catalog import QueueCatalog
-from headrace.broker.queueing.moves.move_tasks import MoveTask, MoveTasks, Sample
+from headrace.broker.queueing.moves.move_tasks import EditSample, MoveTask, MoveTasks
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
-from headrace.core.moments import timed
+from headrace.http.contract import Contract
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.operations.moves import NewMove
+from headrace.http.rest.forms.messages import ShownRecord
+from headrace.http.rest.forms.moves import MovePage, MoveSample, NewMove, ShownMove
 from headrace.http.rest.reading import answer, body_of
-from headrace.http.router import Router
-from headrace.records.shown import shown_record
+from headrace.http.rest.showing import record_fields
 from headrace.security.rights import GROUP, TOPIC, Operation, delete, describe, needs, read, write
 
 CONSOLE = "console@localhost"
 """Who changes something in the console of a broker without users (W22)."""
 
 
-class MoveDoor:
+class MoveDoor(Door):
     def __init__(self, catalog: QueueCatalog, moves: MoveTasks) -> None:
         self._catalog = catalog
         self._tasks = moves
-
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/queues/{queue}/moves", self._list, needs(describe(GROUP, "{queue}")))
-        router.add(
-            "POST",
-            "/api/v1/queues/{queue}/moves",
-            self._start,
-            needs(
-                read(GROUP, "{queue}"),
-                read(TOPIC, "topics of {queue}"),
-                delete(GROUP, "{queue}"),
-                write(TOPIC, "topics of body.to"),
-            ),
-        )
-        router.add(
-            "DELETE",
-            "/api/v1/moves/{task}",
-            self._cancel,
-            needs(
-                read(GROUP, "source of {task}"),
-                read(TOPIC, "topics of source of {task}"),
-                delete(GROUP, "source of {task}"),
-            ),
-        )
 
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]
@@ -62,10 +37,35 @@ class MoveDoor:
             )
         return spec
 
+    @route(
+        "GET",
+        "/api/v1/queues/{queue}/moves",
+        needs(describe(GROUP, "{queue}")),
+        Contract("Moves out of a queue", "queues", {200: MovePage}),
+    )
     async def _list(self, request: Request) -> Answer:
         tasks = self._tasks.tasks(self._spec(request).name)
-        return answer({"items": [_shown(task) for task in tasks], "next_cursor": None})
+        return answer(MovePage(items=[_shown(task) for task in tasks], next_cursor=None))
 
+    @route(
+        "POST",
+        "/api/v1/queues/{queue}/moves",
+        needs(
+            read(GROUP, "{queue}"),
+            read(TOPIC, "topics of {queue}"),
+            delete(GROUP, "{queue}"),
+            write(TOPIC, "topics of body.to"),
+        ),
+        Contract(
+            "Redrive, edit or discard dead letters",
+            "queues",
+            {202: ShownMove, 200: ShownMove},
+            "By the broker, each message once, whoever looks on.",
+            body=(NewMove,),
+            body_required=False,
+            problems=(400, 404, 409),
+        ),
+    )
     async def _start(self, request: Request) -> Answer:
         spec = self._spec(request)
         body = body_of(request, NewMove)
@@ -87,6 +87,16 @@ class MoveDoor:
             return answer(_shown(plan.task, plan.samples))
         return answer(_shown(await self._tasks.start(task)), 202)
 
+    @route(
+        "DELETE",
+        "/api/v1/moves/{task}",
+        needs(
+            read(GROUP, "source of {task}"),
+            read(TOPIC, "topics of source of {task}"),
+            delete(GROUP, "source of {task}"),
+        ),
+        Contract("Stop a move", "queues", {200: ShownMove}),
+    )
     async def _cancel(self, request: Request) -> Answer:
         return answer(_shown(await self._tasks.cancel(request.params["task"])))
 
@@ -105,29 +115,27 @@ def _may_write(request: Request, spec: QueueSpec) -> None:
         raise HeadraceError(ErrorKind.ACCESS_DENIED, f"needs {write(TOPIC)} {spec.topics[0]}")
 
 
-def _shown(task: MoveTask, samples: list[Sample] | None = None) -> dict[str, Any]:
-    return timed(
-        {
-            "id": task.id,
-            "source": task.source,
-            "act": task.act,
-            "to": task.destination,
-            "status": task.status.lower(),
-            "moved": task.moved,
-            "to_move": task.to_move,
-            "skipped": task.skipped,
-            "rate": task.rate,
-            "filter": task.filter,
-            "set": task.edits,
-            "by": task.by,
-            "started_ms": task.started_ms,
-            "failure": task.failure,
-            "samples": [
-                {
-                    "before": shown_record(*one.source[1:], one.before),
-                    "after": shown_record(*one.source[1:], one.after),
-                }
-                for one in samples or ()
-            ],
-        }
+def _shown(task: MoveTask, samples: list[EditSample] | None = None) -> ShownMove:
+    return ShownMove(
+        id=task.id,
+        source=task.source,
+        act=task.act,
+        to=task.destination,
+        status=task.status.lower(),
+        moved=task.moved,
+        to_move=task.to_move,
+        skipped=task.skipped,
+        rate=task.rate,
+        filter=task.filter,
+        set=task.edits,
+        by=task.by,
+        started_ms=task.started_ms,
+        failure=task.failure,
+        samples=[
+            MoveSample(
+                before=ShownRecord(**record_fields(*one.source[1:], one.before)),
+                after=ShownRecord(**record_fields(*one.source[1:], one.after)),
+            )
+            for one in samples or ()
+        ],
     )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
-from typing import Any
 
 import msgspec
 
 from headrace.http.messages import Request, Response
 from headrace.http.rest.reading import answer, invalid, number
+from headrace.http.rest.showing import Row, row
 
 MAX_PAGE = 1_000
 DEFAULT_PAGE = 1_000
@@ -80,17 +80,18 @@ def _decode_place(text: str) -> tuple[float, str]:
 
 def page(
     request: Request,
-    items: Sequence[dict[str, Any]],
+    items: Sequence[msgspec.Struct | Row],
     next_cursor: str | None = None,
     total: int | None = None,
 ) -> Response:
+    rows = [row(item) if isinstance(item, msgspec.Struct) else item for item in items]
     text = request.query.get("fields")
     if text:
         wanted = [name for name in text.split(",") if name]
-        for item in items[:1]:
+        for item in rows[:1]:
             unknown = [name for name in wanted if name not in item]
             if unknown:
                 raise invalid(f"there is no field {unknown[0]!r}", f"there are: {', '.join(item)}")
-        items = [{name: item[name] for name in wanted} for item in items]
-    document: dict[str, Any] = {"items": items, "next_cursor": next_cursor}
+        rows = [{name: item[name] for name in wanted} for item in rows]
+    document: Row = {"items": rows, "next_cursor": next_cursor}
     return answer(document if total is None else {**document, "total": total})

@@ -14,22 +14,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from headrace.broker.queueing.queues import Queues
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ports import Clock
 from headrace.http.browsers import need_program
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
+from headrace.http.rest.forms.messages import CLIENT, STREAM
 from headrace.http.rest.reading import invalid, number, query_duration_ms
-from headrace.http.router import Router
 from headrace.http.sse import encode_event, event_stream
 from headrace.queues.commands import Handle, MessageState, Source
-from headrace.queues.receipt import Receipt, encode_receipt
+from headrace.queues.receipt import QueueReceipt, encode_receipt
 from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
@@ -44,21 +46,24 @@ FULL_S = 0.2
 TROUBLE_S = 1.0
 
 
-class QueueStreamDoor:
+class QueueStreamDoor(Door):
     def __init__(self, clock: Clock, queues: Queues, receipt_key: bytes) -> None:
         self._clock = clock
         self._queues = queues
         self._key = receipt_key
 
-    def mount(self, router: Router) -> None:
-        for method in ("GET", "POST"):
-            router.add(
-                method,
-                "/queues/{queue}/stream",
-                self._stream,
-                needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
-            )
-
+    @route(
+        "GET",
+        "/queues/{queue}/stream",
+        needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        replace(STREAM, headers=(CLIENT,), problems=(400, 403, 404)),
+    )
+    @route(
+        "POST",
+        "/queues/{queue}/stream",
+        needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        STREAM,
+    )
     async def _stream(self, request: Request) -> Answer:
         name = request.params["queue"]
         need_program(request.headers, request.method, f"POST /queues/{name}/stream")
@@ -77,7 +82,7 @@ class QueueStreamDoor:
 
     async def _auto(self, spec: QueueSpec, window: int) -> AsyncIterator[bytes]:
         """The next event is asked for when the one before it has been written."""
-        waiting: list[Delivery] = []
+        waiting: list[DeliveredMessage] = []
         try:
             while True:
                 waiting = await self._receive(spec, window, None)
@@ -113,7 +118,9 @@ class QueueStreamDoor:
             except HeadraceError:
                 continue  # its lease ends by itself
 
-    async def _receive(self, spec: QueueSpec, count: int, visibility_ms: int | None) -> list[Delivery]:
+    async def _receive(
+        self, spec: QueueSpec, count: int, visibility_ms: int | None
+    ) -> list[DeliveredMessage]:
         try:
             return await self._queues.receive(spec, count, visibility_ms=visibility_ms, wait_ms=POLL_MS)
         except HeadraceError as problem:
@@ -134,9 +141,9 @@ class QueueStreamDoor:
             return True
         return status.state is MessageState.ACQUIRED and bool(status.deliveries == handle.delivery)
 
-    def _event(self, spec: QueueSpec, delivery: Delivery) -> bytes:
+    def _event(self, spec: QueueSpec, delivery: DeliveredMessage) -> bytes:
         source = delivery.source
-        receipt = Receipt(source.topic, source.partition, delivery.handle)
+        receipt = QueueReceipt(source.topic, source.partition, delivery.handle)
         document: dict[str, Any] = {
             "message_id": delivery.message_id,
             "receipt": encode_receipt(receipt, spec.id, self._key),

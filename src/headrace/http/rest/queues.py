@@ -13,7 +13,6 @@ GET    /queues/{queue}/messages/{message id}/status
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage, Sent
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
@@ -29,10 +28,27 @@ from headrace.core.ids import TopicPartition
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
 from headrace.core.ports import Clock
+from headrace.core.writers import Writers
 from headrace.http.browsers import need_program
+from headrace.http.contract import DURATION, FLAG, Contract, Param
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.forms.messages import (
+    CLIENT,
+    IDEMPOTENCY,
+    MAX_DETAIL,
+    RAW_QUERY,
+    RECEIPT_PROBLEMS,
+    RECEIVE_QUERY,
+    Messages,
+    MessageStatus,
+    NewRecord,
+    NewRecords,
+    SentMessage,
+    SentMessages,
+)
 from headrace.http.rest.idempotency import Once
-from headrace.http.rest.operations.messages import MAX_DETAIL
+from headrace.http.rest.masking import masks_for, seen
 from headrace.http.rest.reading import (
     answer,
     invalid,
@@ -42,10 +58,9 @@ from headrace.http.rest.reading import (
     record_from_json,
     record_from_request,
 )
-from headrace.http.router import Router
 from headrace.queues.commands import Source
 from headrace.queues.config import QueueConfig, standard_queue
-from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
+from headrace.queues.receipt import QueueReceipt, decode_receipt, encode_receipt
 from headrace.records.build import Record
 from headrace.records.shown import shown_record
 from headrace.security.rights import CLUSTER, GROUP, TOPIC, create, describe, needs, read, write
@@ -55,7 +70,7 @@ MAX_MESSAGES = 1_000
 MAX_BODY_BYTES = 2 * MIB
 
 
-class QueueDoor:
+class QueueDoor(Door):
     def __init__(
         self,
         clock: Clock,
@@ -66,6 +81,7 @@ class QueueDoor:
         auto_creation: AutoCreation,
         receipt_key: bytes,
         once: Once,
+        writers: Writers,
     ) -> None:
         self._clock = clock
         self._image = image
@@ -75,55 +91,28 @@ class QueueDoor:
         self._auto_creation = auto_creation
         self._key = receipt_key
         self._once = once
-
-    def mount(self, router: Router) -> None:
-        messages = "/queues/{queue}/messages"
-        router.add(
-            "POST",
-            messages,
-            self._send,
-            needs(write(TOPIC, "topics of {queue}")).making(create(CLUSTER), create(TOPIC)),
-            max_body_bytes=MAX_BODY_BYTES,
-            any_body=True,
-        )
-        router.add(
-            "POST",
-            "/queues/{queue}/batch",
-            self._send_many,
-            needs(write(TOPIC, "topics of {queue}")).making(create(CLUSTER), create(TOPIC)),
-            max_body_bytes=MAX_BODY_BYTES,
-        )
-        router.add(
-            "GET",
-            messages,
-            self._look_or_receive,
-            needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
-        )
-        router.add(
-            "POST",
-            "/queues/{queue}/receive",
-            self._receive,
-            needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
-        )
-        router.add("DELETE", "/queues/{queue}/messages/{receipt}", self._ack, needs(read(GROUP, "{queue}")))
-        router.add(
-            "POST", "/queues/{queue}/messages/{receipt}/nack", self._nack, needs(read(GROUP, "{queue}"))
-        )
-        router.add(
-            "POST", "/queues/{queue}/messages/{receipt}/reject", self._reject, needs(read(GROUP, "{queue}"))
-        )
-        router.add(
-            "POST", "/queues/{queue}/messages/{receipt}/extend", self._extend, needs(read(GROUP, "{queue}"))
-        )
-        router.add(
-            "GET",
-            "/queues/{queue}/messages/{receipt}/status",
-            self._status,
-            needs(describe(GROUP, "{queue}")),
-        )
+        self._writers = writers
 
     # -- sending -----------------------------------------------------------------------------------------------------------
 
+    @route(
+        "POST",
+        "/queues/{queue}/messages",
+        needs(write(TOPIC, "topics of {queue}")).making(create(CLUSTER), create(TOPIC)),
+        Contract(
+            "Send a message",
+            "queues",
+            {201: SentMessage},
+            "JSON is a record; any other body is the value. A priority or a ttl that the queue "
+            "does not keep is refused. A queue that is not there is made where topics are made on first use.",
+            query=RAW_QUERY,
+            headers=(IDEMPOTENCY,),
+            body=(NewRecord,),
+            raw_body=True,
+        ),
+        max_body_bytes=MAX_BODY_BYTES,
+        any_body=True,
+    )
     async def _send(self, request: Request) -> Answer:
         wall_ms = self._clock.wall_ms()
         if request.header(b"content-type").startswith("application/json"):
@@ -131,15 +120,31 @@ class QueueDoor:
         else:
             record = record_from_request(request, wall_ms)
         spec = await self._spec_for(request, [record])
-        return answer(await self._send_one(spec, record, request.header(b"idempotency-key")), 201)
+        sent = await self._send_one(spec, record, request.header(b"idempotency-key"))
+        self._writers.note(spec.topics[0], (request.agent, "REST"), 1)
+        return answer(sent, 201)
 
+    @route(
+        "POST",
+        "/queues/{queue}/batch",
+        needs(write(TOPIC, "topics of {queue}")).making(create(CLUSTER), create(TOPIC)),
+        Contract(
+            "Send many messages",
+            "queues",
+            {201: SentMessages},
+            "When one of them is refused, others may have been sent.",
+            body=(NewRecords,),
+        ),
+        max_body_bytes=MAX_BODY_BYTES,
+    )
     async def _send_many(self, request: Request) -> Answer:
         records = _records(json_object(request), self._clock.wall_ms())
         spec = await self._spec_for(request, records)
         if spec.queue_config.fifo:  # in order, whatever each has to wait for
             sent = [await self._send_one(spec, record, "") for record in records]
         else:
-            sent = await asyncio.gather(*(self._send_one(spec, record, "") for record in records))
+            sent = [_shown(one) for one in _all_sent(await self._queues.send_all(spec, records))]
+        self._writers.note(spec.topics[0], (request.agent, "REST"), len(sent))
         return answer({"items": sent}, 201)
 
     async def _spec_for(self, request: Request, records: Sequence[Record]) -> QueueSpec:
@@ -162,12 +167,7 @@ class QueueDoor:
             sent = await self._once.send(place, record, dedup)
         else:
             sent = await queues.send(spec, record, key)
-        return {
-            "message_id": sent.message_id,
-            "partition": sent.partition,
-            "offset": sent.offset,
-            "duplicate": sent.duplicate,
-        }
+        return _shown(sent)
 
     async def _spec(
         self, name: str, *, creator: str | None = None, records: Sequence[Record] = ()
@@ -197,6 +197,21 @@ class QueueDoor:
 
     # -- receiving ---------------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/queues/{queue}/messages",
+        needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        Contract(
+            "Look at messages",
+            "queues",
+            {200: Messages},
+            "`peek` looks and changes nothing. Without it this receives, as POST …/receive does, and needs `X-Headrace-Client`: a "
+            "plain GET may come from any web page.",
+            query=(*RECEIVE_QUERY, Param("peek", "look only", FLAG)),
+            headers=(CLIENT,),
+            problems=(400, 403, 404),
+        ),
+    )
     async def _look_or_receive(self, request: Request) -> Answer:
         if "peek" not in request.query:
             need_program(request.headers, request.method, f"POST /queues/{request.params['queue']}/receive")
@@ -204,8 +219,24 @@ class QueueDoor:
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
         found = await self._queues.peek(spec, count)
-        return answer({"items": [self._peeked(source, record) for source, record in found]})
+        masks = masks_for(request, self._image)
+        return answer(
+            {"items": [self._peeked(source, seen(masks, source.topic, record)) for source, record in found]}
+        )
 
+    @route(
+        "POST",
+        "/queues/{queue}/receive",
+        needs(read(GROUP, "{queue}"), read(TOPIC, "topics of {queue}")),
+        Contract(
+            "Receive messages",
+            "queues",
+            {200: Messages},
+            "A long poll with `wait`. Each message has a receipt, which DELETE acknowledges.",
+            query=RECEIVE_QUERY,
+            problems=(400, 404),
+        ),
+    )
     async def _receive(self, request: Request) -> Answer:
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
@@ -224,8 +255,8 @@ class QueueDoor:
         message_id = names.message_id_of(record, topic_id, source.partition)
         return {"message_id": message_id, **shown_record(source.topic, source.partition, record)}
 
-    def _delivered(self, spec: QueueSpec, delivery: Delivery) -> dict[str, Any]:
-        receipt = Receipt(delivery.source.topic, delivery.source.partition, delivery.handle)
+    def _delivered(self, spec: QueueSpec, delivery: DeliveredMessage) -> dict[str, Any]:
+        receipt = QueueReceipt(delivery.source.topic, delivery.source.partition, delivery.handle)
         return {
             "message_id": delivery.message_id,
             "receipt": encode_receipt(receipt, spec.id, self._key),
@@ -235,24 +266,59 @@ class QueueDoor:
 
     # -- receipts ------------------------------------------------------------------------------------------------------------
 
-    async def _receipt(self, request: Request) -> tuple[Source, Receipt]:
+    async def _receipt(self, request: Request) -> tuple[Source, QueueReceipt]:
         spec = await self._spec(request.params["queue"])
         receipt = decode_receipt(request.params["receipt"], spec.id, self._key)
         if isinstance(receipt, Rejected):
             raise HeadraceError(receipt.kind, receipt.detail)
         return Source(spec.name, receipt.topic, receipt.partition), receipt
 
+    @route(
+        "DELETE",
+        "/queues/{queue}/messages/{receipt}",
+        needs(read(GROUP, "{queue}")),
+        Contract("Acknowledge a message", "queues", {204: None}, problems=RECEIPT_PROBLEMS),
+    )
     async def _ack(self, request: Request) -> Answer:
         source, receipt = await self._receipt(request)
         (refusal,) = await self._queues.ack(source, [receipt.handle])
         return _settled(refusal)
 
+    @route(
+        "POST",
+        "/queues/{queue}/messages/{receipt}/nack",
+        needs(read(GROUP, "{queue}")),
+        Contract(
+            "Give a message back",
+            "queues",
+            {204: None},
+            query=(Param("delay", "not before so long; else by the queue's back-off", DURATION),),
+            problems=RECEIPT_PROBLEMS,
+        ),
+    )
     async def _nack(self, request: Request) -> Answer:
         source, receipt = await self._receipt(request)
         delay = query_duration_ms(request, "delay", -1, 2**53)
         (refusal,) = await self._queues.release(source, [receipt.handle], None if delay < 0 else delay)
         return _settled(refusal)
 
+    @route(
+        "POST",
+        "/queues/{queue}/messages/{receipt}/reject",
+        needs(read(GROUP, "{queue}")),
+        Contract(
+            "Send a message to the dead letters",
+            "queues",
+            {204: None},
+            "Whatever its count; without a dead-letter queue it is dropped.",
+            query=(
+                Param(
+                    "detail", "why; it stands in the dead letter", {"type": "string", "maxLength": MAX_DETAIL}
+                ),
+            ),
+            problems=RECEIPT_PROBLEMS,
+        ),
+    )
     async def _reject(self, request: Request) -> Answer:
         source, receipt = await self._receipt(request)
         detail = request.query.get("detail", "")
@@ -261,6 +327,18 @@ class QueueDoor:
         (refusal,) = await self._queues.reject(source, [receipt.handle], detail)
         return _settled(refusal)
 
+    @route(
+        "POST",
+        "/queues/{queue}/messages/{receipt}/extend",
+        needs(read(GROUP, "{queue}")),
+        Contract(
+            "Keep a message longer",
+            "queues",
+            {204: None},
+            query=(Param("visibility", "from now on", DURATION, required=True),),
+            problems=RECEIPT_PROBLEMS,
+        ),
+    )
     async def _extend(self, request: Request) -> Answer:
         source, receipt = await self._receipt(request)
         visibility = query_duration_ms(request, "visibility", -1, 2**53)
@@ -269,6 +347,17 @@ class QueueDoor:
         (refusal,) = await self._queues.extend(source, [receipt.handle], visibility)
         return _settled(refusal)
 
+    @route(
+        "GET",
+        "/queues/{queue}/messages/{receipt}/status",
+        needs(describe(GROUP, "{queue}")),
+        Contract(
+            "What became of a message",
+            "queues",
+            {200: MessageStatus},
+            "The path has the message id, not a receipt.",
+        ),
+    )
     async def _status(self, request: Request) -> Answer:
         spec = await self._spec(request.params["queue"])
         message_id = names.decode_message_id(request.params["receipt"])
@@ -308,6 +397,24 @@ def _records(body: dict[str, Any], wall_ms: int) -> list[Record]:
     if len(body) > 1 or not isinstance(given, list) or not 0 < len(given) <= MAX_MESSAGES:
         raise invalid(f"records is a list of 1 to {MAX_MESSAGES} records, and nothing is beside it")
     return [record_from_json(entry, wall_ms) for entry in given]
+
+
+def _all_sent(found: list[Sent | HeadraceError]) -> list[Sent]:
+    sent = [one for one in found if isinstance(one, Sent)]
+    for one in found:
+        if isinstance(one, HeadraceError):
+            # When some are written, nobody asks for all of them once more.
+            raise HeadraceError(one.kind, one.detail) if sent else one
+    return sent
+
+
+def _shown(sent: Sent) -> dict[str, Any]:
+    return {
+        "message_id": sent.message_id,
+        "partition": sent.partition,
+        "offset": sent.offset,
+        "duplicate": sent.duplicate,
+    }
 
 
 def _settled(refusal: Rejected | None) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,6 +13,7 @@ from headrace.broker.queueing import names
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.units import is_digits, parse_duration_ms
 from headrace.http.messages import JSON, Request, Response
+from headrace.http.rest.showing import row
 from headrace.records.build import Record
 from headrace.records.filters.times import rfc3339_ms
 
@@ -25,7 +27,13 @@ def invalid(detail: str, hint: str = "") -> HeadraceError:
     return HeadraceError(ErrorKind.INVALID_REQUEST, detail, hint)
 
 
-def answer(document: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+def answer(
+    document: msgspec.Struct | Mapping[str, object],
+    status: int = 200,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> Response:
+    if isinstance(document, msgspec.Struct):
+        document = row(document)
     return Response(_encode(document), status, JSON, headers)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 from headrace.broker.partition import Partition
@@ -20,7 +21,9 @@ from headrace.core.ids import ZERO_UUID, TopicPartition
 from headrace.core.limits import KIB, MIB
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, Clock
-from headrace.log.aborted import AbortedTransaction
+from headrace.http.messages import Request
+from headrace.http.rest.masking import MaskOf, masks_for
+from headrace.log.aborted import AbortedTxn
 from headrace.records.batch import BatchHeader, CorruptBatch, scan
 from headrace.records.build import Record
 from headrace.records.read import iter_records
@@ -38,17 +41,21 @@ USUAL_RECORD_BYTES = 2 * KIB
 REMOTE_POLL_S = 0.2
 """How often a leader elsewhere is asked for news while somebody waits."""
 FETCH_VERSION, LIST_VERSION = 12, 7
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 PATIENCE_MS = 3_000
 AGAIN_S = 0.05
 _PASSING = (ErrorKind.NOT_LEADER_OR_FOLLOWER, ErrorKind.LEADER_NOT_AVAILABLE, ErrorKind.NETWORK_EXCEPTION)
 EARLIEST, LATEST = -2, -1
 
 
-class Bounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     start: int
     end: int
     """The last stable offset: where the next record that can be read will be, or is about to be decided."""
+
+
+def _end(partition: Partition, isolation: int) -> int:
+    return partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
 
 
 StepOver = Callable[[int, CorruptBatch], None]
@@ -75,6 +82,13 @@ class RecordReader:
         self._partitions = partitions
         self._peers = peers
         self._failures = failures
+        self._masks: MaskOf | None = None
+
+    def seen_by(self, request: Request) -> RecordReader:
+        """The same, with what the caller does not see hidden in every record (W19): before any filter looks at it."""
+        reader = copy(self)
+        reader._masks = masks_for(request, self._image)
+        return reader
 
     def partitions(self, topic: str, chosen: int = -1) -> list[int]:
         known = self._image.topic(topic)
@@ -97,25 +111,30 @@ class RecordReader:
 
     # -- where records are ---------------------------------------------------------------------------------------------
 
-    async def bounds(self, tp: TopicPartition) -> Bounds:
+    async def bounds(self, tp: TopicPartition, isolation: int = READ_COMMITTED) -> OffsetBounds:
+        """Uncommitted: up to the high watermark, from where Kafka's tools count the lag of groups."""
         partition = self._here(tp)
         if partition is not None:
-            return Bounds(partition.log.start_offset, partition.last_stable_offset)
-        start, end = await asyncio.gather(self._listed(tp, EARLIEST), self._listed(tp, LATEST))
-        return Bounds(start, end)
+            return OffsetBounds(partition.log.start_offset, _end(partition, isolation))
+        start, end = await asyncio.gather(
+            self._listed(tp, EARLIEST, isolation), self._listed(tp, LATEST, isolation)
+        )
+        return OffsetBounds(start, end)
 
-    async def offset_for_time(self, tp: TopicPartition, wall_ms: int) -> int | None:
+    async def offset_for_time(
+        self, tp: TopicPartition, wall_ms: int, isolation: int = READ_COMMITTED
+    ) -> int | None:
         """The first record at or after that time; None when there is none."""
         partition = self._here(tp)
         if partition is not None:
-            found = partition.log.offset_for_time(wall_ms, partition.last_stable_offset)
+            found = partition.log.offset_for_time(wall_ms, _end(partition, isolation))
             return None if found is None else found.offset
-        offset = await self._listed(tp, wall_ms)
+        offset = await self._listed(tp, wall_ms, isolation)
         return None if offset < 0 else offset
 
-    async def _listed(self, tp: TopicPartition, timestamp: int) -> int:
+    async def _listed(self, tp: TopicPartition, timestamp: int, isolation: int) -> int:
         wanted = ListOffsetsTopic(tp.topic, [ListOffsetsPartition(tp.partition, -1, timestamp)])
-        request = ListOffsetsRequest(-1, READ_COMMITTED, [wanted])
+        request = ListOffsetsRequest(-1, isolation, [wanted])
         row = await self._ask(tp, ApiKey.LIST_OFFSETS, LIST_VERSION, request)
         offset: int = row.offset
         return offset
@@ -153,7 +172,11 @@ class RecordReader:
                 raise HeadraceError(found.kind, found.detail)
             data = found
             aborted = partition.log.aborted_transactions(position, end)
-        return _chunk(data, offset, end, limit, aborted, lambda at, why: self._step_over(tp, at, why))
+        chunk = _chunk(data, offset, end, limit, aborted, lambda at, why: self._step_over(tp, at, why))
+        mask = None if self._masks is None else self._masks(tp.topic)
+        if mask is None:
+            return chunk
+        return chunk._replace(records=[mask.apply(record) for record in chunk.records])
 
     def _step_over(self, tp: TopicPartition, offset: int, problem: CorruptBatch) -> None:
         partition = self._here(tp)
@@ -162,7 +185,7 @@ class RecordReader:
         else:
             self._failures.unreadable_elsewhere += 1
 
-    async def _fetched(self, tp: TopicPartition, offset: int) -> tuple[Buffer, list[AbortedTransaction], int]:
+    async def _fetched(self, tp: TopicPartition, offset: int) -> tuple[Buffer, list[AbortedTxn], int]:
         wanted = FetchTopic(
             tp.topic, ZERO_UUID, [FetchPartition(tp.partition, -1, offset, -1, -1, READ_BYTES)]
         )
@@ -170,7 +193,7 @@ class RecordReader:
         row = await self._ask(tp, ApiKey.FETCH, FETCH_VERSION, request)
         data = row.records if isinstance(row.records, memoryview) else b""
         aborted = [
-            AbortedTransaction(entry.producer_id, entry.first_offset, -1, -1)
+            AbortedTxn(entry.producer_id, entry.first_offset, -1, -1)
             for entry in row.aborted_transactions or ()
         ]
         return data, aborted, row.last_stable_offset
@@ -234,7 +257,7 @@ def _chunk(
     offset: int,
     end: int,
     limit: int,
-    aborted: Sequence[AbortedTransaction],
+    aborted: Sequence[AbortedTxn],
     step_over: StepOver,
 ) -> Chunk:
     found: list[Record] = []
@@ -252,7 +275,7 @@ def _chunk(
 
 
 def _records(
-    data: Buffer, aborted: Sequence[AbortedTransaction], step_over: StepOver
+    data: Buffer, aborted: Sequence[AbortedTxn], step_over: StepOver
 ) -> Iterator[tuple[Record | None, int]]:
     """Each record that counts and the offset after it; at the end of each batch None and where the next one begins.
 

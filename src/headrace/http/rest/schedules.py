@@ -9,6 +9,7 @@ GET|POST /api/v1/schedules          DELETE /api/v1/schedules/{name}          cro
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,45 +22,35 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.image import ClusterImage
 from headrace.core.calendar import next_tick_ms
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
-from headrace.core.moments import timed
+from headrace.core.moments import rfc3339, timed
+from headrace.http.contract import Contract, Param, whole
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.forms.queues import MovedMessage, NewTime, SchedulePage, ShownSchedule, WaitingPage
 from headrace.http.rest.reading import answer, invalid, json_object, number, time_ms
-from headrace.http.router import Router
 from headrace.queues.commands import Source
 from headrace.records.shown import shown_record
-from headrace.security.rights import CLUSTER, GROUP, OWN, TOPIC, alter, alter_configs, describe, needs, write
+from headrace.security.rights import GROUP, OWN, TOPIC, alter_configs, describe, needs, write
+from headrace.security.standing import StandingOrders
 
 MAX_LISTED = 1_000
+UPCOMING = 10
 
 
-class ScheduleDoor:
+class ScheduleDoor(Door):
     def __init__(
-        self, image: ClusterImage, queues: Queues, catalog: QueueCatalog, cron: CronSchedules
+        self,
+        image: ClusterImage,
+        queues: Queues,
+        catalog: QueueCatalog,
+        cron: CronSchedules,
+        standing: StandingOrders,
     ) -> None:
+        self._standing = standing
         self._image = image
         self._queues = queues
         self._catalog = catalog
         self._cron = cron
-
-    def mount(self, router: Router) -> None:
-        router.add(
-            "GET", "/api/v1/queues/{queue}/scheduled", self._waiting, needs(describe(GROUP, "{queue}"))
-        )
-        router.add(
-            "PATCH",
-            "/api/v1/queues/{queue}/scheduled/{message}",
-            self._move,
-            needs(write(TOPIC, "topics of {queue}"), alter_configs(GROUP, "{queue}")),
-        )
-        router.add(
-            "DELETE",
-            "/api/v1/queues/{queue}/scheduled/{message}",
-            self._cancel,
-            needs(write(TOPIC, "topics of {queue}"), alter_configs(GROUP, "{queue}")),
-        )
-        router.add("GET", "/api/v1/schedules", self._list, OWN.showing(describe(TOPIC)))
-        router.add("POST", "/api/v1/schedules", self._add, needs(write(TOPIC, "body.topic")))
-        router.add("DELETE", "/api/v1/schedules/{name}", self._remove, needs(alter(CLUSTER)))
 
     def _spec(self, request: Request) -> QueueSpec:
         spec = self._catalog.schedule_spec(request.params["queue"])
@@ -69,6 +60,20 @@ class ScheduleDoor:
 
     # -- messages that wait --------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/api/v1/queues/{queue}/scheduled",
+        needs(describe(GROUP, "{queue}")),
+        Contract(
+            "Messages that wait for their time",
+            "schedules",
+            {200: WaitingPage},
+            query=(
+                Param("limit", "at most so many", whole(1, 1_000, 100)),
+                Param("cursor", "next_cursor of the page before"),
+            ),
+        ),
+    )
     async def _waiting(self, request: Request) -> Answer:
         queues = self._queues
         spec = self._spec(request)
@@ -101,12 +106,24 @@ class ScheduleDoor:
                 return Source(spec.name, name, found.partition), found.offset
         raise HeadraceError(ErrorKind.SCHEDULE_NOT_FOUND, "this queue has no message with that id")
 
+    @route(
+        "PATCH",
+        "/api/v1/queues/{queue}/scheduled/{message}",
+        needs(write(TOPIC, "topics of {queue}"), alter_configs(GROUP, "{queue}")),
+        Contract("Move a message in time", "schedules", {200: MovedMessage}, body=(NewTime,)),
+    )
     async def _move(self, request: Request) -> Answer:
         source, offset = self._place(request)
         due_ms = time_ms(str(json_object(request).get("deliver_at", "")), "deliver_at")
         await self._queues.move_schedule(source, offset, due_ms)
         return answer(timed({"message_id": request.params["message"], "due_ms": due_ms}))
 
+    @route(
+        "DELETE",
+        "/api/v1/queues/{queue}/scheduled/{message}",
+        needs(write(TOPIC, "topics of {queue}"), alter_configs(GROUP, "{queue}")),
+        Contract("Cancel a message", "schedules", {204: None}),
+    )
     async def _cancel(self, request: Request) -> Answer:
         source, offset = self._place(request)
         await self._queues.cancel_schedule(source, offset)
@@ -114,25 +131,60 @@ class ScheduleDoor:
 
     # -- cron ----------------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/api/v1/schedules",
+        OWN.showing(describe(TOPIC)),
+        Contract("List cron schedules", "schedules", {200: SchedulePage}, problems=()),
+    )
     async def _list(self, request: Request) -> Answer:
         items = [_shown(schedule) for schedule in self._cron.all() if request.sees(TOPIC, schedule.topic)]
         return answer({"items": items, "next_cursor": None})
 
+    @route(
+        "POST",
+        "/api/v1/schedules",
+        needs(write(TOPIC, "body.topic")),
+        Contract("Add or replace a cron schedule", "schedules", {201: ShownSchedule}, body=(CronSchedule,)),
+    )
     async def _add(self, request: Request) -> Answer:
         try:
-            schedule = msgspec.convert({**json_object(request), "last_ms": 0, "topic_id": ""}, CronSchedule)
+            ours = {"last_ms": 0, "topic_id": "", **self._standing.of(request.access)._asdict()}
+            schedule = msgspec.convert({**json_object(request), **ours}, CronSchedule)
         except msgspec.ValidationError as problem:
             raise invalid(str(problem)) from None
+        self._need_own(request, schedule.name)
         return answer(_shown(await self._cron.add(schedule)), 201)
 
+    def _need_own(self, request: Request, name: str) -> None:
+        """Those of others are the administrator's to replace and to end; who may not see one hears that there is none (A44)."""
+        held, access = self._cron.find(name), request.access
+        if held is None or access is None or not access.refuses_others(held.owner):
+            return
+        if not request.sees(TOPIC, held.topic):
+            raise Unknown(ErrorKind.SCHEDULE_NOT_FOUND, f'there is no schedule called "{name}"')
+        raise HeadraceError(ErrorKind.ACCESS_DENIED, "needs Alter on cluster, for what is somebody else's")
+
+    @route(
+        "DELETE",
+        "/api/v1/schedules/{name}",
+        OWN,
+        Contract("Remove a cron schedule", "schedules", {204: None}),
+    )
     async def _remove(self, request: Request) -> Answer:
+        self._need_own(request, request.params["name"])
         await self._cron.remove(request.params["name"])
         return Response(b"", 204, "")
 
 
 def _shown(schedule: CronSchedule) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(schedule)
-    shown["next_ms"] = next_tick_ms(schedule.cron, schedule.last_ms)
+    shown["next_ms"] = next_ms = next_tick_ms(schedule.cron, schedule.last_ms)
+    upcoming = [next_ms]
+    with suppress(HeadraceError):  # some expressions have a last time
+        while len(upcoming) < UPCOMING:
+            upcoming.append(next_tick_ms(schedule.cron, upcoming[-1]))
+    shown["upcoming"] = [rfc3339(tick_ms) for tick_ms in upcoming]
     return timed(shown)
 
 

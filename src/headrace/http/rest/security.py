@@ -10,21 +10,29 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headrace.core.errors import ErrorKind, HeadraceError, Taken
+from headrace.core.errors import ErrorKind, HeadraceError, NameTaken
 from headrace.core.moments import timed
-from headrace.core.ports import Clock
 from headrace.core.principals import USER, Principal
+from headrace.http.contract import Contract
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.credentials import CredentialDoor, caller, read
+from headrace.http.rest.credentials import CredentialDoor, caller, named, read
+from headrace.http.rest.denials import DenialDoor
+from headrace.http.rest.forms.queues import CHANGE_PROBLEMS
+from headrace.http.rest.forms.security import (
+    AccessExplanation,
+    SecurityStatus,
+    ShownUser,
+    UserPage,
+)
 from headrace.http.rest.reading import answer, invalid
 from headrace.http.router import Router
 from headrace.security.acl_book import granting
 from headrace.security.desk import Security
-from headrace.security.records import Mode, Pattern, ScramRecord, word
+from headrace.security.records import Mode, PatternType, ScramRecord, word
 from headrace.security.rights import CLUSTER, Operation, Resource, alter, describe, needs
 from headrace.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, SHA_256, SHA_512
 
-HOUR_MS = 3_600_000
 _LOOK = needs(describe(CLUSTER))
 _CHANGE = needs(alter(CLUSTER))
 
@@ -71,27 +79,24 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
 
 
-class SecurityDoor:
-    def __init__(self, security: Security, clock: Clock, broker_id: int) -> None:
+class SecurityDoor(Door):
+    def __init__(self, security: Security, broker_id: int, denials: DenialDoor) -> None:
         self._security = security
         self._image = security.image
-        self._clock = clock
         self._broker_id = broker_id
+        self._denials = denials
 
     def mount(self, router: Router) -> None:
-        base = "/api/v1/security"
-        router.add("GET", base, self._status, _LOOK)
-        router.add("PUT", f"{base}/mode", self._set_mode, _CHANGE)
-        router.add("PUT", f"{base}/super-users", self._set_super_users, _CHANGE)
-        router.add("GET", f"{base}/users", self._users, _LOOK)
-        router.add("POST", f"{base}/users", self._add_user, _CHANGE)
-        router.add("PUT", f"{base}/users/{{user}}/password", self._set_password, _CHANGE)
-        router.add("PATCH", f"{base}/users/{{user}}", self._change_user, _CHANGE)
-        router.add("DELETE", f"{base}/users/{{user}}", self._delete_user, _CHANGE)
+        super().mount(router)
         CredentialDoor(self._security).mount(router)
-        router.add("GET", f"{base}/denials", self._denials, _LOOK)
-        router.add("POST", f"{base}/explain", self._explain, _LOOK)
+        self._denials.mount(router)
 
+    @route(
+        "GET",
+        "/api/v1/security",
+        _LOOK,
+        Contract("The mode, and how much there is", "security", {200: SecurityStatus}, problems=()),
+    )
     async def _status(self, request: Request) -> Answer:
         image = self._image
         return answer(
@@ -112,11 +117,24 @@ class SecurityDoor:
             )
         )
 
+    @route(
+        "PUT",
+        "/api/v1/security/mode",
+        _CHANGE,
+        Contract(
+            "Set the mode",
+            "security",
+            {200: SecurityStatus},
+            "open, observe or enforced; in effect at once. Enforcing refuses while somebody would be locked out by it; `force` does it all the same.",
+            body=(ModeChange,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _set_mode(self, request: Request) -> Answer:
         wanted = read(request, ModeChange)
         image = self._image
         if wanted.mode is Mode.ENFORCED and not wanted.force:
-            self._need_ready()
+            await self._denials.need_ready()
         if wanted.mode is not Mode.OPEN and not image.super_users:
             raise HeadraceError(
                 ErrorKind.POLICY_VIOLATION,
@@ -126,28 +144,18 @@ class SecurityDoor:
         await self._security.admin.set_mode(wanted.mode, caller(request))
         return await self._status(request)
 
-    def _need_ready(self) -> None:
-        """A52: enforcing refuses while somebody would be locked out by it."""
-        since_ms = self._clock.wall_ms() - HOUR_MS
-        denied = [f"{want.principal} {word(want.operation)} {word(want.resource)} {want.name}".rstrip()
-                  for want, _ in self._security.denials.since(since_ms)]  # fmt: skip
-        nameless = [
-            f"{host} {client_id}".rstrip()
-            for host, client_id, _ in self._security.denials.nameless_since(since_ms)
-        ]
-        if not denied and not nameless:
-            return
-        words = []
-        if nameless:
-            words.append(f"{len(nameless)} came without a name ({', '.join(nameless[:5])})")
-        if denied:
-            words.append(f"{len(denied)} would be denied ({', '.join(denied[:5])})")
-        raise HeadraceError(
-            ErrorKind.CONFLICT,
-            f"in the last hour {' and '.join(words)}",
-            "GET /api/v1/security/denials lists them; headrace acl suggest writes the rights; force does it all the same.",
-        )
-
+    @route(
+        "PUT",
+        "/api/v1/security/super-users",
+        _CHANGE,
+        Contract(
+            "Say who is bound by no right",
+            "security",
+            {200: SecurityStatus},
+            body=(SuperUsers,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _set_super_users(self, request: Request) -> Answer:
         wanted = read(request, SuperUsers).super_users
         for name in wanted:
@@ -162,6 +170,12 @@ class SecurityDoor:
         await self._security.admin.set_super_users(wanted)
         return await self._status(request)
 
+    @route(
+        "GET",
+        "/api/v1/security/users",
+        _LOOK,
+        Contract("List users", "security", {200: UserPage}, problems=()),
+    )
     async def _users(self, request: Request) -> Answer:
         image = self._image
         return answer({"items": [self._shown(name) for name in sorted(image.users)], "next_cursor": None})
@@ -179,16 +193,41 @@ class SecurityDoor:
             }
         )
 
+    @route(
+        "POST",
+        "/api/v1/security/users",
+        _CHANGE,
+        Contract(
+            "Make a user",
+            "security",
+            {201: ShownUser},
+            "With what SCRAM keeps of the password, not the password.",
+            body=(NewUser,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _add_user(self, request: Request) -> Answer:
         wanted = read(request, NewUser)
         if wanted.name in self._image.users:
-            raise Taken(ErrorKind.CONFLICT, f"there is a user {wanted.name!r} already")
+            raise NameTaken(ErrorKind.CONFLICT, f"there is a user {wanted.name!r} already")
         admin = self._security.admin
         await admin.alter_scram(wanted.name, _records(wanted.scram))
         if wanted.super:
             await admin.set_super_users([*self._image.super_users, f"{USER}:{wanted.name}"])
         return answer(self._shown(wanted.name), 201)
 
+    @route(
+        "PUT",
+        "/api/v1/security/users/{user}/password",
+        _CHANGE,
+        Contract(
+            "Give a user another password",
+            "security",
+            {200: ShownUser},
+            body=(NewPassword,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _set_password(self, request: Request) -> Answer:
         name = request.params["user"]
         if name not in self._image.users:
@@ -196,48 +235,51 @@ class SecurityDoor:
         await self._security.admin.alter_scram(name, _records(read(request, NewPassword).scram))
         return answer(self._shown(name))
 
+    @route(
+        "PATCH",
+        "/api/v1/security/users/{user}",
+        _CHANGE,
+        Contract(
+            "Shut a user out, or let it in again",
+            "security",
+            {200: ShownUser},
+            body=(UserChange,),
+            problems=CHANGE_PROBLEMS,
+        ),
+    )
     async def _change_user(self, request: Request) -> Answer:
         name = request.params["user"]
         await self._security.admin.set_enabled(name, read(request, UserChange).enabled)
         return answer(self._shown(name))
 
+    @route(
+        "DELETE",
+        "/api/v1/security/users/{user}",
+        _CHANGE,
+        Contract("Delete a user", "security", {204: None}, problems=CHANGE_PROBLEMS),
+    )
     async def _delete_user(self, request: Request) -> Answer:
         await self._security.admin.delete_user(request.params["user"])
         return Response(b"", 204, "")
 
-    async def _denials(self, request: Request) -> Answer:
-        since_ms = self._clock.wall_ms() - 24 * HOUR_MS
-        denials = self._security.denials
-        return answer(
-            {
-                "broker": self._broker_id,
-                "denied": [
-                    timed(
-                        {
-                            "principal": want.principal,
-                            "operation": word(want.operation),
-                            "resource": word(want.resource),
-                            "name": want.name,
-                            "count": times.count,
-                            "last_ms": times.last_ms,
-                            "host": times.host,
-                        }
-                    )
-                    for want, times in denials.since(since_ms)
-                ],
-                "nameless": [
-                    timed({"host": host, "client": client, "count": times.count, "last_ms": times.last_ms})
-                    for host, client, times in denials.nameless_since(since_ms)
-                ],
-            }
-        )
-
+    @route(
+        "POST",
+        "/api/v1/security/explain",
+        _LOOK,
+        Contract(
+            "Whether somebody may do something, and why",
+            "security",
+            {200: AccessExplanation},
+            body=(Question,),
+            problems=(400,),
+        ),
+    )
     async def _explain(self, request: Request) -> Answer:
         """A48: what would be said to somebody, by which rule, and what would allow it."""
         asked = read(request, Question)
         kind, _, name = asked.principal.partition(":")
-        operation = _named(Operation, asked.operation, "operation")
-        resource = _named(Resource, asked.resource, "resource")
+        operation = named(Operation, asked.operation, "operation")
+        resource = named(Resource, asked.resource, "resource")
         thing, host = asked.name, asked.host
         if kind != USER or not name:
             raise invalid("principal is User:name")
@@ -246,17 +288,10 @@ class SecurityDoor:
         if not verdict.allowed:
             grants = [
                 {"principal": f"{kind}:{name}", "operation": word(Operation(each)), "resource": word(resource),
-                 "name": thing, "pattern": Pattern.LITERAL.name.lower()}
+                 "name": thing, "pattern": PatternType.LITERAL.name.lower()}
                 for each in granting(operation)
             ]  # fmt: skip
         return answer({"allowed": verdict.allowed, "rule": verdict.rule, "granted_by": grants})
-
-
-def _named(kind: type[Any], value: object, what: str) -> Any:
-    for each in kind:
-        if str(value).replace("_", "").lower() == each.name.replace("_", "").lower():
-            return each
-    raise invalid(f"{what} is one of {', '.join(word(each) for each in kind)}")
 
 
 def _records(given: dict[str, GivenScram]) -> dict[str, ScramRecord]:

@@ -16,15 +16,17 @@ import base64
 from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.moments import timed
-from headrace.core.principals import ANONYMOUS, USER, Principal
+from headrace.core.principals import ANONYMOUS, USER
+from headrace.http.contract import Contract, Param
+from headrace.http.declared import Door, route
 from headrace.http.guarding import COOKIES, HttpGuard, Unauthenticated, csrf_of, session_of, unauthenticated
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.operations.service import NewSession
+from headrace.http.rest.credentials import need_whole
+from headrace.http.rest.forms.service import MadeLink, MadeSession, NewSession, ShownSession
 from headrace.http.rest.reading import answer, body_of, invalid
-from headrace.http.router import Router
 from headrace.security.access import Access
 from headrace.security.desk import Security
-from headrace.security.logins import LoginFailed
+from headrace.security.logins import LoginFailed, Step
 from headrace.security.passwords import Busy
 from headrace.security.rights import BEFORE_LOGIN, OWN, Operation, Resource
 from headrace.security.tokens import digest_of
@@ -38,7 +40,7 @@ NAME = "console"
 NO_STORE = (("cache-control", "no-store"),)
 
 
-class SessionDoor:
+class SessionDoor(Door):
     def __init__(self, runtime: Runtime, security: Security, guard: HttpGuard) -> None:
         self._runtime = runtime
         self._security = security
@@ -46,16 +48,25 @@ class SessionDoor:
         self._links: dict[str, tuple[str, int]] = {}
         """Of this broker: who it logs in, and until when."""
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/session", self._show, BEFORE_LOGIN)
-        router.add("POST", "/api/v1/session", self._login, BEFORE_LOGIN)
-        router.add("DELETE", "/api/v1/session", self._logout, BEFORE_LOGIN)
-        router.add("POST", "/api/v1/session/links", self._link, OWN)
-
     @property
     def _mode(self) -> str:
         return self._security.image.mode.mode
 
+    @route(
+        "GET",
+        "/api/v1/session",
+        BEFORE_LOGIN,
+        Contract(
+            "Who asks, and what they may do",
+            "service",
+            {200: ShownSession},
+            query=(
+                Param("topic", "what they may do to this topic"),
+                Param("group", "what they may do to this group or queue"),
+            ),
+            problems=(400,),
+        ),
+    )
     async def _show(self, request: Request) -> Answer:
         access: Access | None = None
         if self._guard.is_on:
@@ -78,25 +89,45 @@ class SessionDoor:
             headers=NO_STORE,
         )
 
+    @route(
+        "POST",
+        "/api/v1/session",
+        BEFORE_LOGIN,
+        Contract(
+            "Log in to the console",
+            "service",
+            {201: MadeSession},
+            "Sets a cookie for twelve hours.",
+            body=(NewSession,),
+            problems=(400, 429),
+        ),
+    )
     async def _login(self, request: Request) -> Answer:
         if not self._guard.is_on:
             raise invalid("this broker asks nobody who they are", "headrace security init gives it users.")
         try:
-            principal = await self._proved(request, body_of(request, NewSession))
+            shown = await self._proved(request, body_of(request, NewSession))
         except LoginFailed:
             return unauthenticated(request, "the user name, the password or the token is wrong, or has ended")
         except Busy:
             raise HeadraceError(
                 ErrorKind.BROKER_NOT_AVAILABLE, "too many logins at once; try again in a moment"
             ) from None
+        principal = shown.principal
+        assert principal is not None
         await self._end_oldest(principal.name)
+        # A session that was begun with a token is no more than the token, and ends no later.
+        rights = self._security.image.rights_of(shown.credential)
+        lasts_ms = HOURS * 3_600_000
+        if shown.expires_ms:
+            lasts_ms = min(lasts_ms, shown.expires_ms - self._runtime.clock.wall_ms())
         token, _, record = await self._security.admin.make_token(
-            principal.name, NAME, lasts_ms=HOURS * 3_600_000
+            principal.name, NAME, lasts_ms=lasts_ms, rights=rights
         )
         body = timed({"principal": str(principal), "csrf": csrf_of(token), "expires_ms": record.expires_ms})
         return answer(body, 201, (*NO_STORE, ("set-cookie", _cookie(request, token, HOURS * 3_600))))
 
-    async def _proved(self, request: Request, body: NewSession) -> Principal:
+    async def _proved(self, request: Request, body: NewSession) -> Step:
         """Raises LoginFailed, Busy."""
         logins, host = self._security.logins, request.peer.host
         if logins.is_shut_out(host):
@@ -108,12 +139,10 @@ class SessionDoor:
             if until_ms <= self._runtime.clock.now_ms():
                 logins.guessed(host)
                 raise LoginFailed("no such link, or not any more")
-            return logins.proved(name, host, "link")
+            return Step(b"", logins.proved(name, host, "link"))
         if body.token:
-            proved = logins.by_token(body.token.strip(), host).principal
-            assert proved is not None
-            return proved
-        return await logins.by_password(body.user, body.password, host, "console")
+            return logins.by_token(body.token.strip(), host)
+        return Step(b"", await logins.by_password(body.user, body.password, host, "console"))
 
     async def _end_oldest(self, owner: str) -> None:
         now_ms = self._runtime.clock.wall_ms()
@@ -126,6 +155,9 @@ class SessionDoor:
             if expires_ms <= now_ms or place <= len(own) - MAX_SESSIONS:
                 await self._security.admin.delete_token(digest)
 
+    @route(
+        "DELETE", "/api/v1/session", BEFORE_LOGIN, Contract("Log out", "service", {204: None}, problems=())
+    )
     async def _logout(self, request: Request) -> Answer:
         token = session_of(request)
         digest = digest_of(token)
@@ -133,10 +165,19 @@ class SessionDoor:
             await self._security.admin.delete_token(digest)
         return Response(b"", 204, "", (("set-cookie", _cookie(request, "", 0)),))
 
+    @route(
+        "POST",
+        "/api/v1/session/links",
+        OWN,
+        Contract(
+            "A link that logs in once, within a minute", "service", {201: MadeLink}, problems=(400, 429)
+        ),
+    )
     async def _link(self, request: Request) -> Answer:
         access = request.access
         if access is None or access.is_nameless or access.principal.kind != USER:
             raise invalid("a link logs a user in, and this broker asks nobody who they are")
+        need_whole(self._security, request)
         now_ms = self._runtime.clock.now_ms()
         self._links = {code: held for code, held in self._links.items() if held[1] > now_ms}
         if len(self._links) >= MAX_LINKS:

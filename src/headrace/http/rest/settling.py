@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
+from headrace.http.contract import Contract, Param, whole
+from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.operations.messages import Settle
+from headrace.http.rest.forms.messages import Left, RefusedReceipt, Settle, Settled
 from headrace.http.rest.reading import answer, body_of, duration_ms, invalid, number
-from headrace.http.router import Router
 from headrace.queues.commands import Handle, Source
 from headrace.queues.receipt import decode_receipt
 from headrace.security.rights import GROUP, describe, needs, read
@@ -34,16 +34,10 @@ MAX_OFFSETS = 10_000
 Group = list[tuple[str, Handle]]
 
 
-class SettleDoor:
+class SettleDoor(Door):
     def __init__(self, queues: Queues, receipt_key: bytes) -> None:
         self._queues = queues
         self._key = receipt_key
-
-    def mount(self, router: Router) -> None:
-        router.add(
-            "POST", "/queues/{queue}/settle", self._settle, needs(read(GROUP, "{queue}")), max_body_bytes=MIB
-        )
-        router.add("GET", "/queues/{queue}/left", self._left, needs(describe(GROUP, "{queue}")))
 
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]
@@ -52,6 +46,20 @@ class SettleDoor:
             raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{name}"')
         return spec
 
+    @route(
+        "POST",
+        "/queues/{queue}/settle",
+        needs(read(GROUP, "{queue}")),
+        Contract(
+            "Acknowledge, give back, reject or extend many messages",
+            "queues",
+            {200: Settled},
+            "Each receipt stands for itself; the answer names those that were refused.",
+            body=(Settle,),
+            problems=(400, 404),
+        ),
+        max_body_bytes=MIB,
+    )
     async def _settle(self, request: Request) -> Answer:
         spec = self._spec(request)
         wanted = body_of(request, Settle)
@@ -62,7 +70,7 @@ class SettleDoor:
             raise invalid('say for how long: "visibility": "60s"')
         visibility = duration_ms(wanted.visibility or "0", "visibility")
         delay = None if wanted.delay is None else duration_ms(wanted.delay, "delay")
-        refused: list[dict[str, Any]] = []
+        refused: list[RefusedReceipt] = []
         groups: dict[tuple[str, Source], Group] = {}
         for how, receipts in lists.items():
             for text in receipts:
@@ -78,7 +86,7 @@ class SettleDoor:
             for (text, _), refusal in zip(group, refusals, strict=True):
                 if refusal is not None:
                     refused.append(_refused(text, refusal))
-        return answer({"refused": refused})
+        return answer(Settled(refused=refused))
 
     async def _ask(
         self,
@@ -98,15 +106,34 @@ class SettleDoor:
             return await queues.reject(source, handles, detail)
         return await queues.extend(source, handles, visibility)
 
+    @route(
+        "GET",
+        "/queues/{queue}/left",
+        needs(describe(GROUP, "{queue}")),
+        Contract(
+            "Which messages are not done",
+            "queues",
+            {200: Left},
+            "As offsets of one partition: waiting, handed out or resting; to read them from the log and take nothing.",
+            query=(
+                Param("topic", "of a subscription to several; else the first"),
+                Param("partition", "one of the topic", whole(0, 2**31, 0)),
+                Param("from", "not below this offset", whole(0, 2**53, 0)),
+            ),
+            problems=(400, 404),
+        ),
+    )
     async def _left(self, request: Request) -> Answer:
         spec = self._spec(request)
         topic = request.query.get("topic", spec.topics[0])
         source = Source(spec.name, topic, number(request, "partition", 0, 0, 2**31))
         if source not in self._queues.sources(spec):
             raise Unknown(ErrorKind.NOT_FOUND, f"{spec.name} has no partition {topic}-{source.partition}")
-        runs, following = self._queues.unfinished(source, number(request, "from", 0, 0, 2**53), MAX_OFFSETS)
-        return answer({"runs": runs, "next": following})
+        runs, following = await self._queues.unfinished(
+            source, number(request, "from", 0, 0, 2**53), MAX_OFFSETS
+        )
+        return answer(Left(runs=runs, next=following))
 
 
-def _refused(receipt: str, refusal: Rejected) -> dict[str, Any]:
-    return {"receipt": receipt, "code": refusal.kind.name, "detail": refusal.detail}
+def _refused(receipt: str, refusal: Rejected) -> RefusedReceipt:
+    return RefusedReceipt(receipt=receipt, code=refusal.kind.name, detail=refusal.detail)

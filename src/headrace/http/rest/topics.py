@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from itertools import repeat
 from typing import Any
 from urllib.parse import quote
 
@@ -22,14 +23,18 @@ from headrace.broker.queueing.routing.peer_calls import Sent
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.views.views import Views
-from headrace.cluster.image import ClusterImage, Topic
+from headrace.cluster.image import ClusterImage
+from headrace.cluster.rows import Topic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
 from headrace.core.limits import MIB
 from headrace.core.ports import Clock
+from headrace.core.writers import Writers
+from headrace.http.declared import Door, route
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.filtering import as_input, filter_of
+from headrace.http.rest.forms.messages import PUBLISH, READ
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.reading import (
     answer,
@@ -40,11 +45,11 @@ from headrace.http.rest.reading import (
     record_from_request,
     time_ms,
 )
-from headrace.http.rest.records import Bounds, RecordReader
-from headrace.http.router import Router
+from headrace.http.rest.records import OffsetBounds, RecordReader
 from headrace.http.sse import encode_event, event_stream
 from headrace.records.build import Record
 from headrace.records.filters import Filter
+from headrace.records.positions import Anchor, Position, parse_position, since
 from headrace.records.shown import shown_record
 from headrace.security.rights import CLUSTER, TOPIC, create, needs, read, write
 
@@ -58,7 +63,7 @@ SERVED_S, SERVED_TRIES = 0.02, 150
 Positions = dict[TopicPartition, int]
 
 
-class TopicDoor:
+class TopicDoor(Door):
     def __init__(
         self,
         clock: Clock,
@@ -71,6 +76,7 @@ class TopicDoor:
         reader: RecordReader,
         forwarder: Forwarder,
         once: Once,
+        writers: Writers,
     ) -> None:
         self._clock = clock
         self._image = image
@@ -82,22 +88,27 @@ class TopicDoor:
         self._reader = reader
         self._forwarder = forwarder
         self._once = once
+        self._writers = writers
         self._seen_served: set[bytes] = set()
-
-    def mount(self, router: Router) -> None:
-        for path in ("/topics/{topic}/records", "/topics/{topic}/messages"):
-            router.add(
-                "POST",
-                path,
-                self._publish,
-                needs(write(TOPIC, "{topic}")).making(create(CLUSTER), create(TOPIC)),
-                max_body_bytes=MAX_BODY_BYTES,
-                any_body=True,
-            )
-            router.add("GET", path, self._read, needs(read(TOPIC, "{topic}")))
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
+    @route(
+        "POST",
+        "/topics/{topic}/records",
+        needs(write(TOPIC, "{topic}")).making(create(CLUSTER), create(TOPIC)),
+        PUBLISH,
+        max_body_bytes=MAX_BODY_BYTES,
+        any_body=True,
+    )
+    @route(
+        "POST",
+        "/topics/{topic}/messages",
+        needs(write(TOPIC, "{topic}")).making(create(CLUSTER), create(TOPIC)),
+        PUBLISH,
+        max_body_bytes=MAX_BODY_BYTES,
+        any_body=True,
+    )
     async def _publish(self, request: Request) -> Answer:
         topic = request.params["topic"]
         chosen = number(request, "partition", -1, -1, 1_000_000)
@@ -120,6 +131,8 @@ class TopicDoor:
                 for place, record in enumerate(records)
             )
         )
+        if request.sender is None:
+            self._writers.note(topic, (request.agent, "REST"), len(sent))
         return answer({"topic": topic, "records": sent}, 201)
 
     async def _send(
@@ -206,6 +219,8 @@ class TopicDoor:
 
     # -- browsing ------------------------------------------------------------------------------------------------------
 
+    @route("GET", "/topics/{topic}/records", needs(read(TOPIC, "{topic}")), READ)
+    @route("GET", "/topics/{topic}/messages", needs(read(TOPIC, "{topic}")), READ)
     async def _read(self, request: Request) -> Answer:
         topic = request.params["topic"]
         numbers = self._reader.partitions(topic, number(request, "partition", -1, -1, 1_000_000))
@@ -213,12 +228,11 @@ class TopicDoor:
         places = [TopicPartition(topic, each) for each in numbers]
         if "text/event-stream" in request.header(b"accept"):
             seen = request.header(b"last-event-id") or request.query.get("cursor", "")
-            default = "start" if request.query.get("offset") == "start" else "end"
-            positions = await self._positions(request, places, seen, default)
-            return event_stream(self._tail(positions, accepts))
+            positions = await self._positions(request, places, seen, "end")
+            return event_stream(self._tail(self._reader.seen_by(request), positions, accepts))
         limit = number(request, "limit", 100, 1, MAX_RECORDS)
         positions = await self._positions(request, places, request.query.get("cursor", ""), "start")
-        rows = await self._browse(positions, accepts, limit)
+        rows = await self._browse(self._reader.seen_by(request), positions, accepts, limit)
         cursor = _encode_positions(positions)
         if JSONL in request.header(b"accept"):
             lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
@@ -226,14 +240,16 @@ class TopicDoor:
         following = positions[places[0]] if len(places) == 1 else None
         return answer({"items": rows, "next_offset": following, "next_cursor": cursor})
 
-    async def _browse(self, positions: Positions, accepts: Filter | None, limit: int) -> list[dict[str, Any]]:
+    async def _browse(
+        self, reader: RecordReader, positions: Positions, accepts: Filter | None, limit: int
+    ) -> list[dict[str, Any]]:
         """Moves the positions along."""
         rows: list[dict[str, Any]] = []
         chunks = 0
         for tp, position in positions.items():
             while len(rows) < limit and chunks < MAX_SCANNED_CHUNKS:
                 wanted = limit - len(rows) if accepts is None else MAX_RECORDS
-                chunk = await self._reader.read(tp, position, wanted)
+                chunk = await reader.read(tp, position, wanted)
                 chunks += 1
                 for record in chunk.records:
                     if len(rows) >= limit:
@@ -261,22 +277,31 @@ class TopicDoor:
             }
         when = request.query.get("from")
         if when is not None:
-            wall_ms = time_ms(when, "from")
-            found = await asyncio.gather(*(self._reader.offset_for_time(tp, wall_ms) for tp in places))
-            return {
-                tp: end if offset is None else offset
-                for tp, offset, (_, end) in zip(places, found, bounds, strict=True)
-            }
-        text = request.query.get("offset", default)
-        return {tp: _start(text, bound) for tp, bound in zip(places, bounds, strict=True)}
+            to = since(time_ms(when, "from"))
+        else:
+            to = _place(request.query.get("offset", default), self._clock.wall_ms())
+        found = await asyncio.gather(*map(self._start, places, repeat(to), bounds))
+        return dict(zip(places, found, strict=True))
 
-    async def _tail(self, positions: Positions, accepts: Filter | None) -> AsyncIterator[bytes]:
+    async def _start(self, tp: TopicPartition, to: Position, bounds: OffsetBounds) -> int:
+        if to.anchor is Anchor.OFFSET and not bounds.start <= to.value <= bounds.end:
+            raise HeadraceError(
+                ErrorKind.OFFSET_OUT_OF_RANGE,
+                f"offsets go from {bounds.start} to {bounds.end}",
+                "offset=start and offset=end are always there.",
+            )
+        at_time = await self._reader.offset_for_time(tp, to.value) if to.anchor is Anchor.SINCE else None
+        return to.offset(bounds.start, bounds.end, at_time=at_time)
+
+    async def _tail(
+        self, reader: RecordReader, positions: Positions, accepts: Filter | None
+    ) -> AsyncIterator[bytes]:
         """Server-sent events, one per record, for as long as the client listens. The id of an event is where all
         partitions stand, so that a browser that connects again (Last-Event-ID) goes on where it was."""
         while True:
             quiet = True
             for tp in list(positions):
-                chunk = await self._reader.read(tp, positions[tp], MAX_RECORDS)
+                chunk = await reader.read(tp, positions[tp], MAX_RECORDS)
                 for record in chunk.records:
                     quiet = False
                     positions[tp] = record.offset + 1
@@ -299,22 +324,11 @@ def _row(sent: Sent) -> dict[str, Any]:
     }
 
 
-def _start(text: str, bounds: Bounds) -> int:
-    if text == "start":
-        return bounds.start
-    if text == "end":
-        return bounds.end
-    if re.fullmatch(r"-[0-9]{1,18}", text):
-        return max(bounds.start, bounds.end - int(text[1:]))
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise invalid("offset is a number, start, end, or -N for the last N")
-    if not bounds.start <= int(text) <= bounds.end:
-        raise HeadraceError(
-            ErrorKind.OFFSET_OUT_OF_RANGE,
-            f"offsets go from {bounds.start} to {bounds.end}",
-            "offset=start and offset=end are always there.",
-        )
-    return int(text)
+def _place(text: str, wall_ms: int) -> Position:
+    try:
+        return parse_position(text, wall_ms)
+    except ValueError as problem:
+        raise invalid(f"offset: {problem}") from None
 
 
 def _encode_positions(positions: Positions) -> str:

@@ -17,20 +17,36 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
-from headrace.core.errors import ErrorKind, HeadraceError, Taken, Unknown
+from headrace.core.errors import ErrorKind, HeadraceError, NameTaken, Unknown
 from headrace.core.ids import topic_name_problem
 from headrace.core.moments import timed
 from headrace.core.ports import Clock
+from headrace.http.contract import FLAG, Contract, Param, whole
+from headrace.http.declared import Door, route
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.forms.webhooks import (
+    PROBLEMS,
+    TAG,
+    AddedWebhook,
+    Confirmation,
+    DeliveryPage,
+    NewSecret,
+    Retried,
+    RetryRequest,
+    Rotated,
+    ShownWebhook,
+    Tested,
+    WebhookPage,
+)
 from headrace.http.rest.reading import answer, invalid, json_object, number
-from headrace.http.router import Router
 from headrace.push.bodies import Form
 from headrace.push.circuit import CircuitState
 from headrace.push.couriers import Couriers
@@ -41,6 +57,7 @@ from headrace.push.target import BadTarget, parse_target
 from headrace.queues.config import fifo_queue, standard_queue
 from headrace.records.filters import FilterProblem, compile_filter
 from headrace.security.rights import GROUP, OWN, TOPIC, alter_configs, describe, needs, read, write
+from headrace.security.standing import StandingOrders
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -94,7 +111,7 @@ CHANGE = needs(
 )
 
 
-class WebhookDoor:
+class WebhookDoor(Door):
     def __init__(
         self,
         clock: Clock,
@@ -104,7 +121,9 @@ class WebhookDoor:
         catalog: QueueCatalog,
         couriers: Couriers,
         forwarder: Forwarder,
+        standing: StandingOrders,
     ) -> None:
+        self._standing = standing
         self._clock = clock
         self._image = image
         self._new_uuid = new_uuid
@@ -114,35 +133,17 @@ class WebhookDoor:
         self._registry = couriers.registry
         self._forwarder = forwarder
 
-    def mount(self, router: Router) -> None:
-        router.add("GET", "/api/v1/webhooks", self._list, OWN.showing(describe(GROUP)))
-        router.add(
-            "POST",
-            "/api/v1/webhooks",
-            self._add,
-            needs(
-                alter_configs(GROUP, "body.queue"),
-                read(GROUP, "body.queue"),
-                read(TOPIC, "topics of body.queue", "body.topics[]"),
-                write(TOPIC, "body.dead_letter"),
-            ),
-        )
-        router.add("GET", "/api/v1/webhooks/{webhook}", self._describe, LOOK)
-        router.add("PATCH", "/api/v1/webhooks/{webhook}", self._change, CHANGE)
-        router.add("DELETE", "/api/v1/webhooks/{webhook}", self._remove, CHANGE)
-        router.add("POST", "/api/v1/webhooks/{webhook}/test", self._test, CHANGE)
-        router.add("POST", "/api/v1/webhooks/{webhook}/pause", self._pause, CHANGE)
-        router.add("POST", "/api/v1/webhooks/{webhook}/resume", self._resume, CHANGE)
-        router.add("POST", "/api/v1/webhooks/{webhook}/retry", self._retry, CHANGE)
-        router.add("POST", "/api/v1/webhooks/{webhook}/confirm", self._confirm, CHANGE)
-        router.add("POST", "/api/v1/webhooks/{webhook}/rotate-secret", self._rotate, CHANGE)
-        router.add("GET", "/api/v1/webhooks/{webhook}/deliveries", self._deliveries, LOOK)
-
     def _spec(self, request: Request) -> WebhookSpec:
         return self._registry.get(request.params["webhook"])
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
+    @route(
+        "GET",
+        "/api/v1/webhooks",
+        OWN.showing(describe(GROUP)),
+        Contract("List webhooks", TAG, {200: WebhookPage}, problems=()),
+    )
     async def _list(self, request: Request) -> Answer:
         shown = {
             spec.name: self._shown(spec) for spec in self._registry.all() if request.sees(GROUP, spec.queue)
@@ -151,15 +152,16 @@ class WebhookDoor:
             for item in other.get("items", ()):
                 if item["name"] in shown:
                     _merge(shown[item["name"]], item)
-        return answer({"items": list(shown.values()), "next_cursor": None})
+        return answer(WebhookPage(items=list(shown.values()), next_cursor=None))
 
+    @route("GET", "/api/v1/webhooks/{webhook}", LOOK, Contract("Look at a webhook", TAG, {200: ShownWebhook}))
     async def _describe(self, request: Request) -> Answer:
         shown = self._shown(self._spec(request))
         for other in await self._others(request):
             _merge(shown, other)
         return answer(shown)
 
-    def _shown(self, spec: WebhookSpec) -> dict[str, Any]:
+    def _shown(self, spec: WebhookSpec) -> ShownWebhook:
         courier = self._couriers.courier(spec)
         last = courier.log.last if courier is not None else None
         works = courier is not None and courier.is_running
@@ -168,34 +170,47 @@ class WebhookDoor:
             reason = courier.problem
         if self._queues.find(spec.queue) is None:
             reason = f"the queue {spec.queue} does not exist"
-        return timed(
-            {
-                "name": spec.name,
-                "queue": spec.queue,
-                "url": spec.url,
-                "state": spec.state,
-                "reason": reason,
-                "form": spec.form,
-                "batch_size": spec.batch_size,
-                "batch_wait_ms": spec.batch_wait_ms,
-                "timeout_ms": spec.timeout_ms,
-                "max_concurrency": spec.max_concurrency,
-                "rate": spec.rate,
-                "retry": msgspec.to_builtins(spec.retry),
-                "secrets": len(self._registry.signing(spec.name)),
-                "created_ms": spec.created_ms,
-                "confirmed_ms": spec.confirmed_ms,
-                "delivered": courier.log.delivered if courier is not None else 0,
-                "failed": courier.log.failed if courier is not None else 0,
-                "in_flight": courier.in_flight if courier is not None else 0,
-                "concurrency": courier.limit.limit if courier is not None and works else 0,
-                "circuit": courier.circuit.state.value if courier is not None else CircuitState.CLOSED.value,
-                "last_ms": last.at_ms if last is not None else 0,
-                "last_status": last.status if last is not None else 0,
-                "last_detail": last.detail if last is not None else "",
-            }
+        return ShownWebhook(
+            name=spec.name,
+            queue=spec.queue,
+            url=spec.url,
+            state=spec.state,
+            reason=reason,
+            form=spec.form,
+            batch_size=spec.batch_size,
+            batch_wait_ms=spec.batch_wait_ms,
+            timeout_ms=spec.timeout_ms,
+            max_concurrency=spec.max_concurrency,
+            rate=spec.rate,
+            retry=msgspec.to_builtins(spec.retry),
+            owner=spec.owner,
+            secrets=len(self._registry.signing(spec.name)),
+            created_ms=spec.created_ms,
+            confirmed_ms=spec.confirmed_ms,
+            delivered=courier.log.delivered if courier is not None else 0,
+            failed=courier.log.failed if courier is not None else 0,
+            in_flight=courier.in_flight if courier is not None else 0,
+            concurrency=courier.limit.limit if courier is not None and works else 0,
+            circuit=courier.circuit.state.value if courier is not None else CircuitState.CLOSED.value,
+            last_ms=last.at_ms if last is not None else 0,
+            last_status=last.status if last is not None else 0,
+            last_detail=last.detail if last is not None else "",
         )
 
+    @route(
+        "GET",
+        "/api/v1/webhooks/{webhook}/deliveries",
+        LOOK,
+        Contract(
+            "The delivery log",
+            TAG,
+            {200: DeliveryPage},
+            query=(
+                Param("limit", "the newest so many", whole(1, KEPT, 50)),
+                Param("failed", "only these", FLAG),
+            ),
+        ),
+    )
     async def _deliveries(self, request: Request) -> Answer:
         spec = self._spec(request)
         limit = number(request, "limit", 50, 1, KEPT)
@@ -207,7 +222,7 @@ class WebhookDoor:
         for other in await self._others(request):
             items += other.get("items", ())
         items.sort(key=lambda item: item["at_ms"], reverse=True)
-        return answer({"items": items[:limit], "next_cursor": None})
+        return answer(DeliveryPage(items=items[:limit], next_cursor=None))
 
     async def _others(self, request: Request) -> list[dict[str, Any]]:
         """What the other brokers say to the same request; nothing when one of them asks."""
@@ -228,6 +243,17 @@ class WebhookDoor:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
+    @route(
+        "POST",
+        "/api/v1/webhooks",
+        needs(
+            alter_configs(GROUP, "body.queue"),
+            read(GROUP, "body.queue"),
+            read(TOPIC, "topics of body.queue", "body.topics[]"),
+            write(TOPIC, "body.dead_letter"),
+        ),
+        Contract("Add a webhook", TAG, {201: AddedWebhook}, body=(NewWebhook,), problems=PROBLEMS),
+    )
     async def _add(self, request: Request) -> Answer:
         wanted = _read(request, NewWebhook)
         if wanted.url is msgspec.UNSET:
@@ -236,7 +262,7 @@ class WebhookDoor:
         secret = _given_secret(wanted.secret) or self._registry.new_secret()
         name = wanted.name or self._registry.free_name(wanted.queue)
         if self._registry.find(name) is not None:
-            raise Taken(ErrorKind.CONFLICT, f'a webhook called "{name}" exists already')
+            raise NameTaken(ErrorKind.CONFLICT, f'a webhook called "{name}" exists already')
         now_ms = self._clock.wall_ms()
         spec = WebhookSpec(
             name=name,
@@ -245,6 +271,7 @@ class WebhookDoor:
             owns_queue=bool(wanted.topics),
             created_ms=now_ms,
             changed_ms=now_ms,
+            **self._in_name(request),
             **wanted.given(),
         )
         await self._ensure_queue(wanted)
@@ -256,7 +283,8 @@ class WebhookDoor:
             raise
         await self._couriers.wait_for_confirmation(spec, CONFIRM_S)
         shown = self._shown(self._registry.get(spec.name))
-        return answer({**shown, "secret": secret.reveal()}, 201, (("cache-control", "no-store"),))
+        added = AddedWebhook(**asdict(shown), secret=secret.reveal())
+        return answer(added, 201, (("cache-control", "no-store"),))
 
     def _check_url(self, url: str) -> None:
         try:
@@ -317,19 +345,32 @@ class WebhookDoor:
         )
         return with_config(spec, config)
 
+    @route(
+        "PATCH",
+        "/api/v1/webhooks/{webhook}",
+        CHANGE,
+        Contract("Change a webhook", TAG, {200: ShownWebhook}, body=(Options,), problems=PROBLEMS),
+    )
     async def _change(self, request: Request) -> Answer:
         spec = self._spec(request)
         changes = _read(request, Options).given()
         url = changes.pop("url", spec.url)
         if url != spec.url:
             self._check_url(url)
-        if changes:
-            spec = await self._registry.change(spec.name, **changes)
+        spec = await self._registry.change(spec.name, **changes, **self._in_name(request))
         if url != spec.url:
             spec = await self._registry.retarget(spec.name, url)
             await self._couriers.wait_for_confirmation(spec, CONFIRM_S)
         return answer(self._shown(self._registry.get(spec.name)))
 
+    @route(
+        "DELETE",
+        "/api/v1/webhooks/{webhook}",
+        CHANGE,
+        Contract(
+            "Remove a webhook", TAG, {204: None}, query=(Param("keep_queue", "and leave its queue", FLAG),)
+        ),
+    )
     async def _remove(self, request: Request) -> Answer:
         spec = await self._registry.remove(self._spec(request).name)
         shared = any(other.queue == spec.queue for other in self._registry.all())
@@ -338,6 +379,12 @@ class WebhookDoor:
             await self._catalog.delete(spec.queue, with_topic=False)
         return Response(b"", 204, "")
 
+    @route(
+        "POST",
+        "/api/v1/webhooks/{webhook}/pause",
+        CHANGE,
+        Contract("Stop sending", TAG, {200: ShownWebhook}, problems=PROBLEMS),
+    )
     async def _pause(self, request: Request) -> Answer:
         spec = self._spec(request)
         if spec.state not in ("active", "paused"):
@@ -346,20 +393,52 @@ class WebhookDoor:
             )
         return answer(self._shown(await self._registry.change(spec.name, state="paused")))
 
+    @route(
+        "POST",
+        "/api/v1/webhooks/{webhook}/resume",
+        CHANGE,
+        Contract("Go on sending", TAG, {200: ShownWebhook}, problems=PROBLEMS),
+    )
     async def _resume(self, request: Request) -> Answer:
         spec = self._spec(request)
         if spec.state in ("paused", "disabled"):
             # X23: whoever never confirmed has to do so first.
             state = "active" if spec.confirmed_ms else "pending"
-            spec = await self._registry.change(spec.name, state=state, reason="")
+            spec = await self._registry.change(spec.name, state=state, reason="", **self._in_name(request))
         return answer(self._shown(spec))
 
+    def _in_name(self, request: Request) -> dict[str, Any]:
+        """Whoever sets it is whose rights count from now on."""
+        owner, owner_life = self._standing.of(request.access)
+        return {"owner": owner, "owner_life": owner_life}
+
+    @route(
+        "POST",
+        "/api/v1/webhooks/{webhook}/confirm",
+        CHANGE,
+        Contract(
+            "Confirm an endpoint by hand", TAG, {200: ShownWebhook}, body=(Confirmation,), problems=PROBLEMS
+        ),
+    )
     async def _confirm(self, request: Request) -> Answer:
         token = json_object(request).get("token")
         if not isinstance(token, str):
             raise invalid('say the token that the endpoint was sent: {"token": "…"}')
         return answer(self._shown(await self._couriers.confirm_with(self._spec(request).name, token)))
 
+    @route(
+        "POST",
+        "/api/v1/webhooks/{webhook}/rotate-secret",
+        CHANGE,
+        Contract(
+            "A new signing secret",
+            TAG,
+            {200: Rotated},
+            body=(NewSecret,),
+            body_required=False,
+            problems=PROBLEMS,
+        ),
+    )
     async def _rotate(self, request: Request) -> Answer:
         spec = self._spec(request)
         body = json_object(request)
@@ -376,16 +455,30 @@ class WebhookDoor:
             raise invalid("secret is a text")
         secret = _given_secret(text) or self._registry.new_secret()
         await self._registry.rotate(spec.name, secret, overlap_ms)
-        shown = {"name": spec.name, "secret": secret.reveal(), "overlap_ms": overlap_ms}
+        shown = Rotated(name=spec.name, secret=secret.reveal(), overlap_ms=overlap_ms)
         return answer(shown, headers=(("cache-control", "no-store"),))
 
     # -- trying --------------------------------------------------------------------------------------------------------
 
+    @route(
+        "POST",
+        "/api/v1/webhooks/{webhook}/test",
+        CHANGE,
+        Contract("Send a test message", TAG, {200: Tested}, problems=PROBLEMS),
+    )
     async def _test(self, request: Request) -> Answer:
         spec = self._spec(request)
         tested = await self._couriers.test(spec.name)
-        return answer({"name": spec.name, **tested._asdict(), "state": self._registry.get(spec.name).state})
+        return answer(Tested(name=spec.name, **tested._asdict(), state=self._registry.get(spec.name).state))
 
+    @route(
+        "POST",
+        "/api/v1/webhooks/{webhook}/retry",
+        CHANGE,
+        Contract(
+            "Try again now", TAG, {200: Retried}, body=(RetryRequest,), body_required=False, problems=PROBLEMS
+        ),
+    )
     async def _retry(self, request: Request) -> Answer:
         spec = self._spec(request)
         delivery = json_object(request).get("delivery", "")
@@ -394,7 +487,7 @@ class WebhookDoor:
         count = await self._couriers.retry_here(spec, delivery)
         for other in await self._others(request):
             count += int(other.get("retried", 0))
-        return answer({"name": spec.name, "retried": count})
+        return answer(Retried(name=spec.name, retried=count))
 
 
 def _given_secret(text: str | None) -> SigningSecret | None:
@@ -413,13 +506,14 @@ def _read(request: Request, kind: type[T]) -> T:
         raise invalid(str(problem)) from None
 
 
-def _merge(shown: dict[str, Any], other: dict[str, Any]) -> None:
+def _merge(shown: ShownWebhook, other: dict[str, Any]) -> None:
     """Another broker's numbers about the same webhook."""
     for name in ("delivered", "failed", "in_flight", "concurrency"):
-        shown[name] += other.get(name, 0)
-    shown["reason"] = shown["reason"] or other.get("reason", "")
+        setattr(shown, name, getattr(shown, name) + other.get(name, 0))
+    shown.reason = shown.reason or other.get("reason", "")
     circuit = other.get("circuit", _CIRCUITS[0])
-    if circuit in _CIRCUITS and _CIRCUITS.index(circuit) > _CIRCUITS.index(shown["circuit"]):
-        shown["circuit"] = circuit
-    if other.get("last_ms", 0) > shown["last_ms"]:
-        shown |= {name: other.get(name) for name in ("last", "last_ms", "last_status", "last_detail")}
+    if circuit in _CIRCUITS and _CIRCUITS.index(circuit) > _CIRCUITS.index(shown.circuit):
+        shown.circuit = circuit
+    if other.get("last_ms", 0) > shown.last_ms:
+        for name in ("last_ms", "last_status", "last_detail"):
+            setattr(shown, name, other.get(name))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.units import is_digits
-from headrace.http.sqs.call import Call
+from headrace.http.sqs.call import SqsCall
 from headrace.queues.commands import Counts
 from headrace.queues.config import SQS_MAX_LEASE_MS, QueueConfig, fifo_queue, standard_queue
 
@@ -58,7 +59,7 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 """A message may have 1 MiB, and messages that are sent together are one batch with headers of our own."""
 
 
-def checked(call: Call, given: Mapping[str, Any], queue: str) -> dict[str, str]:
+def checked(call: SqsCall, given: Mapping[str, Any], queue: str) -> dict[str, str]:
     """The attributes a caller may set on this queue, as text and as they are kept; raises AWS's errors."""
     is_fifo = queue.endswith(".fifo")
     attributes: dict[str, str] = {}
@@ -83,7 +84,8 @@ def checked(call: Call, given: Mapping[str, Any], queue: str) -> dict[str, str]:
             if not isinstance(_document(value), dict):
                 raise _invalid(name)
         elif name == "RedriveAllowPolicy" and value:
-            _allowed_sources(value)
+            if None in (_allowed_sources(call, value) or ()):
+                raise _invalid(name)
         elif name == "RedrivePolicy" and value:
             value = _checked_redrive_policy(call, queue, value)
         attributes[name] = value
@@ -102,7 +104,7 @@ def check_together(attributes: Mapping[str, str]) -> None:
         )
 
 
-def _check_number(call: Call, name: str, value: str) -> None:
+def _check_number(call: SqsCall, name: str, value: str) -> None:
     low, high = _RANGES[name]
     if not is_digits(value) or len(value) > 15:
         raise _invalid(name)
@@ -123,23 +125,24 @@ def _document(text: str) -> Any:
         return None
 
 
-def redrive_policy(text: str) -> tuple[str, int] | None:
-    """(dead-letter queue, after how many receives) of a policy; None when it is not one."""
+def _redrive_policy(call: SqsCall, text: str) -> tuple[str, int] | None:
+    """(dead-letter queue, after how many receives) of a policy; None when it is not one. A queue of another region is called nothing."""
     try:
         policy = json.loads(text)
-        return str(policy["deadLetterTargetArn"]).rsplit(":", 1)[-1], int(policy["maxReceiveCount"])
+        target = call.name_of_arn(str(policy["deadLetterTargetArn"]))
+        return target or "", int(policy["maxReceiveCount"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _checked_redrive_policy(call: Call, queue: str, text: str) -> str:
+def _checked_redrive_policy(call: SqsCall, queue: str, text: str) -> str:
     """As AWS shows it: whatever the order and the types of what was given."""
 
     def refused(reason: str, kind: type[HeadraceError] = HeadraceError) -> HeadraceError:
         detail = f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}"
         return kind(ErrorKind.INVALID_PARAMETER, detail)
 
-    policy = redrive_policy(text)
+    policy = _redrive_policy(call, text)
     if policy is None:
         raise refused("Redrive policy is not a valid JSON map with deadLetterTargetArn and maxReceiveCount.")
     name, count = policy
@@ -152,15 +155,16 @@ def _checked_redrive_policy(call: Call, queue: str, text: str) -> str:
         raise refused("Dead letter target does not exist.", Unknown)
     if name.endswith(".fifo") != queue.endswith(".fifo"):
         raise refused("Dead-letter queue must be same type of queue as the source.")
-    allowed = _allowed_sources(target.attributes.get("RedriveAllowPolicy", ""))
+    allowed = _allowed_sources(call, target.attributes.get("RedriveAllowPolicy", ""))
     if allowed is not None and queue not in allowed:
         raise refused("The dead-letter queue's RedriveAllowPolicy does not allow this source queue.")
     kept = {"deadLetterTargetArn": _document(text)["deadLetterTargetArn"], "maxReceiveCount": count}
     return json.dumps(kept, separators=(",", ":"))
 
 
-def _allowed_sources(text: str) -> set[str] | None:
-    """The queues that a RedriveAllowPolicy lets in; None for all. Raises when it is not one."""
+def _allowed_sources(call: SqsCall, text: str) -> set[str | None] | None:
+    """The queues that a RedriveAllowPolicy lets in, with None among them for one of another region; None for all. Raises when it is
+    not one."""
     if not text:
         return None
     policy = _document(text)
@@ -169,21 +173,35 @@ def _allowed_sources(text: str) -> set[str] | None:
     if permission in ("allowAll", "denyAll") and arns is None:
         return None if permission == "allowAll" else set()
     if permission == "byQueue" and isinstance(arns, list) and 1 <= len(arns) <= MAX_SOURCE_ARNS:
-        return {str(arn).rsplit(":", 1)[-1] for arn in arns}
+        return {call.name_of_arn(str(arn)) for arn in arns}
     raise _invalid("RedriveAllowPolicy")
 
 
-def engine_config(call: Call, queue: str, attributes: Mapping[str, str]) -> QueueConfig:
-    """What the attributes mean to the engine."""
-    changes: dict[str, Any] = {"visibility_ms": int(attributes.get("VisibilityTimeout", "30")) * 1000}
+def new_config(call: SqsCall, queue: str, attributes: Mapping[str, str]) -> QueueConfig:
+    """What the attributes of a queue that is made mean to the engine."""
+    make = fifo_queue if queue.endswith(".fifo") else standard_queue
+    return make(**_engine_changes(call, attributes))
+
+
+def changed_config(call: SqsCall, config: QueueConfig, changed: Mapping[str, str]) -> QueueConfig:
+    """What was given changes, and nothing else: REST and the command may have set what SQS has no word for."""
+    return replace(config, **_engine_changes(call, changed))
+
+
+def _engine_changes(call: SqsCall, given: Mapping[str, str]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
     if call.settings.strict:
         changes["max_lease_ms"] = SQS_MAX_LEASE_MS
-    policy = redrive_policy(attributes.get("RedrivePolicy", ""))
-    if policy is not None:
-        changes["dead_letter"], changes["max_deliveries"] = policy
-    if not queue.endswith(".fifo"):
-        return standard_queue(**changes)
-    return fifo_queue(dedup_per_group=attributes.get("DeduplicationScope") == "messageGroup", **changes)
+    if "VisibilityTimeout" in given:
+        changes["visibility_ms"] = int(given["VisibilityTimeout"] or DEFAULTS["VisibilityTimeout"]) * 1000
+    if "RedrivePolicy" in given:
+        changes["dead_letter"], changes["max_deliveries"] = _redrive_policy(call, given["RedrivePolicy"]) or (
+            "",
+            0,
+        )
+    if "DeduplicationScope" in given:
+        changes["dedup_per_group"] = given["DeduplicationScope"] == "messageGroup"
+    return changes
 
 
 def topic_configs(attributes: Mapping[str, str]) -> dict[str, str]:
@@ -192,7 +210,26 @@ def topic_configs(attributes: Mapping[str, str]) -> dict[str, str]:
     return {"retention.ms": str(seconds * 1000), "max.message.bytes": str(MAX_BATCH_BYTES)}
 
 
-async def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]:
+def _of_engine(call: SqsCall, spec: QueueSpec) -> dict[str, str]:
+    """What the engine does, whoever told it to."""
+    config = spec.queue_config
+    found = {
+        "VisibilityTimeout": str(config.visibility_ms // 1000),
+        "DelaySeconds": str(spec.default_delay_ms // 1000),
+    }
+    if config.dead_letter and config.max_deliveries:
+        given = spec.attributes.get("RedrivePolicy", "")
+        if _redrive_policy(call, given) != (config.dead_letter, config.max_deliveries):
+            policy = {
+                "deadLetterTargetArn": call.arn(config.dead_letter),
+                "maxReceiveCount": config.max_deliveries,
+            }
+            given = json.dumps(policy)
+        found["RedrivePolicy"] = given
+    return found
+
+
+async def shown(call: SqsCall, spec: QueueSpec, names: list[str]) -> dict[str, str]:
     """What GetQueueAttributes answers; unset attributes have their defaults."""
     everything = "All" in names
     for name in names:
@@ -202,7 +239,8 @@ async def shown(call: Call, spec: QueueSpec, names: list[str]) -> dict[str, str]
     values = {
         **DEFAULTS,
         **(FIFO_DEFAULTS if is_fifo else {}),
-        **{name: value for name, value in spec.attributes.items() if value},
+        **{name: value for name, value in spec.attributes.items() if value and name != "RedrivePolicy"},
+        **_of_engine(call, spec),
     }
     counts: list[Counts] = []
     if everything or any(name.startswith("Approximate") for name in names):

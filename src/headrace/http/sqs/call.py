@@ -9,8 +9,10 @@ from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.http.forwarding import HOST as FORWARDED_HOST
+from headrace.http.forwarding import REGION as FORWARDED_REGION
 from headrace.http.messages import Request
 from headrace.http.sqs.host import SqsHost
+from headrace.http.sqs.regions import Regions
 from headrace.security.sigv4 import claimed_region
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
@@ -28,7 +30,7 @@ _RANGES = {
 
 class SqsSettings(NamedTuple):
     account: str = "000000000000"
-    region: str = "us-east-1"
+    regions: Regions = Regions()
     strict: bool = False
     """Refuse what AWS refuses: longer delays, larger batches."""
     tls_only: bool = False
@@ -45,7 +47,7 @@ class SqsServices(NamedTuple):
     settings: SqsSettings
 
 
-class Call:
+class SqsCall:
     """One action with its parameters."""
 
     __slots__ = ("_region", "_services", "broker", "parameters", "queues", "request", "settings")
@@ -67,9 +69,13 @@ class Call:
 
     @property
     def region(self) -> str:
-        """The one that the caller claims."""
-        claimed = self._region or claimed_region(self.request.header(b"authorization"))
-        return claimed or self.settings.region
+        """The one that the caller claims; of who claims none, our own."""
+        if not self._region:
+            request = self.request
+            told = request.header(FORWARDED_REGION) if request.sender is not None else ""
+            claimed = told or claimed_region(request.header(b"authorization"))
+            self._region = claimed or self.settings.regions.own
+        return self._region
 
     @property
     def base_url(self) -> str:
@@ -81,36 +87,64 @@ class Call:
 
     # -- queues --------------------------------------------------------------------------------------------------------
 
+    def inside(self, name: str) -> str | None:
+        """What the cluster calls a queue that the caller calls so; None: the caller's region has none of this name."""
+        return self.settings.regions.inside(self.region, name)
+
+    def shown(self, name: str) -> str:
+        """What callers of its region call a queue of the cluster."""
+        return self.settings.regions.split(name)[1]
+
+    def has(self, name: str) -> bool:
+        """Whether a queue of the cluster is one of the caller's region."""
+        regions = self.settings.regions
+        return not regions.separate or regions.split(name)[0] == self.region
+
     def queue_url(self, name: str) -> str:
-        return f"{self.base_url}/{self.settings.account}/{name}"
+        return f"{self.base_url}/{self.settings.account}/{self.shown(name)}"
 
     def arn(self, name: str) -> str:
-        return f"arn:aws:sqs:{self.region}:{self.settings.account}:{name}"
+        regions = self.settings.regions
+        region, shown = regions.split(name) if regions.separate else (self.region, name)
+        return f"arn:aws:sqs:{region}:{self.settings.account}:{shown}"
 
     def queue(self) -> QueueSpec:
         """The queue named by QueueUrl. Bare names and foreign hosts are fine: only the last part counts."""
         url = self.parameters.get("QueueUrl")
         if type(url) is not str:
             url = self.text("QueueUrl")
-        spec = self.queues.find(url.rstrip("/").rpartition("/")[2])
+        name = url.rstrip("/").rpartition("/")[2]
+        if self.settings.regions.separate:
+            return self.named(name)
+        spec = self.queues.find(name)
         if spec is None:
-            raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+            raise _no_such_queue()
         return spec
 
     def named(self, name: str) -> QueueSpec:
-        spec = self.queues.find(name)
+        """The queue that the caller calls so."""
+        inside = self.inside(name)
+        spec = None if inside is None else self.queues.find(inside)
         if spec is None:
-            raise Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+            raise _no_such_queue()
         return spec
 
+    def name_of_arn(self, arn: str) -> str | None:
+        """What the cluster calls the queue that an ARN names, or a bare name; None: it is not one of the caller's region."""
+        parts = arn.split(":")
+        if self.settings.regions.separate and len(parts) == 6 and parts[3] != self.region:
+            return None
+        return self.inside(parts[-1])
+
     def queue_of_arn(self, arn: str) -> QueueSpec:
-        name = arn.rsplit(":", 1)[-1]
-        if not arn.startswith("arn:aws:sqs:") or self.queues.find(name) is None:
+        name = self.name_of_arn(arn) if arn.startswith("arn:aws:sqs:") else None
+        spec = None if name is None else self.queues.find(name)
+        if spec is None:
             raise Unknown(
                 ErrorKind.RESOURCE_NOT_FOUND,
                 "The resource that you specified for the SourceArn parameter doesn't exist.",
             )
-        return self.named(name)
+        return spec
 
     # -- parameters ------------------------------------------------------------------------------------------------------
 
@@ -179,13 +213,17 @@ class Call:
             seen.add(entry_id)
         return entries
 
-    def with_parameters(self, parameters: dict[str, Any]) -> Call:
+    def with_parameters(self, parameters: dict[str, Any]) -> SqsCall:
         """The same call for one entry of a batch."""
-        return Call(self._services, self.request, parameters, self._region)
+        return SqsCall(self._services, self.request, parameters, self._region)
 
 
 def invalid(detail: str) -> HeadraceError:
     return HeadraceError(ErrorKind.INVALID_PARAMETER, detail)
+
+
+def _no_such_queue() -> Unknown:
+    return Unknown(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
 
 
 def queue_name_problem(name: str) -> str | None:

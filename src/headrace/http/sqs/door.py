@@ -7,8 +7,8 @@ URL.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Never
 
 import msgspec
 
@@ -18,10 +18,11 @@ from headrace.http.browsers import need_program
 from headrace.http.forwarding import Forwarder
 from headrace.http.guarding import HttpGuard, Unauthenticated
 from headrace.http.messages import Answer, Handler, Request, Response
+from headrace.http.peer_requests import asked_from
 from headrace.http.problem import problem
 from headrace.http.router import Router
 from headrace.http.sqs import move_actions, query, queue_actions, receive_actions, send_actions
-from headrace.http.sqs.call import Call, SqsServices, SqsSettings
+from headrace.http.sqs.call import SqsCall, SqsServices, SqsSettings
 from headrace.http.sqs.host import SqsHost
 from headrace.http.sqs.rights import RIGHTS, named
 from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
@@ -37,7 +38,7 @@ MAX_BODY_BYTES = 8 * MAX_MESSAGE_BYTES
 """Six bytes are the most that escaping makes of one (`\\u0041`; a form's `%41` are three), and the parameters around them."""
 _TARGET = "AmazonSQS."
 
-Action = Callable[[Call], Awaitable[dict[str, Any]]]
+Action = Callable[[SqsCall], Coroutine[object, Never, dict[str, object]]]
 
 ACTIONS: dict[str, Action] = {
     "CreateQueue": queue_actions.create_queue,
@@ -130,7 +131,7 @@ class SqsDoor:
         return await self._handle(request)
 
     async def _handle(self, request: Request) -> Response:
-        is_query = False
+        is_query, call = False, None
         try:
             found = _BY_TARGET.get(request.headers.get(b"x-amz-target", b""))
             is_guarded = self._guard.is_on
@@ -143,14 +144,17 @@ class SqsDoor:
                 is_query = _is_query(request.method, request.headers)
                 name, action, parameters = _older(request, is_query)
             self.requests[name] = self.requests.get(name, 0) + 1
+            call = SqsCall(self._services, request, parameters, region)
             if is_guarded:
-                await self._check(request, credential, RIGHTS[name], parameters)
+                await self._check(call, credential, RIGHTS[name])
             meter = self._guard.meter if self._guard.meter.is_on and request.sender is None else None
             if meter is not None:
                 meter.need_room(request)
-            call = Call(self._services, request, parameters, region)
+            if request.sender is not None:
+                await self._broker.latest.reach(asked_from(request))
             try:
-                answer = await action(call)
+                work = action(call)
+                answer = await (work if meter is None else meter.timed(request, work))
             except (Unknown, WrongBroker) as refusal:
                 answer = await self._once_more(action, call, refusal)
             headers = (("x-amzn-requestid", request.request_id),)
@@ -163,19 +167,18 @@ class SqsDoor:
                 meter.count(request, shown)
             return shown
         except Exception as error:
-            return await self._refused(request, error, is_query)
+            return await self._refused(request, error, is_query, "" if call is None else call.region)
 
-    async def _check(
-        self, request: Request, credential: Credential | None, rights: Rights, parameters: dict[str, Any]
-    ) -> None:
+    async def _check(self, call: SqsCall, credential: Credential | None, rights: Rights) -> None:
         """Who signs is the owner of the key (A22, A31, A45)."""
+        request, parameters = call.request, call.parameters
         try:
             key = None if credential is None else self._keys.find(credential.access_key)
             if key is not None:
                 request.access = self._guard.admit(key.owner, request)
             else:
                 request.access = await self._guard.identify(request)
-            self._guard.check(rights, named(parameters), parameters, request.access)
+            self._guard.check(rights, named(parameters, call), parameters, request.access)
         except Unauthenticated as refusal:
             raise HeadraceError(ErrorKind.MISSING_AUTHENTICATION, f"{refusal}.") from None
         except HeadraceError as refusal:
@@ -183,7 +186,7 @@ class SqsDoor:
                 raise HeadraceError(ErrorKind.QUEUE_DOES_NOT_EXIST, _NO_ACCESS) from None
             raise
 
-    async def _once_more(self, action: Action, call: Call, refusal: HeadraceError) -> dict[str, Any]:
+    async def _once_more(self, action: Action, call: SqsCall, refusal: HeadraceError) -> dict[str, object]:
         """Nothing has happened yet. A name that is not known here may be young; so may be the news that a queue lives here
         (F34). What certainly lives elsewhere is asked there."""
         if isinstance(refusal, WrongBroker) and self._is_asked_there(call.request, refusal):
@@ -199,10 +202,10 @@ class SqsDoor:
     def _is_asked_there(self, request: Request, wrong: WrongBroker) -> bool:
         return request.sender is None and wrong.broker_id != self._broker.node_id
 
-    async def _refused(self, request: Request, error: Exception, is_query: bool) -> Response:
+    async def _refused(self, request: Request, error: Exception, is_query: bool, region: str) -> Response:
         try:
             if isinstance(error, WrongBroker):
-                return await self._forwarder.forward(request, error)
+                return await self._forwarder.forward(request, error, region)
             raise error
         except HeadraceError as refusal:
             return error_response(refusal, request.request_id, is_query=is_query)
@@ -237,7 +240,7 @@ class SqsDoor:
             ) from None
 
 
-def _older(request: Request, is_query: bool) -> tuple[str, Action, dict[str, Any]]:
+def _older(request: Request, is_query: bool) -> tuple[str, Action, dict[str, object]]:
     """What names its action in a form, or wrongly."""
     target = request.header(b"x-amz-target")
     name = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
@@ -292,7 +295,7 @@ def too_large(headers: Mapping[bytes, bytes], cap: int) -> Response:
     return error_response(refusal, "", is_query=_is_query("POST", headers))
 
 
-def _json(request: Request) -> dict[str, Any]:
+def _json(request: Request) -> dict[str, object]:
     try:
         parameters = _decode(request.body) if request.body else {}
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -302,7 +305,7 @@ def _json(request: Request) -> dict[str, Any]:
     return parameters
 
 
-def _form(request: Request) -> dict[str, Any]:
+def _form(request: Request) -> dict[str, object]:
     parameters = query.parse_form(request.body if request.method == "POST" else request.query_string.encode())
     if "queue" in request.params:
         parameters.setdefault(

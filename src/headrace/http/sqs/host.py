@@ -10,6 +10,7 @@ from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.moves.move_tasks import MoveTasks
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.runtime import Runtime
+from headrace.core.writers import Writers
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +22,4 @@ class SqsHost:
     queues: Queues
     catalog: QueueCatalog
     moves: MoveTasks
+    writers: Writers

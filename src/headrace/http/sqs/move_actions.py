@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error
-from typing import Any
 
 import msgspec
 
 from headrace.broker.queueing.moves.move_tasks import MoveTask
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.http.sqs.call import Call, invalid
+from headrace.http.sqs.call import SqsCall, invalid
 
 MAX_RATE = 500
 
 
-async def start_message_move_task(call: Call) -> dict[str, Any]:
+async def start_message_move_task(call: SqsCall) -> dict[str, object]:
     source = call.queue_of_arn(call.text("SourceArn"))
     destination = call.text("DestinationArn", "")
     rate = call.number("MaxNumberOfMessagesPerSecond", 1, MAX_RATE, 0)
@@ -28,19 +27,23 @@ async def start_message_move_task(call: Call) -> dict[str, Any]:
     return {"TaskHandle": _handle(call, task)}
 
 
-async def list_message_move_tasks(call: Call) -> dict[str, Any]:
+async def list_message_move_tasks(call: SqsCall) -> dict[str, object]:
     source = call.queue_of_arn(call.text("SourceArn"))
     limit = call.number("MaxResults", 1, 10, 1)
     return {"Results": [_shown(call, task) for task in call.broker.moves.tasks(source.name)[:limit]]}
 
 
-async def cancel_message_move_task(call: Call) -> dict[str, Any]:
-    task = await call.broker.moves.cancel(_task_id(call.text("TaskHandle")))
+async def cancel_message_move_task(call: SqsCall) -> dict[str, object]:
+    task_id = _task_id(call.text("TaskHandle"))
+    known = call.broker.moves.find(task_id)
+    if known is not None and not call.has(known.source):
+        raise HeadraceError(ErrorKind.RESOURCE_NOT_FOUND, "The task handle does not name a task.")
+    task = await call.broker.moves.cancel(task_id)
     return {"ApproximateNumberOfMessagesMoved": task.moved}
 
 
-def _shown(call: Call, task: MoveTask) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def _shown(call: SqsCall, task: MoveTask) -> dict[str, object]:
+    shown: dict[str, object] = {
         "Status": task.status,
         "SourceArn": call.arn(task.source),
         "ApproximateNumberOfMessagesMoved": task.moved,
@@ -58,7 +61,7 @@ def _shown(call: Call, task: MoveTask) -> dict[str, Any]:
     return shown
 
 
-def _handle(call: Call, task: MoveTask) -> str:
+def _handle(call: SqsCall, task: MoveTask) -> str:
     """As AWS's: base64 of a JSON object that names the task and its source."""
     return b64encode(msgspec.json.encode({"taskId": task.id, "sourceArn": call.arn(task.source)})).decode()
 

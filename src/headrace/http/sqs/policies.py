@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 
 from headrace.broker.queueing.specs import decode_spec
-from headrace.cluster.image import Delta, OpaqueChanged
+from headrace.cluster.deltas import Delta, OpaqueChanged
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.http.sqs.call import Call, SqsSettings
+from headrace.http.sqs.call import SqsCall, SqsSettings
 from headrace.http.sqs.policy import PolicyQueue, PolicyRefused, closed, compile_policy
 from headrace.security.image import SecurityImage
 from headrace.security.records import Permission, PolicyAcl
@@ -56,7 +56,7 @@ class QueuePolicies:
             self._held.pop(name, None)
 
 
-def check_policy(call: Call, name: str, text: str) -> None:
+def check_policy(call: SqsCall, name: str, text: str) -> None:
     """Before it is kept: that it can be enforced, and that the caller gives nothing away that is not theirs."""
     spec = call.queues.find(name)
     queue = _queue(call.settings, name, (name,) if spec is None else spec.topics)
@@ -90,4 +90,6 @@ def _needed(acl: PolicyAcl, *, is_new: bool) -> Right | None:
 
 
 def _queue(settings: SqsSettings, name: str, topics: tuple[str, ...]) -> PolicyQueue:
-    return PolicyQueue(name, topics, settings.account, settings.tls_only)
+    if not settings.regions.separate:
+        return PolicyQueue(name, topics, settings.account, settings.tls_only)
+    return PolicyQueue(name, topics, settings.account, settings.tls_only, *settings.regions.split(name))

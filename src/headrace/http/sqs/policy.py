@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.http.sqs.rights import RIGHTS
 from headrace.security.acl_book import EVERYBODY, host_problem
-from headrace.security.records import ANY_NAME, Pattern, Permission, PolicyAcl, name_problem
+from headrace.security.records import ANY_NAME, PatternType, Permission, PolicyAcl, name_problem
 from headrace.security.rights import Resource, Right
 
 MAX_RIGHTS = 1_000
@@ -37,6 +37,10 @@ class PolicyQueue(NamedTuple):
     account: str
     tls_only: bool = False
     """No connection without TLS is taken, so what asks for one never holds."""
+    region: str = ""
+    """Its own, where regions are kept apart."""
+    shown: str = ""
+    """What it is called there; empty: as everywhere."""
 
 
 def compile_policy(text: str, queue: PolicyQueue) -> list[PolicyAcl]:
@@ -62,7 +66,7 @@ def compile_policy(text: str, queue: PolicyQueue) -> list[PolicyAcl]:
 def closed(queue: PolicyQueue) -> list[PolicyAcl]:
     """What stands for a policy that can't be read (A51): it may have denied something, so it denies everything."""
     return [
-        PolicyAcl(Resource.GROUP, queue.name, Pattern.LITERAL, EVERYBODY, ANY_NAME, 2, Permission.DENY, queue.name)
+        PolicyAcl(Resource.GROUP, queue.name, PatternType.LITERAL, EVERYBODY, ANY_NAME, 2, Permission.DENY, queue.name)
     ]  # fmt: skip
 
 
@@ -81,7 +85,7 @@ def _statement(statement: dict[str, Any], queue: PolicyQueue) -> Iterator[Policy
             for right, name in rights:
                 for host in hosts:
                     yield PolicyAcl(
-                        right.resource, name, Pattern.LITERAL, principal, host, right.operation, effect, queue.name
+                        right.resource, name, PatternType.LITERAL, principal, host, right.operation, effect, queue.name
                     )  # fmt: skip
 
 
@@ -99,10 +103,12 @@ def _many(value: Any, kind: type[Any], what: str) -> list[Any]:
 
 
 def _need_this_queue(resource: str, queue: PolicyQueue) -> None:
-    if resource in (ANY_NAME, queue.name):
+    name = queue.shown or queue.name
+    if resource in (ANY_NAME, name):
         return
     parts = resource.split(":")
-    if len(parts) != 6 or parts[:3] != ["arn", "aws", "sqs"] or parts[4:] != [queue.account, queue.name]:
+    is_here = len(parts) == 6 and parts[3] == (queue.region or parts[3])
+    if not is_here or parts[:3] != ["arn", "aws", "sqs"] or parts[4:] != [queue.account, name]:
         raise PolicyRefused(f"Resource {resource[:200]} is not this queue")
 
 

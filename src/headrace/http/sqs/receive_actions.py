@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.local.delayed import number
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
-from headrace.http.sqs.call import Call
+from headrace.http.sqs.call import SqsCall
 from headrace.http.sqs.checksums import md5_of, md5_of_attributes
 from headrace.http.sqs.message_form import body_of, from_headers
 from headrace.http.sqs.send_actions import failed_entry, sequence_number
 from headrace.queues.commands import Handle, Source
-from headrace.queues.receipt import Receipt, decode_receipt, encode_receipt
+from headrace.queues.receipt import QueueReceipt, decode_receipt, encode_receipt
 from headrace.records.build import Record
 
 MAX_VISIBILITY_S = 43_200
@@ -28,7 +28,7 @@ SYSTEM_ATTRIBUTES = (
 )  # fmt: skip
 
 
-async def receive_message(call: Call) -> dict[str, Any]:
+async def receive_message(call: SqsCall) -> dict[str, object]:
     spec = call.queue()
     count, visibility_ms, wait, wanted, named = 1, None, None, _NOTHING, _NOTHING
     if len(call.parameters) > 1:
@@ -45,9 +45,10 @@ async def receive_message(call: Call) -> dict[str, Any]:
     return {"Messages": messages} if messages else {}
 
 
-def _wanted_attributes(call: Call) -> tuple[list[str], list[str]]:
+def _wanted_attributes(call: SqsCall) -> tuple[list[str], list[str]]:
     """Names of system attributes and of message attributes."""
-    wanted = call.texts("MessageSystemAttributeNames", []) or call.texts("AttributeNames", [])
+    wanted, older = call.texts("MessageSystemAttributeNames", []), call.texts("AttributeNames", [])
+    wanted = [*wanted, *older] if older else wanted
     for name in wanted:
         if name != "All" and name not in SYSTEM_ATTRIBUTES:
             raise HeadraceError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name}.")
@@ -55,14 +56,14 @@ def _wanted_attributes(call: Call) -> tuple[list[str], list[str]]:
 
 
 def _message(
-    call: Call, spec: QueueSpec, delivery: Delivery, wanted: list[str], named: list[str]
-) -> dict[str, Any]:
+    call: SqsCall, spec: QueueSpec, delivery: DeliveredMessage, wanted: list[str], named: list[str]
+) -> dict[str, object]:
     source, record, handle, _, message_id = delivery
     body, raw = body_of(record)
-    message: dict[str, Any] = {
+    message: dict[str, object] = {
         "MessageId": message_id,
         "ReceiptHandle": encode_receipt(
-            Receipt(source.topic, source.partition, handle), spec.id, call.settings.receipt_key
+            QueueReceipt(source.topic, source.partition, handle), spec.id, call.settings.receipt_key
         ),
         "MD5OfBody": md5_of(raw),
         "Body": body,
@@ -88,7 +89,7 @@ def _is_named(name: str, named: list[str]) -> bool:
     )
 
 
-def _system(call: Call, delivery: Delivery) -> list[tuple[str, str]]:
+def _system(call: SqsCall, delivery: DeliveredMessage) -> list[tuple[str, str]]:
     record = delivery.record
     found = [
         ("SenderId", call.settings.account),
@@ -122,7 +123,7 @@ def _deliveries_before(record: Record) -> int:
 # -- what a receipt may do ---------------------------------------------------------------------------------------------
 
 
-def _receipt(call: Call, spec: QueueSpec) -> tuple[Source, Receipt]:
+def _receipt(call: SqsCall, spec: QueueSpec) -> tuple[Source, QueueReceipt]:
     text = call.parameters.get("ReceiptHandle")
     if type(text) is not str:
         text = call.text("ReceiptHandle")
@@ -130,7 +131,7 @@ def _receipt(call: Call, spec: QueueSpec) -> tuple[Source, Receipt]:
     return Source(spec.name, receipt.topic, receipt.partition), receipt
 
 
-def _checked_receipt(call: Call, spec: QueueSpec, text: str) -> Receipt:
+def _checked_receipt(call: SqsCall, spec: QueueSpec, text: str) -> QueueReceipt:
     receipt = decode_receipt(text, spec.id, call.settings.receipt_key)
     if isinstance(receipt, Rejected):
         raise HeadraceError(
@@ -139,7 +140,7 @@ def _checked_receipt(call: Call, spec: QueueSpec, text: str) -> Receipt:
     return receipt
 
 
-async def delete_message(call: Call) -> dict[str, Any]:
+async def delete_message(call: SqsCall) -> dict[str, object]:
     """AWS answers a second delete of the same delivery with success, and so do we; a stale one deletes nothing (R56)."""
     spec = call.queue()
     text = call.parameters.get("ReceiptHandle")
@@ -159,6 +160,9 @@ def _expired(text: str) -> HeadraceError:
     )
 
 
+T = TypeVar("T")
+
+
 class _Together:
     """Entries of a batch whose messages are in one partition."""
 
@@ -169,7 +173,7 @@ class _Together:
         self.handles: list[Handle] = []
 
 
-async def delete_message_batch(call: Call) -> dict[str, Any]:
+async def delete_message_batch(call: SqsCall) -> dict[str, object]:
     """Those of one partition are one command, so a batch of ten waits for one commit and not for ten."""
     spec = call.queue()
     problems: dict[str, HeadraceError] = {}
@@ -204,7 +208,7 @@ async def delete_message_batch(call: Call) -> dict[str, Any]:
     return _answered(entries, problems)
 
 
-async def _each(asked: list[Awaitable[Any]]) -> list[Any]:
+async def _each(asked: list[Awaitable[T]]) -> list[T | BaseException]:
     """Answers or exceptions. Mostly it is one partition, which needs no task of its own."""
     if len(asked) != 1:
         return await asyncio.gather(*asked, return_exceptions=True)
@@ -214,7 +218,7 @@ async def _each(asked: list[Awaitable[Any]]) -> list[Any]:
         return [problem]
 
 
-async def change_message_visibility(call: Call) -> dict[str, Any]:
+async def change_message_visibility(call: SqsCall) -> dict[str, object]:
     spec = call.queue()
     call.text("ReceiptHandle")
     seconds = call.number("VisibilityTimeout", 0, MAX_VISIBILITY_S)
@@ -231,7 +235,7 @@ async def change_message_visibility(call: Call) -> dict[str, Any]:
     return {}
 
 
-async def change_message_visibility_batch(call: Call) -> dict[str, Any]:
+async def change_message_visibility_batch(call: SqsCall) -> dict[str, object]:
     call.queue()
     entries = call.entries("ChangeMessageVisibilityBatchRequestEntry")
     problems: dict[str, HeadraceError] = {}
@@ -248,9 +252,9 @@ async def change_message_visibility_batch(call: Call) -> dict[str, Any]:
     return _answered(entries, problems)
 
 
-def _answered(entries: list[dict[str, Any]], problems: dict[str, HeadraceError]) -> dict[str, Any]:
+def _answered(entries: list[dict[str, Any]], problems: dict[str, HeadraceError]) -> dict[str, object]:
     ids = [entry["Id"] for entry in entries]
-    answer: dict[str, Any] = {"Successful": [{"Id": one} for one in ids if one not in problems]}
+    answer: dict[str, object] = {"Successful": [{"Id": one} for one in ids if one not in problems]}
     if problems:
         answer["Failed"] = [failed_entry(one, problems[one]) for one in ids if one in problems]
     return answer

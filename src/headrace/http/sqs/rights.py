@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol
 
 from headrace.security.rights import (
     CLUSTER,
@@ -68,16 +68,24 @@ RIGHTS: dict[str, Rights] = {
 }
 
 
-def named(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """The names in an action's parameters; what is missing or no text names nothing, and the action says so."""
+class Naming(Protocol):
+    """How a caller's names are understood (call.py)."""
+
+    def inside(self, name: str) -> str | None: ...
+
+    def name_of_arn(self, arn: str) -> str | None: ...
+
+
+def named(parameters: Mapping[str, object], naming: Naming) -> dict[str, str]:
+    """The names in an action's parameters, as the cluster knows them; what is missing or no text names nothing, and the action says so."""
 
     def text(key: str) -> str:
         value = parameters.get(key)
         return value if isinstance(value, str) else ""
 
     return {
-        "queue": text("QueueName") or text("QueueUrl").rpartition("/")[2],
-        "source": text("SourceArn").rpartition(":")[2],
-        "target": text("DestinationArn").rpartition(":")[2],
+        "queue": naming.inside(text("QueueName") or text("QueueUrl").rstrip("/").rpartition("/")[2]) or "",
+        "source": naming.name_of_arn(text("SourceArn")) or "",
+        "target": naming.name_of_arn(text("DestinationArn")) or "",
         "task": text("TaskHandle"),
     }

@@ -8,11 +8,10 @@ import re
 from typing import Any, NamedTuple
 
 from headrace.broker.queueing import names
-from headrace.broker.queueing.routing.peer_calls import Outgoing as Parcel
-from headrace.broker.queueing.routing.peer_calls import Sent
+from headrace.broker.queueing.routing.peer_calls import Outgoing, Sent
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.http.sqs.call import Call, invalid
+from headrace.http.sqs.call import SqsCall, invalid
 from headrace.http.sqs.checksums import md5_of, md5_of_attributes
 from headrace.http.sqs.message_form import (
     attribute_bytes,
@@ -30,85 +29,88 @@ MAX_TRACE_CHARS = 1_024
 _SPECIAL = frozenset(("DelaySeconds", "MessageDeduplicationId", "MessageGroupId"))
 
 
-class Outgoing(NamedTuple):
+class OutgoingEntry(NamedTuple):
     record: Record
     group: str | None
     """Of a FIFO queue."""
     dedup_id: str | None
     size: int
-    answer: dict[str, Any]
+    answer: dict[str, object]
 
 
-async def send_message(call: Call) -> dict[str, Any]:
+Answered = tuple[bool, dict[str, object]]
+"""Whether an entry was sent, and its row."""
+
+
+async def send_message(call: SqsCall) -> dict[str, object]:
     spec = call.queue()
-    outgoing = _prepare(call, spec)
-    return await _send(call, spec, outgoing)
+    outgoing = _prepare(call, spec, call.broker.runtime.clock.wall_ms())
+    sent = await call.queues.send(spec, outgoing.record, outgoing.group, _dedup_bytes(outgoing))
+    _note(call, spec, 1)
+    return _row(spec, outgoing, sent)
 
 
-async def send_message_batch(call: Call) -> dict[str, Any]:
+async def send_message_batch(call: SqsCall) -> dict[str, object]:
     spec = call.queue()
     entries = call.entries("SendMessageBatchRequestEntry")
-    if spec.name.endswith(".fifo") and any(entry.get("MessageGroupId") is None for entry in entries):
+    is_fifo = spec.name.endswith(".fifo")
+    if is_fifo and any(entry.get("MessageGroupId") is None for entry in entries):
         raise _no_group()
-    prepared: list[tuple[str, Outgoing | HeadraceError]] = []
+    rows: dict[str, Answered] = {}
+    by_group: dict[str | None, list[tuple[str, OutgoingEntry]]] = {}
+    total, wall_ms = 0, call.broker.runtime.clock.wall_ms()
     for entry in entries:
         try:
-            prepared.append((entry["Id"], _prepare(call.with_parameters(entry), spec)))
+            outgoing = _prepare(call.with_parameters(entry), spec, wall_ms)
         except HeadraceError as problem:
-            prepared.append((entry["Id"], problem))
-    total = sum(outgoing.size for _, outgoing in prepared if isinstance(outgoing, Outgoing))
+            rows[entry["Id"]] = (False, failed_entry(entry["Id"], problem))
+            continue
+        total += outgoing.size
+        by_group.setdefault(outgoing.group, []).append((entry["Id"], outgoing))
     if total > MAX_MESSAGE_BYTES:
         raise HeadraceError(
             ErrorKind.BATCH_TOO_LONG,
             f"Batch requests cannot be longer than {MAX_MESSAGE_BYTES} bytes. You have sent {total} bytes.",
         )
-    by_group: dict[str | int, list[int]] = {}
-    for place, (_, outgoing) in enumerate(prepared):
-        group = outgoing.group if isinstance(outgoing, Outgoing) else None
-        by_group.setdefault(place if group is None else group, []).append(place)
-    answers = await asyncio.gather(
-        *(
-            _attempt(call, spec, *prepared[places[0]])
-            if len(places) == 1
-            else _attempt_group(call, spec, [prepared[place] for place in places])
-            for places in by_group.values()
-        )
-    )
-    done = {
-        place: row
-        for places, rows in zip(by_group.values(), answers, strict=True)
-        for place, row in zip(places, rows, strict=True)
-    }
-    results = [done[place] for place in range(len(prepared))]
-    answer: dict[str, Any] = {"Successful": [row for ok, row in results if ok]}
-    failed = [row for ok, row in results if not ok]
-    if failed:
+    if is_fifo:
+        sendings = [_send_group(call, spec, group or "", letters) for group, letters in by_group.items()]
+        for found in await asyncio.gather(*sendings):
+            rows |= found
+    elif by_group:
+        rows |= await _send_all(call, spec, by_group[None])
+    results = [rows[entry["Id"]] for entry in entries]
+    answer: dict[str, object] = {"Successful": [row for ok, row in results if ok]}
+    if failed := [row for ok, row in results if not ok]:
         answer["Failed"] = failed
+    if len(failed) < len(results):
+        _note(call, spec, len(results) - len(failed))
     return answer
 
 
-async def _attempt(
-    call: Call,
-    spec: QueueSpec,
-    entry_id: str,
-    outgoing: Outgoing | HeadraceError,
-) -> list[tuple[bool, dict[str, Any]]]:
+async def _send_all(
+    call: SqsCall, spec: QueueSpec, letters: list[tuple[str, OutgoingEntry]]
+) -> dict[str, Answered]:
+    """Those that need no order."""
+    found: list[Sent | HeadraceError]
     try:
-        if isinstance(outgoing, HeadraceError):
-            raise outgoing
-        return [(True, {"Id": entry_id, **await _send(call, spec, outgoing)})]
-    except HeadraceError as problem:
-        return [(False, failed_entry(entry_id, problem))]
+        found = await call.queues.send_all(spec, [outgoing.record for _, outgoing in letters])
+    except HeadraceError as refused:
+        found = [refused] * len(letters)
+    return {
+        entry_id: (
+            (False, failed_entry(entry_id, one))
+            if isinstance(one, HeadraceError)
+            else (True, {"Id": entry_id, **outgoing.answer, "MessageId": one.message_id})
+        )
+        for (entry_id, outgoing), one in zip(letters, found, strict=True)
+    }
 
 
-async def _attempt_group(
-    call: Call, spec: QueueSpec, entries: list[tuple[str, Outgoing | HeadraceError]]
-) -> list[tuple[bool, dict[str, Any]]]:
+async def _send_group(
+    call: SqsCall, spec: QueueSpec, group: str, letters: list[tuple[str, OutgoingEntry]]
+) -> dict[str, Answered]:
     """Those of one message group, in their order (R59)."""
-    letters = [(entry_id, outgoing) for entry_id, outgoing in entries if isinstance(outgoing, Outgoing)]
-    messages = tuple(Parcel(outgoing.record, _dedup_bytes(outgoing)) for _, outgoing in letters)
-    group = letters[0][1].group
-    assert group is not None
+    messages = tuple(Outgoing(outgoing.record, _dedup_bytes(outgoing)) for _, outgoing in letters)
     try:
         sent, problem = await call.queues.send_group(spec, group, messages)
         refusal = (
@@ -116,14 +118,20 @@ async def _attempt_group(
         )
     except HeadraceError as refused:
         sent, refusal = [], refused
-    rows = [
-        (True, {"Id": entry_id, **_row(spec, outgoing, one)})
+    rows: dict[str, Answered] = {
+        entry_id: (True, {"Id": entry_id, **_row(spec, outgoing, one)})
         for (entry_id, outgoing), one in zip(letters, sent, strict=False)
-    ]
-    return rows + [(False, failed_entry(entry_id, refusal)) for entry_id, _ in letters[len(rows) :]]
+    }
+    for entry_id, _ in letters[len(rows) :]:
+        rows[entry_id] = (False, failed_entry(entry_id, refusal))
+    return rows
 
 
-def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, Any]:
+def _note(call: SqsCall, spec: QueueSpec, messages: int) -> None:
+    call.broker.writers.note(spec.topics[0], (call.request.agent, "SQS"), messages)
+
+
+def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, object]:
     info = problem.kind.info
     return {
         "Id": entry_id,
@@ -133,16 +141,11 @@ def failed_entry(entry_id: str, problem: HeadraceError) -> dict[str, Any]:
     }
 
 
-async def _send(call: Call, spec: QueueSpec, outgoing: Outgoing) -> dict[str, Any]:
-    sent = await call.queues.send(spec, outgoing.record, outgoing.group, _dedup_bytes(outgoing))
-    return _row(spec, outgoing, sent)
-
-
-def _dedup_bytes(outgoing: Outgoing) -> bytes:
+def _dedup_bytes(outgoing: OutgoingEntry) -> bytes:
     return b"" if outgoing.dedup_id is None else outgoing.dedup_id.encode()
 
 
-def _row(spec: QueueSpec, outgoing: Outgoing, sent: Sent) -> dict[str, Any]:
+def _row(spec: QueueSpec, outgoing: OutgoingEntry, sent: Sent) -> dict[str, object]:
     answer = {**outgoing.answer, "MessageId": sent.message_id}
     if spec.name.endswith(".fifo"):
         answer["SequenceNumber"] = sequence_number(sent.partition, sent.offset)
@@ -154,7 +157,7 @@ def sequence_number(partition: int, offset: int) -> str:
     return f"{10**19 + offset:020d}"
 
 
-def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
+def _prepare(call: SqsCall, spec: QueueSpec, wall_ms: int) -> OutgoingEntry:
     given = call.parameters
     body = given.get("MessageBody")
     if type(body) is not str:
@@ -162,7 +165,7 @@ def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
     if not body or find_bad_character(body):
         check_body(body)
     raw = body.encode()
-    answer: dict[str, Any] = {"MD5OfMessageBody": md5_of(raw)}
+    answer: dict[str, object] = {"MD5OfMessageBody": md5_of(raw)}
     size = len(raw)
     attributes: dict[str, Any] = {}
     if given.get("MessageAttributes") is not None:
@@ -190,12 +193,12 @@ def _prepare(call: Call, spec: QueueSpec) -> Outgoing:
         group.encode() if group is not None else None,
         raw,
         to_headers(attributes, special) if attributes or special else (),
-        call.broker.runtime.clock.wall_ms(),
+        wall_ms,
     )
-    return Outgoing(record, group if is_fifo else None, dedup_id, size, answer)
+    return OutgoingEntry(record, group if is_fifo else None, dedup_id, size, answer)
 
 
-def _trace_header(call: Call, answer: dict[str, Any]) -> str | None:
+def _trace_header(call: SqsCall, answer: dict[str, object]) -> str | None:
     """The one system attribute there is. It may come as an HTTP header too, as SDKs with X-Ray send it."""
     system = call.get("MessageSystemAttributes", dict, {})
     if not system:
@@ -216,7 +219,7 @@ def _no_group() -> HeadraceError:
     )
 
 
-def _special(call: Call, spec: QueueSpec, body: bytes) -> tuple[dict[str, str], str | None, str | None]:
+def _special(call: SqsCall, spec: QueueSpec, body: bytes) -> tuple[dict[str, str], str | None, str | None]:
     """(our headers, deduplication id, group)."""
     special: dict[str, str] = {}
     is_fifo = spec.name.endswith(".fifo")

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.batch_opening import GLANCED_BYTES, SMALL_BYTES, Glance, Opened, is_small
+from headrace.broker.batch_opening import GLANCED_BYTES, SMALL_BYTES, Glance, OpenedBatch, is_small
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
-from headrace.broker.produce import Taken, take
+from headrace.broker.produce import TakenBatch, take
 from headrace.broker.services import Services
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
@@ -25,8 +25,8 @@ from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_produce
 from headrace.kafka.txn_verification import (
     NOT_ASKED,
+    TxnVerdict,
     Unverified,
-    Verdict,
     Verdicts,
     spoken_over,
     unverified_partitions,
@@ -55,7 +55,7 @@ _new: Any = tuple.__new__
 _Uncommitted = tuple[Partition, int, str, list[ProducePartitionResponse], int]
 """acks=all: the partition, what must be committed there, and where its row of the answer is."""
 
-_OpenedBatches = dict[int, Opened]
+_OpenedBatches = dict[int, OpenedBatch]
 """By the identity of what the client sent: nothing keeps a request from naming a partition twice."""
 
 _UNCONFIRMED = "the transaction coordinator did not confirm it"
@@ -120,7 +120,7 @@ def _denied(access: Access, request: ProduceRequest, version: int) -> Verdicts:
             seen = version < TOPIC_IDS or access.may(Operation.DESCRIBE, TOPIC, name)
             error = ErrorKind.TOPIC_AUTHORIZATION_FAILED if seen else ErrorKind.UNKNOWN_TOPIC_ID
         if error is not ErrorKind.NONE:
-            found.update({(name, entry[0]): Verdict(error) for entry in topic.partitions})
+            found.update({(name, entry[0]): TxnVerdict(error) for entry in topic.partitions})
     return found or _NONE_DENIED
 
 
@@ -145,6 +145,8 @@ def _is_wide(request: ProduceRequest) -> bool:
 def _glance(services: Services, request: ProduceRequest, size: int) -> _OpenedBatches | None:
     """What is known of the larger batches at once; None: something has to be opened in a thread, or there is much of it."""
     opened: _OpenedBatches = {}
+    if services.schemas.validating and _has_schemas(services, request):
+        return None
     if size <= SMALL_BYTES and len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
         # Nearly every small request there is.
         records = request.topics[0].partitions[0].records
@@ -165,6 +167,27 @@ def _glance(services: Services, request: ProduceRequest, size: int) -> _OpenedBa
             if found is None:
                 return None
             opened[id(records)] = found
+    return opened
+
+
+def _has_schemas(services: Services, request: ProduceRequest) -> bool:
+    """Whether it writes to a topic that holds records against their schemas: what is not known here may be known elsewhere (F34), and
+    that takes a moment."""
+    for topic in request.topics:
+        for index, _ in topic.partitions:
+            partition = services.broker.partitions.get((topic.name, index))
+            if partition is not None and partition.config.validates_schemas:
+                return True
+    return False
+
+
+async def _open_with_schemas(services: Services, partition: Partition, records: memoryview) -> OpenedBatch:
+    """A schema that another broker has just registered is asked for before anybody is refused (F34)."""
+    schemas, opener = services.schemas, services.opener
+    opened = await opener.open(records, partition.config, schemas.ids_for(partition))
+    if opened.strangers and await services.latest.news():
+        opened = await opener.open(records, partition.config, schemas.ids_for(partition))
+    schemas.refused_batches += bool(opened.strangers)
     return opened
 
 
@@ -235,6 +258,9 @@ async def _open_batches(services: Services, request: ProduceRequest) -> _OpenedB
             partition = services.broker.partitions.get((topic.name, index))
             if partition is None or not partition.looks_inside or not isinstance(records, memoryview):
                 continue
+            if partition.config.validates_schemas:
+                opened[id(records)] = await _open_with_schemas(services, partition, records)
+                continue
             if is_small(records) and len(records) <= left:
                 left -= len(records)  # opened when it is taken
                 continue
@@ -284,7 +310,7 @@ def _append(
                 services, name, topic_id, index, records, acks, header, verdict.ticket, ready
             )
         else:
-            taken, partition = Taken(verdict.error, message=_refusal(verdict.error)), None
+            taken, partition = TakenBatch(verdict.error, message=_refusal(verdict.error)), None
         rows.append(_row(services.broker.image, name, index, taken, partition))
         if acks == -1 and partition is not None and taken.error is ErrorKind.NONE:
             uncommitted.append((partition, taken.commit_offset, name, rows, len(rows) - 1))
@@ -326,22 +352,22 @@ def _take(
     acks: int,
     header: RequestHeader,
     ticket: int,
-    opened: Opened | None,
-) -> tuple[Taken, Partition | None]:
+    opened: OpenedBatch | None,
+) -> tuple[TakenBatch, Partition | None]:
     if acks not in (-1, 0, 1):
-        return Taken(ErrorKind.INVALID_REQUIRED_ACKS), None
+        return TakenBatch(ErrorKind.INVALID_REQUIRED_ACKS), None
     partition = services.broker.partitions.get((topic, index))
     if partition is None or partition.is_internal:
         refusal = services.views.write_refusal(topic)
         if refusal is not None:
-            return Taken(refusal.kind, message=refusal.detail), None
+            return TakenBatch(refusal.kind, message=refusal.detail), None
         partition, missing = services.broker.find_partition(topic, index)
         if partition is None:
-            return Taken(missing if topic else ErrorKind.UNKNOWN_TOPIC_ID), None
+            return TakenBatch(missing if topic else ErrorKind.UNKNOWN_TOPIC_ID), None
     if topic_id is not ZERO_UUID and partition.topic_id != topic_id:
-        return Taken(ErrorKind.UNKNOWN_TOPIC_ID), None
+        return TakenBatch(ErrorKind.UNKNOWN_TOPIC_ID), None
     if not isinstance(records, memoryview):
-        return Taken(ErrorKind.INVALID_RECORD, message="no batch at all"), None
+        return TakenBatch(ErrorKind.INVALID_RECORD, message="no batch at all"), None
     version = header.api_version
     wall_ms = services.broker.runtime.clock.wall_ms()
     taken = take(
@@ -350,11 +376,13 @@ def _take(
     if taken.error is not ErrorKind.NONE:
         services.failures.produces += 1
         taken = taken._replace(error=error_for_version(KEY, version, taken.error))
+    elif not partition.is_internal:
+        services.writers.note(topic, (header[3] or "", "kafka"), taken.commit_offset - taken.base_offset)
     return taken, partition
 
 
 def _row(
-    image: ClusterImage, topic: str, index: int, taken: Taken, partition: Partition | None
+    image: ClusterImage, topic: str, index: int, taken: TakenBatch, partition: Partition | None
 ) -> ProducePartitionResponse:
     start = -1 if partition is None else partition.log.start_offset
     if taken.error is ErrorKind.NONE:
@@ -417,7 +445,7 @@ class _Answer:
     ) -> Callable[[ErrorKind], None]:
         def settled(error: ErrorKind) -> None:
             if error is not ErrorKind.NONE:
-                rows[place] = _row(self._image, topic, rows[place].partition, Taken(error), None)
+                rows[place] = _row(self._image, topic, rows[place].partition, TakenBatch(error), None)
             self.part_done()
 
         return settled

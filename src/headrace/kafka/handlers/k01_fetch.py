@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, ParkedFetch, Reader, WideFetch, fetch
-from headrace.broker.fetch_sessions import FetchSessions, Key, Opened, Wanted
+from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch, ParkedFetch, WideFetch, fetch
+from headrace.broker.fetch_sessions import FetchSessions, Key, OpenedSession, SessionPartition
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.services import Failures, Services
@@ -62,8 +62,7 @@ def handle_frame(
             raise
         # A3: the connection has done no harm, and a client that is told can do something about it.
         connection.server.warn(f"refusing {connection.host}: Fetch of more than {MOST_ENTRIES} partitions")
-        refusal = FetchResponse([], ErrorKind.INVALID_REQUEST.kafka_code, 0)
-        _send(connection.open_slot(), header, refusal)
+        _send(connection.open_slot(), header, FetchResponse([], ErrorKind.INVALID_REQUEST.kafka_code, 0))
         return False
     slot = connection.open_slot()
     if request.replica_id >= 0:
@@ -94,7 +93,7 @@ def handle_frame(
         return False
     # A follower also gets what is not committed: what may be cut off again is not lent.
     takes_files = connection.takes_files and request.replica_id < 0
-    reader = Reader(request.replica_id, request.isolation_level == 1, request.rack_id, takes_files)
+    reader = FetchReader(request.replica_id, request.isolation_level == 1, request.rack_id, takes_files)
     if reader.is_replica:
         services.broker.liveness.replica_connected(connection.id, reader.replica_id)
     if len(opened.wanted) > WIDE_REQUEST_PARTITIONS:
@@ -106,8 +105,11 @@ def handle_frame(
     ]
     asked = _asked(services, targets, request, reader, access)
     counted = services.quotas.active and not reader.is_replica
+    version = 0 if access is None else access.version
 
     def answer(results: list[Got]) -> None:
+        if access is not None and access.version != version:
+            results = _allowed_still(opened, results, by_id, access)
         answer = _Answer(services.broker.image, services.failures, opened)
         for wanted, got in zip(opened.wanted, results, strict=True):
             answer.add(wanted, got)
@@ -143,9 +145,9 @@ async def _fetch_wide(
     connection: Connection,
     slot: Slot,
     header: RequestHeader,
-    opened: Opened,
+    opened: OpenedSession,
     request: wire.FetchRequest,
-    reader: Reader,
+    reader: FetchReader,
 ) -> None:
     """A3: as above, in slices. The connection waits until all partitions were looked at once."""
     pace = Pace(services.broker.runtime.clock)
@@ -171,6 +173,8 @@ async def _fetch_wide(
         connection.request_done()
     if results is None or not connection.is_open:
         return
+    if access is not None:
+        results = _allowed_still(opened, results, by_id, access)
     answer = _Answer(services.broker.image, services.failures, opened)
     async for wanted, got in pace.over(zip(opened.wanted, results, strict=True)):
         answer.add(wanted, got)
@@ -183,32 +187,48 @@ def _asked(
     services: Services,
     targets: list[FetchTarget],
     request: wire.FetchRequest,
-    reader: Reader,
+    reader: FetchReader,
     access: Access | None,
-) -> FetchRequest:
+) -> LocalFetch:
     if request.where and not reader.is_replica:
         targets = [_filtered(services, target, request.where) for target in targets]
     wait_ms = request.max_wait_ms
     if access is not None and not reader.is_replica:
         wait_ms = min(wait_ms, MAX_GUARDED_WAIT_MS)
-    return FetchRequest(targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), wait_ms, reader)
+    return LocalFetch(targets, request.min_bytes, min(request.max_bytes, MAX_FETCH_BYTES), wait_ms, reader)
 
 
-def _reads_views(services: Services, asked: FetchRequest, request: wire.FetchRequest) -> bool:
+def _refused(wanted: SessionPartition, by_id: bool, access: Access) -> Got:
+    """A44: by id, who may not even see it hears that there is no such id."""
+    seen = not by_id or access.may(Operation.DESCRIBE, TOPIC, wanted.topic)
+    return Got(ErrorKind.TOPIC_AUTHORIZATION_FAILED if seen else ErrorKind.UNKNOWN_TOPIC_ID)
+
+
+def _allowed_still(opened: OpenedSession, results: list[Got], by_id: bool, access: Access) -> list[Got]:
+    """A9: a right that was withdrawn while somebody waited gives them nothing that came after."""
+    return [
+        _refused(wanted, by_id, access)
+        if got.error is ErrorKind.NONE and access.refuses(Operation.READ, TOPIC, wanted.topic)
+        else got
+        for wanted, got in zip(opened.wanted, results, strict=True)
+    ]
+
+
+def _reads_views(services: Services, asked: LocalFetch, request: wire.FetchRequest) -> bool:
     return bool(request.where or services.broker.image.has_views) and any(
         target.lens is not None for target in asked.targets
     )
 
 
-def _wanted(services: Services, request: wire.FetchRequest, by_id: bool) -> list[Wanted]:
-    wanted: list[Wanted] = []
+def _wanted(services: Services, request: wire.FetchRequest, by_id: bool) -> list[SessionPartition]:
+    wanted: list[SessionPartition] = []
     for topic in request.topics:
         name = topic.name
         if by_id:
             found = services.broker.image.topic_by_id(topic.topic_id)
             name = "" if found is None else found.name
         for part in topic.partitions:
-            entry = Wanted(name, topic.topic_id, part.partition)
+            entry = SessionPartition(name, topic.topic_id, part.partition)
             entry.fetch_offset, entry.leader_epoch = part.fetch_offset, part.current_leader_epoch
             entry.last_fetched_epoch, entry.log_start_offset = part.last_fetched_epoch, part.log_start_offset
             entry.max_bytes = part.partition_max_bytes
@@ -226,9 +246,9 @@ def _forgotten(request: wire.FetchRequest, by_id: bool) -> list[Key]:
 
 def _target(
     services: Services,
-    wanted: Wanted,
+    wanted: SessionPartition,
     by_id: bool,
-    reader: Reader,
+    reader: FetchReader,
     replica_epoch: int,
     access: Access | None,
 ) -> FetchTarget:
@@ -238,10 +258,7 @@ def _target(
             return FetchTarget(wanted, None, Got(ErrorKind.UNKNOWN_TOPIC_ID))
         wanted.topic = topic.name
     if access is not None and access.refuses(Operation.READ, TOPIC, wanted.topic):
-        # A44: by id, who may not even see it hears that there is no such id.
-        seen = not by_id or access.may(Operation.DESCRIBE, TOPIC, wanted.topic)
-        kind = ErrorKind.TOPIC_AUTHORIZATION_FAILED if seen else ErrorKind.UNKNOWN_TOPIC_ID
-        return FetchTarget(wanted, None, Got(kind))
+        return FetchTarget(wanted, None, _refused(wanted, by_id, access))
     partition, missing = services.broker.find_partition(wanted.topic, wanted.partition)
     if partition is None:
         if missing is ErrorKind.INVALID_TOPIC_EXCEPTION and not reader.is_replica:
@@ -281,7 +298,7 @@ def _filtered(services: Services, target: FetchTarget, where: str) -> FetchTarge
 
 
 def _heard_from_follower(
-    partition: Partition, wanted: Wanted, replica_id: int, replica_epoch: int
+    partition: Partition, wanted: SessionPartition, replica_id: int, replica_epoch: int
 ) -> Got | None:
     """A follower's fetch says what it holds; the leader machine decides what that means."""
     event = FollowerFetch(
@@ -315,7 +332,7 @@ def _go_there(partition: Partition, near: int) -> Got:
 class _Answer:
     """A response under construction, partition by partition."""
 
-    def __init__(self, image: ClusterImage, failures: Failures, opened: Opened) -> None:
+    def __init__(self, image: ClusterImage, failures: Failures, opened: OpenedSession) -> None:
         self._image = image
         self._failures = failures
         self._opened = opened
@@ -324,7 +341,7 @@ class _Answer:
         self._with_data: list[Key] = []
         self._is_lent = False
 
-    def add(self, wanted: Wanted, got: Got) -> None:
+    def add(self, wanted: SessionPartition, got: Got) -> None:
         if got.data:
             self._with_data.append(wanted.key)
             self._is_lent = self._is_lent or isinstance(got.data, Stored)

@@ -5,7 +5,9 @@ v0: empty = all. v1: null = all, empty = none. v4: auto-create flag. v7: leader 
 
 from __future__ import annotations
 
-from headrace.cluster.image import Topic
+from collections.abc import Container
+
+from headrace.cluster.rows import Topic
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID, is_internal, topic_name_problem
@@ -32,6 +34,8 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
     request = call.request
     await call.broker.liveness.leaders_settled()
     image = call.broker.image
+    brokers = call.services.client_brokers.now()
+    named = {node.id for node in brokers}
     every = request.topics is None or (call.version == 0 and not request.topics)
     pace = call.pace()
     if every:
@@ -39,22 +43,22 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
         async for topic in pace.over(list(image.topics.values())):
             if not call.sees(TOPIC, topic.name):
                 continue
-            topics.append(_row(call, topic))
+            topics.append(_row(call, topic, named))
             await pace.step(len(topic.partitions))
     else:
-        creation = Creation(call, request.allow_auto_topic_creation or call.version < 4)
+        creation = Creation(call, named, request.allow_auto_topic_creation or call.version < 4)
         topics = []
         # Each topic once, as in Kafka: the answer must not grow with how often a name is repeated (A3).
         wanted = {(entry.name, entry.topic_id): entry for entry in request.topics or ()}
         async for entry in pace.over(wanted.values()):
-            row = await _named(call, entry, creation)
+            row = await _named(call, entry, named, creation)
             topics.append(row)
             await pace.step(len(row.partitions))
     controller = image.controller
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node.id, node.registration.host, node.registration.port, node.rack)
-            for node in call.services.client_brokers.now()
+            for node in brokers
         ],
         cluster_id=call.broker.cluster_id,
         controller_id=-1 if controller is None else controller.broker_id,
@@ -64,7 +68,7 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
 
 
 async def _named(
-    call: Call[MetadataRequest], entry: MetadataRequestTopic, creation: Creation
+    call: Call[MetadataRequest], entry: MetadataRequestTopic, named: Container[int], creation: Creation
 ) -> MetadataResponseTopic:
     image = call.broker.image
     if entry.name is None and call.version < 12:
@@ -74,13 +78,13 @@ async def _named(
         topic = image.topic_by_id(entry.topic_id)
         if topic is None or call.refuses(Operation.DESCRIBE, TOPIC, topic.name):
             return MetadataResponseTopic(ErrorKind.UNKNOWN_TOPIC_ID, None, entry.topic_id)
-        return _row(call, topic)
+        return _row(call, topic, named)
     name = entry.name or ""
     if call.refuses(Operation.DESCRIBE, TOPIC, name):
         return MetadataResponseTopic(ErrorKind.TOPIC_AUTHORIZATION_FAILED, name)
     topic = image.topic(name)
     if topic is not None:
-        return _row(call, topic)
+        return _row(call, topic, named)
     if topic_name_problem(name) is not None:
         return MetadataResponseTopic(ErrorKind.INVALID_TOPIC_EXCEPTION, name)
     if creation.allowed and not is_internal(name):
@@ -93,7 +97,8 @@ async def _named(
 class Creation:
     """What one request makes by naming it: few enough to be answered soon on a slow machine; clients ask for the rest."""
 
-    def __init__(self, call: Call[MetadataRequest], wanted: bool) -> None:
+    def __init__(self, call: Call[MetadataRequest], named: Container[int], wanted: bool) -> None:
+        self._named = named
         self.allowed = wanted and call.services.auto_creation.is_allowed
         self._call = call
         self._left = AUTO_CREATED_PER_REQUEST
@@ -106,19 +111,19 @@ class Creation:
             return MetadataResponseTopic(ErrorKind.LEADER_NOT_AVAILABLE, name)
         self._left -= 1
         try:
-            return _row(self._call, await services.topics.auto_create(name))
+            return _row(self._call, await services.topics.auto_create(name), self._named)
         except HeadraceError as problem:
             return MetadataResponseTopic(problem.kind.kafka_code, name)
 
 
-def _row(call: Call[MetadataRequest], topic: Topic) -> MetadataResponseTopic:
+def _row(call: Call[MetadataRequest], topic: Topic, named: Container[int]) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         ErrorKind.NONE,
         topic.name,
         topic.id,
         topic.internal,
         [
-            _partition(call, number, state)
+            _partition(call, number, state, named)
             for number, state in enumerate(topic.partitions)
             if state is not None
         ],
@@ -126,13 +131,16 @@ def _row(call: Call[MetadataRequest], topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(call: Call[MetadataRequest], number: int, state: PartitionState) -> MetadataResponsePartition:
+def _partition(
+    call: Call[MetadataRequest], number: int, state: PartitionState, named: Container[int]
+) -> MetadataResponsePartition:
     image = call.broker.image
-    leaderless = state.leader == NO_LEADER
+    # As in Kafka a leader is one of the brokers of the answer or nobody: librdkafka would ask one that it forgets at the end of it.
+    leader = state.leader if state.leader in named else NO_LEADER
     return MetadataResponsePartition(
-        ErrorKind.LEADER_NOT_AVAILABLE if leaderless else ErrorKind.NONE,
+        ErrorKind.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorKind.NONE,
         number,
-        state.leader,
+        leader,
         state.leader_epoch,
         list(state.replicas),
         list(state.isr),

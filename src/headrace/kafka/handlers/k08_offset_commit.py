@@ -101,8 +101,7 @@ async def _commit(
     try:
         result: CommitResult = await call.services.groups.ask(
             request.group_id,
-            lambda waiter: CommitOffsets(
-                waiter=waiter,
+            CommitOffsets(
                 group_id=request.group_id,
                 offsets=offsets,
                 member_id=request.member_id,

@@ -1,14 +1,18 @@
 """Door: OffsetFetch (9). v2: null topics = all. v7: require_stable. v8: many groups at once. v9: member epoch.
 v10: topic ids.
 
-An unknown group or partition is offset -1 without an error; clients depend on it.
+An unknown group or partition is offset -1 without an error; clients depend on it. And it is answered wherever it is asked: librdkafka
+gives an assignment up for good when its offsets are refused with NOT_COORDINATOR, while its heartbeats go on
+([decision 0083](../../../../docs/decisions/0083-offsets-are-told-at-any-broker.md)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from headrace.broker.pacing import Pace
+from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import ZERO_UUID
 from headrace.groups.commands import FetchedOffset, FetchOffsets, FetchOffsetsResult
@@ -36,6 +40,10 @@ RIGHTS = needs(
 ).showing(describe(TOPIC))
 PARTS = (Parts("topics", "topics"), Parts("groups", "groups"))
 TOPIC_IDS = 10
+LAST_WORDS = (ErrorKind.NOT_COORDINATOR, ErrorKind.COORDINATOR_NOT_AVAILABLE)
+"""What librdkafka does not ask again after, for all that both pass."""
+ELSEWHERE_S = 2.0
+"""Answers of one connection come in order: what is behind this one waits as long."""
 
 Topics = tuple[tuple[str, tuple[int, ...]], ...] | None
 
@@ -166,12 +174,65 @@ def _by_topic(result: FetchOffsetsResult) -> dict[str, list[FetchedOffset]]:
 async def _fetch(
     call: Call[OffsetFetchRequest], group_id: str, topics: Topics, member_id: str | None, member_epoch: int
 ) -> FetchOffsetsResult:
+    command = FetchOffsets(group_id, topics, call.request.require_stable, member_id, member_epoch)
     try:
-        return await call.services.groups.fetch_offsets(
-            group_id,
-            lambda waiter: FetchOffsets(
-                waiter, group_id, topics, call.request.require_stable, member_id, member_epoch
-            ),
-        )
+        return await call.services.groups.fetch_offsets(group_id, command)
     except HeadraceError as problem:
-        return FetchOffsetsResult(problem.kind)
+        kind = problem.kind
+    # A broker that asks goes on looking by itself, so no question is passed on twice.
+    if kind not in LAST_WORDS or call.session.principal.is_broker:
+        return FetchOffsetsResult(kind)
+    if kind is ErrorKind.NOT_COORDINATOR:
+        with suppress(HeadraceError):
+            return await _elsewhere(call, command)
+    return FetchOffsetsResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+async def _elsewhere(call: Call[OffsetFetchRequest], command: FetchOffsets) -> FetchOffsetsResult:
+    """What the coordinator says; whether the caller may ask was decided here. Raises HeadraceError."""
+    image = call.broker.image
+    node = call.services.coordinators.of_group(command.group_id)
+    if node.id == image.broker_id:
+        raise HeadraceError(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
+    # Who asks by id is told of that topic: the coordinator may know another one of the name by now.
+    by_id = call.version >= TOPIC_IDS
+    topics: list[OffsetFetchRequestTopics] | None = None
+    if command.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name, _id_of(image, name) if by_id else ZERO_UUID, list(numbers))
+            for name, numbers in command.topics
+        ]
+    group = OffsetFetchRequestGroup(command.group_id, command.member_id, command.member_epoch, topics)
+    request = OffsetFetchRequest(groups=[group], require_stable=command.require_stable)
+    version = TOPIC_IDS if by_id else TOPIC_IDS - 1
+    response = await call.services.peers.call(node.id, KEY, version, request, ELSEWHERE_S)
+    (found,) = response.groups
+    error = ErrorKind(found.error_code)
+    if error in LAST_WORDS:
+        raise HeadraceError(error)
+    return FetchOffsetsResult(
+        error,
+        tuple(
+            FetchedOffset(
+                name,
+                row.partition_index,
+                row.committed_offset,
+                row.committed_leader_epoch,
+                row.metadata,
+                ErrorKind(row.error_code),
+            )
+            for topic in found.topics
+            if (name := _name_of(image, topic.topic_id) if by_id else topic.name)
+            for row in topic.partitions
+        ),
+    )
+
+
+def _id_of(image: ClusterImage, name: str) -> bytes:
+    known = image.topic(name)
+    return known.id if known is not None else ZERO_UUID
+
+
+def _name_of(image: ClusterImage, topic_id: bytes) -> str:
+    known = image.topic_by_id(topic_id)
+    return known.name if known is not None else ""

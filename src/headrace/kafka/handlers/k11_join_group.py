@@ -25,8 +25,7 @@ async def handle(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
     try:
         result: JoinResult = await call.services.groups.ask(
             request.group_id,
-            lambda waiter: JoinGroup(
-                waiter=waiter,
+            JoinGroup(
                 group_id=request.group_id,
                 member_id=request.member_id,
                 new_member_id=new_member_id,

@@ -18,9 +18,7 @@ async def handle(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
     try:
         result = await call.services.groups.ask(
             request.group_id,
-            lambda waiter: Heartbeat(
-                waiter, request.group_id, request.member_id, request.generation_id, request.group_instance_id
-            ),
+            Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id),
         )
     except HeadraceError as problem:
         return HeartbeatResponse(error_code=problem.kind.kafka_code)

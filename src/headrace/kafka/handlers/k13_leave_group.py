@@ -24,7 +24,7 @@ async def handle(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
         members = (MemberIdentity(request.member_id),)
     try:
         result: LeaveResult = await call.services.groups.ask(
-            request.group_id, lambda waiter: LeaveGroup(waiter, request.group_id, members)
+            request.group_id, LeaveGroup(request.group_id, members)
         )
     except HeadraceError as problem:
         return LeaveGroupResponse(error_code=problem.kind.kafka_code)

@@ -19,8 +19,7 @@ async def handle(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
     try:
         result: SyncResult = await call.services.groups.ask(
             request.group_id,
-            lambda waiter: SyncGroup(
-                waiter,
+            SyncGroup(
                 request.group_id,
                 request.member_id,
                 request.generation_id,

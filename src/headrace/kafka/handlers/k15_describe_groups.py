@@ -41,7 +41,7 @@ async def handle(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
 async def _describe(call: Call[DescribeGroupsRequest], group_id: str) -> DescribedGroup:
     try:
         (group,) = await call.services.groups.ask(
-            group_id, lambda waiter: commands.DescribeGroups(waiter, (group_id,), call.version >= 6)
+            group_id, commands.DescribeGroups((group_id,), call.version >= 6)
         )
     except HeadraceError as problem:
         group = commands.DescribedGroup(problem.kind, group_id)

@@ -17,9 +17,7 @@ async def handle(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
     request = call.request
     states, types = frozenset(request.states_filter), frozenset(request.types_filter)
     try:
-        answers = await call.services.groups.ask_all(
-            lambda waiter: commands.ListGroups(waiter, states, types)
-        )
+        answers = await call.services.groups.ask_all(commands.ListGroups(states, types))
     except HeadraceError as problem:
         return ListGroupsResponse(error_code=problem.kind.kafka_code)
     pace = call.pace()

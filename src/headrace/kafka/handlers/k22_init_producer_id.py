@@ -45,8 +45,7 @@ async def _transactional(
         )
     identity: ProducerIdentity = await call.services.transactions.ask(
         transactional_id,
-        lambda waiter: InitProducerId(
-            waiter,
+        InitProducerId(
             transactional_id,
             request.transaction_timeout_ms,
             producer_id,

@@ -82,30 +82,17 @@ async def _add(
             topics,
             lambda tp: unknown.get(tp, ErrorKind.OPERATION_NOT_ATTEMPTED),
         )
-    kind = VerifyPartitions if verify_only else AddPartitions
+    what = (transactional_id, producer_id, producer_epoch, frozenset(partitions))
+    transactions = call.services.transactions
     try:
-        if verify_only or call.version >= 4:
-            error = await call.services.transactions.ask(
-                transactional_id,
-                lambda waiter: kind(
-                    waiter, transactional_id, producer_id, producer_epoch, frozenset(partitions)
-                ),
-            )
+        if verify_only:
+            by_partition = await transactions.ask(transactional_id, VerifyPartitions(*what))
         else:
-            error = await call.services.transactions.ask(
-                transactional_id,
-                lambda waiter: AddPartitions(
-                    waiter,
-                    transactional_id,
-                    producer_id,
-                    producer_epoch,
-                    frozenset(partitions),
-                    call.connection_id,
-                ),
-            )
+            connection_id = call.connection_id if call.version < 4 else None
+            error = await transactions.ask(transactional_id, AddPartitions(*what, connection_id))
+            by_partition = dict.fromkeys(partitions, error)
     except HeadraceError as problem:
-        error = problem.kind
-    by_partition = error if isinstance(error, dict) else dict.fromkeys(partitions, error)
+        by_partition = dict.fromkeys(partitions, problem.kind)
     return _results(topics, lambda tp: error_for_version(KEY, call.version, by_partition[tp]))
 
 

@@ -19,8 +19,7 @@ async def handle(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     try:
         error = await call.services.transactions.ask(
             request.transactional_id,
-            lambda waiter: AddOffsets(
-                waiter,
+            AddOffsets(
                 request.transactional_id,
                 request.producer_id,
                 request.producer_epoch,

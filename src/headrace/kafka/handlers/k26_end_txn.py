@@ -24,8 +24,7 @@ async def handle(call: Call[EndTxnRequest]) -> EndTxnResponse:
             spare = await call.services.producer_ids.take()
         identity: ProducerIdentity = await call.services.transactions.ask(
             request.transactional_id,
-            lambda waiter: EndTxn(
-                waiter,
+            EndTxn(
                 request.transactional_id,
                 request.producer_id,
                 request.producer_epoch,

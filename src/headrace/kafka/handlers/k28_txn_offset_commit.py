@@ -139,8 +139,7 @@ async def _ask(
 ) -> CommitResult:
     result: CommitResult = await call.services.groups.ask(
         request.group_id,
-        lambda waiter: TxnCommitOffsets(
-            waiter,
+        TxnCommitOffsets(
             request.group_id,
             request.producer_id,
             request.producer_epoch,

@@ -54,7 +54,7 @@ async def step(session: Session, token: bytes, logins: Logins) -> bytes:
     if found.principal is not None:
         if session.proved_by and session.principal != found.principal:
             raise LoginFailed(f"{session.principal} became {found.principal}")
-        session.prove(found.principal)
+        session.prove(found.principal, found.credential)
         lifetime_ms = logins.lifetime_ms(found.expires_ms)
         session.ends_ms = logins.now_ms() + lifetime_ms if lifetime_ms else 0
     return found.answer

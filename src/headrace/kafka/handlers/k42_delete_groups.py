@@ -29,9 +29,7 @@ async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
 
 async def _delete(call: Call[DeleteGroupsRequest], group_id: str) -> DeletableGroupResult:
     try:
-        (result,) = await call.services.groups.ask(
-            group_id, lambda waiter: commands.DeleteGroups(waiter, (group_id,))
-        )
+        (result,) = await call.services.groups.ask(group_id, commands.DeleteGroups((group_id,)))
     except HeadraceError as problem:
         return DeletableGroupResult(group_id, problem.kind.kafka_code)
     return DeletableGroupResult(group_id, result.error.kafka_code)

@@ -55,7 +55,7 @@ async def _delete(
 ) -> DeleteOffsetsResult:
     try:
         result: DeleteOffsetsResult = await call.services.groups.ask(
-            group_id, lambda waiter: DeleteOffsets(waiter, group_id, partitions)
+            group_id, DeleteOffsets(group_id, partitions)
         )
     except HeadraceError as problem:
         return DeleteOffsetsResult(problem.kind)

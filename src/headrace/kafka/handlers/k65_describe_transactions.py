@@ -31,7 +31,7 @@ async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransaction
 async def _describe(call: Call[DescribeTransactionsRequest], transactional_id: str) -> TransactionState:
     try:
         (found,) = await call.services.transactions.ask(
-            transactional_id, lambda waiter: commands.DescribeTransactions(waiter, (transactional_id,))
+            transactional_id, commands.DescribeTransactions((transactional_id,))
         )
     except HeadraceError as problem:
         return TransactionState(error_code=problem.kind.kafka_code, transactional_id=transactional_id)

@@ -21,8 +21,7 @@ async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsRespons
     request = call.request
     try:
         answers: list[commands.ListResult] = await call.services.transactions.ask_all(
-            lambda waiter: commands.ListTransactions(
-                waiter,
+            commands.ListTransactions(
                 frozenset(request.state_filters),
                 frozenset(request.producer_id_filters),
                 request.duration_filter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_PROTOCOL_METADATA_BYTES
-from headrace.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerHeartbeatResult
+from headrace.groups.consumer.commands import ConsumerGroupHeartbeat
 from headrace.kafka.call import Call
 from headrace.security.rights import GROUP, TOPIC, describe, needs, read
 from headrace.wire.messages.consumer_group_heartbeat import (
@@ -28,9 +28,7 @@ async def handle(call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHear
             error_message=f"the names of a subscription have at most {MAX_PROTOCOL_METADATA_BYTES} bytes; use a pattern",
         )
     try:
-        result: ConsumerHeartbeatResult = await call.services.groups.ask(
-            request.group_id, lambda waiter: _command(call, waiter)
-        )
+        result = await call.services.groups.ask(request.group_id, _command(call))
     except HeadraceError as problem:
         return ConsumerGroupHeartbeatResponse(
             error_code=problem.kind.kafka_code, error_message=problem.detail
@@ -50,14 +48,13 @@ async def handle(call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHear
     )
 
 
-def _command(call: Call[ConsumerGroupHeartbeatRequest], waiter: int) -> ConsumerGroupHeartbeat:
+def _command(call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHeartbeat:
     request = call.request
     owned = None
     if request.topic_partitions is not None:
         owned = tuple((entry.topic_id, tuple(entry.partitions)) for entry in request.topic_partitions)
     names = request.subscribed_topic_names
     return ConsumerGroupHeartbeat(
-        waiter=waiter,
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,

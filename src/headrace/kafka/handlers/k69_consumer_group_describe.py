@@ -44,9 +44,7 @@ async def handle(call: Call[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescr
 
 async def _describe(call: Call[ConsumerGroupDescribeRequest], group_id: str) -> DescribedGroup:
     try:
-        (group,) = await call.services.groups.ask(
-            group_id, lambda waiter: commands.ConsumerGroupDescribe(waiter, (group_id,))
-        )
+        (group,) = await call.services.groups.ask(group_id, commands.ConsumerGroupDescribe((group_id,)))
     except HeadraceError as problem:
         return DescribedGroup(
             error_code=problem.kind.kafka_code, error_message=problem.detail, group_id=group_id

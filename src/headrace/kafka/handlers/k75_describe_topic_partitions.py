@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.cluster.image import Topic
+from headrace.cluster.rows import Topic
+from headrace.cluster.state import NO_LEADER
 from headrace.core.errors import ErrorKind
 from headrace.kafka.call import Call
 from headrace.kafka.operations import ON_TOPIC
@@ -69,15 +70,17 @@ def _rows(
     call: Call[DescribeTopicPartitionsRequest], topic: Topic, start: int, end: int
 ) -> list[DescribeTopicPartitionsResponsePartition]:
     rows = []
+    named = {node.id for node in call.services.client_brokers.now()}  # as Metadata says it
     for number in range(start, end):
         state = topic.partitions[number]
         if state is None:
             continue
+        leader = state.leader if state.leader in named else NO_LEADER
         rows.append(
             DescribeTopicPartitionsResponsePartition(
-                ErrorKind.LEADER_NOT_AVAILABLE if state.leader < 0 else ErrorKind.NONE,
+                ErrorKind.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorKind.NONE,
                 number,
-                state.leader,
+                leader,
                 state.leader_epoch,
                 list(state.replicas),
                 list(state.isr),

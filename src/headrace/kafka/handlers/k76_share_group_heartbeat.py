@@ -31,8 +31,7 @@ async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatR
     try:
         result: ShareHeartbeatResult = await call.services.groups.ask(
             request.group_id,
-            lambda waiter: ShareGroupHeartbeat(
-                waiter,
+            ShareGroupHeartbeat(
                 request.group_id,
                 request.member_id,
                 request.member_epoch,

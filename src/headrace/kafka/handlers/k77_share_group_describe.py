@@ -42,9 +42,7 @@ async def handle(call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeRes
 
 async def _describe(call: Call[ShareGroupDescribeRequest], group_id: str) -> DescribedGroup:
     try:
-        (group,) = await call.services.groups.ask(
-            group_id, lambda waiter: commands.ShareGroupDescribe(waiter, (group_id,))
-        )
+        (group,) = await call.services.groups.ask(group_id, commands.ShareGroupDescribe((group_id,)))
     except HeadraceError as problem:
         return DescribedGroup(
             error_code=problem.kind.kafka_code, error_message=problem.detail, group_id=group_id

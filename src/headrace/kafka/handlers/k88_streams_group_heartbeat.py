@@ -46,8 +46,7 @@ async def handle(call: Call[StreamsGroupHeartbeatRequest]) -> StreamsGroupHeartb
     try:
         result: StreamsHeartbeatResult = await call.services.groups.ask(
             request.group_id,
-            lambda waiter: StreamsGroupHeartbeat(
-                waiter,
+            StreamsGroupHeartbeat(
                 request.group_id,
                 request.member_id,
                 request.member_epoch,

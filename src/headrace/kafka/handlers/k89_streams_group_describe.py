@@ -45,9 +45,7 @@ async def handle(call: Call[StreamsGroupDescribeRequest]) -> StreamsGroupDescrib
 
 async def _describe(call: Call[StreamsGroupDescribeRequest], group_id: str) -> DescribedGroup:
     try:
-        (group,) = await call.services.groups.ask(
-            group_id, lambda waiter: commands.StreamsGroupDescribe(waiter, (group_id,))
-        )
+        (group,) = await call.services.groups.ask(group_id, commands.StreamsGroupDescribe((group_id,)))
     except HeadraceError as problem:
         return DescribedGroup(
             error_code=problem.kind.kafka_code, error_message=problem.detail, group_id=group_id
@@ -64,7 +62,9 @@ async def _describe(call: Call[StreamsGroupDescribeRequest], group_id: str) -> D
         group_state=group.state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
-        topology=Topology(group.topology_epoch, [_subtopology(call, sub) for sub in group.subtopologies]),
+        topology=Topology(
+            group.topology_epoch, [_subtopology(call, sub) for sub in group.subtopologies or ()]
+        ),
         authorized_operations=call.bits(
             call.request.include_authorized_operations, ON_GROUP, GROUP, group_id
         ),

@@ -18,8 +18,8 @@ from headrace.core.limits import MIB
 from headrace.records.filters.prefilter import Prefilter, prefilter_of
 from headrace.records.filters.syntax import (
     And,
-    Call,
-    Compare,
+    Comparison,
+    FunctionCall,
     IsNull,
     Literal,
     Node,
@@ -260,9 +260,9 @@ def _compile(node: Node) -> Evaluate:
             return lambda record: value
         case Path():
             return _path(node)
-        case Call(function, arguments):
+        case FunctionCall(function, arguments):
             return _call(function, [_compile(argument) for argument in arguments])
-        case Compare(operator, left, right):
+        case Comparison(operator, left, right):
             return _comparison(operator, *_with_times(left, right))
         case Within(operand, options):
             return _within(_compile(operand), options)
@@ -343,9 +343,9 @@ def _within(operand: Evaluate, options: tuple[Scalar, ...]) -> Evaluate:
 
 def _conditions(node: Node) -> int:
     match node:
-        case Call(_, arguments):
+        case FunctionCall(_, arguments):
             return 1 + sum(_conditions(argument) for argument in arguments)
-        case Compare(_, left, right):
+        case Comparison(_, left, right):
             return 1 + _conditions(left) + _conditions(right)
         case Within(operand, _) | IsNull(operand) | Not(operand):
             return 1 + _conditions(operand)
@@ -359,9 +359,9 @@ def _roots(node: Node) -> set[str]:
     match node:
         case Path(root):
             return {root}
-        case Call(_, arguments):
+        case FunctionCall(_, arguments):
             return set().union(*(_roots(argument) for argument in arguments))
-        case Compare(_, left, right):
+        case Comparison(_, left, right):
             return _roots(left) | _roots(right)
         case Within(operand, _) | IsNull(operand) | Not(operand):
             return _roots(operand)
@@ -375,7 +375,7 @@ def _tags(node: Node) -> frozenset[str] | None:
     """The only tags that can match, when the expression says so; None when it does not."""
     tag = Path("tag", ())
     match node:
-        case Compare("==", left, right) if left == tag and isinstance(right, Literal):
+        case Comparison("==", left, right) if left == tag and isinstance(right, Literal):
             return frozenset({right.value} if isinstance(right.value, str) else ())
         case Within(operand, options) if operand == tag and None not in options:
             return frozenset(option for option in options if isinstance(option, str))

@@ -17,8 +17,8 @@ from headrace.records.filters.syntax import (
     MAX_DEPTH,
     MAX_LIST,
     And,
-    Call,
-    Compare,
+    Comparison,
+    FunctionCall,
     IsNull,
     Node,
     Not,
@@ -96,18 +96,18 @@ def _equals(place: Path, wanted: Any, scope: Scope) -> Node:
         # Attributes travel as text.
         texts.append(msgspec.json.encode(wanted).decode())
     # A list in the message matches when one of its entries does.
-    entries = tuple(Call("among", (place, Value(text))) for text in texts)
+    entries = tuple(FunctionCall("among", (place, Value(text))) for text in texts)
     return Or((Within(place, tuple(texts)), *entries))
 
 
 def _condition(place: Path, keyword: str, operand: Any, scope: Scope) -> Node:
     match keyword:
         case "prefix" if isinstance(operand, str):
-            return Call("startswith", (place, Value(operand)))
+            return FunctionCall("startswith", (place, Value(operand)))
         case "suffix" if isinstance(operand, str):
-            return Call("endswith", (place, Value(operand)))
+            return FunctionCall("endswith", (place, Value(operand)))
         case "equals-ignore-case" if isinstance(operand, str):
-            return Compare("==", Call("lower", (place,)), Value(operand.lower()))
+            return Comparison("==", FunctionCall("lower", (place,)), Value(operand.lower()))
         case "exists" if isinstance(operand, bool):
             return Not(IsNull(place)) if operand else IsNull(place)
         case "anything-but":
@@ -133,5 +133,5 @@ def _anything(place: Path, operand: Any, scope: Scope) -> Node:
 def _numeric(place: Path, operator: Any, bound: Any, scope: Scope) -> Node:
     if operator not in _NUMERIC or isinstance(bound, bool) or not isinstance(bound, (int, float)):
         raise FilterProblem(f'numeric takes pairs such as [">=", 100], not [{operator!r}, {bound!r}]', 0)
-    operand: Node = place if scope == "MessageBody" else Call("number", (place,))
-    return Compare(_NUMERIC[operator], operand, Value(bound))
+    operand: Node = place if scope == "MessageBody" else FunctionCall("number", (place,))
+    return Comparison(_NUMERIC[operator], operand, Value(bound))

@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.records.filters.syntax import And, Call, Compare, Literal, Node, Or, Path, Scalar, Within
+from headrace.records.filters.syntax import (
+    And,
+    Comparison,
+    FunctionCall,
+    Literal,
+    Node,
+    Or,
+    Path,
+    Scalar,
+    Within,
+)
 from headrace.records.varint import append_varint
 
 MAX_NEEDLES = 16
@@ -47,13 +57,13 @@ def header_needle(name: str, value: bytes) -> bytes:
 def _needles(node: Node) -> frozenset[bytes] | None:
     """Any of these is in a record for which `node` is true; None when there is no such promise."""
     match node:
-        case Compare("==", left, right):
+        case Comparison("==", left, right):
             if isinstance(left, Literal):
                 left, right = right, left
             return _any_of(left, (right.value,)) if isinstance(right, Literal) else None
         case Within(operand, options):
             return _any_of(operand, options)
-        case Call("startswith" | "endswith" | "contains" as function, (operand, Literal(str(text)))):
+        case FunctionCall("startswith" | "endswith" | "contains" as function, (operand, Literal(str(text)))):
             return _part(function, operand, text)
         case And(parts):
             promises = [found for part in parts if (found := _needles(part))]

@@ -48,12 +48,12 @@ class Path(NamedTuple):
     steps: tuple[str | int, ...]
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     function: str
     arguments: tuple[Node, ...]
 
 
-class Compare(NamedTuple):
+class Comparison(NamedTuple):
     operator: str
     left: Node
     right: Node
@@ -80,7 +80,7 @@ class Or(NamedTuple):
     parts: tuple[Node, ...]
 
 
-Node = Literal | Path | Call | Compare | Within | IsNull | Not | And | Or
+Node = Literal | Path | FunctionCall | Comparison | Within | IsNull | Not | And | Or
 
 
 def parse(expression: str) -> Node:
@@ -162,7 +162,7 @@ class _Parser:
         if token.kind == "symbol" and token.text in ("==", "=", "!=", "<>", "<", "<=", ">", ">="):
             self._next()
             operator = {"=": "==", "<>": "!="}.get(token.text, token.text)
-            return Compare(operator, left, self._operand())
+            return Comparison(operator, left, self._operand())
         if self._take("in"):
             return Within(left, self._options())
         if token.text == "not" and token.kind == "keyword":
@@ -227,7 +227,7 @@ class _Parser:
             raise self._problem(
                 f"{function} takes {FUNCTIONS[function]} argument(s), not {len(arguments)}", name
             )
-        return Call(function, tuple(arguments))
+        return FunctionCall(function, tuple(arguments))
 
     def _path(self, first: Token) -> Node:
         if first.text not in ROOTS:

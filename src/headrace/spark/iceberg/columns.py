@@ -6,8 +6,10 @@ object of any properties) is refused with the name of the property: nothing is d
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +26,15 @@ PLACE = pa.schema(
         ("_timestamp_type", pa.int32()),
         ("_key", pa.binary()),
         ("_headers", HEADERS),
+        ("_schema_id", pa.int32()),
     ]
 )
-"""Where a record was; the first columns of every table."""
+"""Where a record was, and which schema of a registry its value names; the first columns of every table."""
+
+
+class SchemaProblem(ValueError):
+    """The schema can't be made into columns; the text says why."""
+
 
 DEAD = pa.schema(
     [
@@ -41,11 +49,8 @@ SOURCE = {
     "_topic_partition": "partition", "_offset": "offset", "_timestamp": "timestamp",
     "_timestamp_type": "timestampType", "_key": "key", "_headers": "headers",
 }  # fmt: skip
+_HEADER = 5
 NOT_THE_SCHEMA = "the value is not what the schema says"
-
-
-class SchemaProblem(ValueError):
-    """The schema can't be made into columns; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,36 @@ class Columns:
     """What a table has for each record."""
 
     value_format: str = "binary"
-    """binary, string or json."""
+    """binary, string, json or avro."""
     fields: pa.Schema | None = None
-    """Of the JSON object: its own names."""
+    """Of the JSON object or the Avro record: its own names."""
     keep_raw: bool = False
     lenient: bool = False
     """Rows that are not what the schema says are kept, with nulls for what is not."""
+    avro: str = ""
+    """The Avro schema that values are read as."""
+    registry: str = ""
+    """Where ids of schemas are looked up; values have Confluent's header then."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """Fields whose column has another name, because their type has changed (`evolution`)."""
+
+    def to_json(self) -> str:
+        fields = (
+            base64.b64encode(self.fields.serialize().to_pybytes()).decode() if self.fields is not None else ""
+        )
+        found = {
+            name: getattr(self, name) for name in ("value_format", "keep_raw", "lenient", "avro", "registry")
+        }
+        return json.dumps({**found, "fields": fields, "renames": [list(one) for one in self.renames]})
+
+    @classmethod
+    def from_json(cls, text: str) -> Columns:
+        given = json.loads(text)
+        fields = given.pop("fields")
+        schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(fields))) if fields else None
+        return cls(
+            **{**given, "fields": schema, "renames": tuple((old, new) for old, new in given["renames"])}
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -73,17 +102,25 @@ class Columns:
     def names(self) -> list[str]:
         """How the fields are called in the table."""
         taken = {*PLACE.names, "_raw", *(self.fields.names if self.fields is not None else [])}
+        given = dict(self.renames)
         return [
-            _free(field.name, taken) if field.name in (*PLACE.names, "_raw") else field.name
+            _free(field.name, taken)
+            if field.name in (*PLACE.names, "_raw")
+            else given.get(field.name, field.name)
             for field in self.fields or []
         ]
 
     def make(self, rows: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
         """(good rows, dead rows) of what the source has read with binary values."""
-        place = [rows.column(SOURCE[name]) for name in PLACE.names]
+        place = [rows.column(SOURCE[name]) for name in SOURCE]
         value = rows.column("value")
         raw = [value] if self.keep_raw else []
         none = DEAD.empty_table()
+        if self.value_format == "avro" and self.fields is not None:
+            return self._of_avro(place, value, raw, rows)
+        place.append(pa.nulls(rows.num_rows, pa.int32()))
+        if self.registry and self.fields is not None:
+            place[-1], value = _unframed(value)
         if self.fields is None:
             if self.value_format == "string":
                 value, sound = _texts(value)
@@ -91,6 +128,18 @@ class Columns:
             return pa.Table.from_arrays([*place, value, *raw], schema=self.schema), none
         parsed, sound = parse_strictly(value, self.fields)
         return self._sorted_out(place, parsed.flatten(), raw, rows, sound)
+
+    def _of_avro(
+        self, place: list[Any], value: pa.Array, raw: list[Any], rows: pa.RecordBatch
+    ) -> tuple[pa.Table, pa.Table]:
+        from headrace.spark.iceberg.avro_columns import parse_avro_rows
+        from headrace.spark.iceberg.registry import schema_text
+
+        writer = partial(schema_text, self.registry) if self.registry else None
+        assert self.fields is not None
+        parsed, ids, sound = parse_avro_rows(value, self.avro, pa.struct(list(self.fields)), writer)
+        place.append(pa.array(ids, pa.int32()))
+        return self._sorted_out(place, parsed.flatten(), raw, rows, None if all(sound) else sound)
 
     def _sorted_out(
         self,
@@ -108,6 +157,16 @@ class Columns:
         arrays = [dead.column(SOURCE[name]) for name in DEAD.names[:5]]
         reasons = pa.array([NOT_THE_SCHEMA] * dead.num_rows, pa.string())
         return good.filter(mask), pa.Table.from_arrays([*arrays, dead.column("value"), reasons], schema=DEAD)
+
+
+def _unframed(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """(ids, documents) of values with Confluent's header: a zero and four bytes. What has none is left as it is."""
+    ids, documents = [], []
+    for raw in values.to_pylist():
+        is_framed = raw is not None and raw[:1] == b"\0" and len(raw) > _HEADER
+        ids.append(int.from_bytes(raw[1:_HEADER], "big") if is_framed else None)
+        documents.append(raw[_HEADER:] if is_framed else raw)
+    return pa.array(ids, pa.int32()), pa.array(documents, pa.binary())
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -182,3 +241,27 @@ def _kind(given: Any, path: str) -> pa.DataType:
             f'{path}: say what is in it, with "{"items" if kinds[0] == "array" else "properties"}"'
         )
     raise SchemaProblem(f'{path}: "{kinds[0]}" is no type of JSON Schema')
+
+
+def without_metadata(field: pa.Field) -> pa.Field:
+    """Files are found by the names of their columns, as those that tasks write; ids are the table's business."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([without_metadata(one) for one in kind])
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = pa.list_(without_metadata(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(without_metadata(kind.key_field).type, without_metadata(kind.item_field).type)
+    elif pa.types.is_large_string(kind):
+        kind = pa.string()
+    elif pa.types.is_large_binary(kind):
+        kind = pa.binary()
+    return pa.field(field.name, kind, field.nullable)
+
+
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """An older file has fewer columns."""
+    for field in schema:
+        if field.name not in table.schema.names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(schema.names).cast(schema)

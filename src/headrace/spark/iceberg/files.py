@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
 
-from headrace.spark.from_numpy import booleans
+from headrace.spark.iceberg.partitioning import Splitter
 
 _OPEN_FILES = 64
 _ROW_GROUP_BYTES = 32 << 20
 _WAITING_BYTES = 128 << 20
-UNITS = {"": 0, "hour": 3_600_000_000, "day": 86_400_000_000}
-"""What a partition may be, in microseconds."""
+
+
+_WHOLE = Splitter()
 
 
 def local_path(location: str) -> Path | None:
@@ -37,10 +37,18 @@ def local_path(location: str) -> Path | None:
 
 
 class DataFile:
-    """One Parquet file under way."""
+    """One Parquet file under way. `store`: properties of pyiceberg for a store that is no local directory."""
 
-    def __init__(self, location: str, schema: pa.Schema, compression: str) -> None:
+    def __init__(
+        self,
+        location: str,
+        schema: pa.Schema,
+        compression: str,
+        partition: tuple[Any, ...] = (),
+        store: Mapping[str, str] | None = None,
+    ) -> None:
         self.location = location
+        self._partition = partition
         self.rows = 0
         self.waiting = 0
         self._schema = schema
@@ -50,8 +58,9 @@ class DataFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._sink: Any = path.open("wb")
         else:
-            store, inside = pa_fs.FileSystem.from_uri(location)
-            self._sink = store.open_output_stream(inside)
+            self._sink = (
+                load_file_io(dict(store or {}), location).new_output(location).create(overwrite=False)
+            )
         self._writer = pq.ParquetWriter(self._sink, schema, compression=compression, write_statistics=True)
 
     def add(self, table: pa.Table) -> None:
@@ -77,7 +86,7 @@ class DataFile:
         self._sink.close()
         if path is not None:
             _sync_directory(path.parent)
-        return {"path": self.location, "rows": self.rows}
+        return {"path": self.location, "rows": self.rows, "partition": list(self._partition)}
 
     def drop(self) -> None:
         self._tables = []
@@ -87,23 +96,31 @@ class DataFile:
 class DataFiles:
     """The files of one task into one table."""
 
-    def __init__(self, directory: str, schema: pa.Schema, compression: str, unit: str = "") -> None:
+    def __init__(
+        self,
+        directory: str,
+        schema: pa.Schema,
+        compression: str,
+        splitter: Splitter = _WHOLE,
+        store: Mapping[str, str] | None = None,
+    ) -> None:
         self._directory = directory
         self._schema = schema
         self._compression = compression
-        self._width = UNITS[unit]
-        self._open: OrderedDict[int, DataFile] = OrderedDict()
+        self._splitter = splitter
+        self._store = store
+        self._open: OrderedDict[tuple[Any, ...], DataFile] = OrderedDict()
         self._done: list[dict[str, Any]] = []
 
     def write(self, table: pa.Table) -> None:
-        for number, rows in _by_time(table, self._width):
-            if number not in self._open:
+        for values, rows in self._splitter.split(table):
+            if values not in self._open:
                 self._make_room()
                 # The name is nobody else's: an attempt that was given up may still be writing.
                 name = f"{self._directory}/{uuid.uuid4().hex}.parquet"
-                self._open[number] = DataFile(name, self._schema, self._compression)
-            self._open.move_to_end(number)
-            self._open[number].add(rows)
+                self._open[values] = DataFile(name, self._schema, self._compression, values, self._store)
+            self._open.move_to_end(values)
+            self._open[values].add(rows)
 
     def _make_room(self) -> None:
         while (
@@ -122,21 +139,6 @@ class DataFiles:
     def __exit__(self, *problem: object) -> None:
         for file in self._open.values():
             file.drop()
-
-
-def _by_time(table: pa.Table, width: int) -> Iterator[tuple[int, pa.Table]]:
-    if not table.num_rows:
-        return
-    if not width:
-        yield 0, table
-        return
-    numbers = table.column("_timestamp").cast(pa.int64()).to_numpy() // width
-    first = int(numbers[0])
-    if (numbers == first).all():
-        yield first, table
-        return
-    for number in np.unique(numbers).tolist():
-        yield number, table.filter(booleans(numbers == number))
 
 
 def _sync_directory(path: Path) -> None:

@@ -14,19 +14,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError
-from pyiceberg.table import Table
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import DayTransform, HourTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.spark.iceberg.columns import Columns
 from headrace.spark.iceberg.files import local_path
+from headrace.spark.iceberg.partition_fields import PartitionField
+from headrace.spark.iceberg.partitioning import Splitter, transform_of
 from headrace.spark.plan import from_json, to_json
 
 _OFFSETS, _ID, _SKIPPED = "headrace.offsets", "headrace.topic-id", "headrace.skipped"
 _TOPIC, _PIPELINE, _DEFINITION = "headrace.topic", "headrace.pipeline", "headrace.definition"
+_FENCE, _BEGINS = "headrace.lease-epoch", "headrace.begins"
+_COLUMNS = "headrace.columns"
 _RETRIES = "commit.retry.num-retries"
 _PROPERTIES = {
     _RETRIES: "0",
@@ -40,7 +54,7 @@ class CommitTaken(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TableState:
     """What the newest snapshot says about the topic."""
 
     topic: str = ""
@@ -48,6 +62,10 @@ class Held:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """Not included: what comes next."""
     skipped: dict[TopicPartition, int] = field(default_factory=dict)
+    fence: int = 0
+    """Of the lease under which it was written; 0: of nobody's."""
+    begins: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where each partition was begun, if not at 0."""
 
     def properties(self, pipeline: str, definition: str) -> dict[str, str]:
         return {
@@ -57,6 +75,8 @@ class Held:
             _SKIPPED: json.dumps(to_json(self.skipped)),
             _PIPELINE: pipeline,
             _DEFINITION: definition,
+            **({_FENCE: str(self.fence)} if self.fence else {}),
+            **({_BEGINS: json.dumps(to_json(self.begins))} if self.begins else {}),
         }
 
 
@@ -73,35 +93,78 @@ def open_catalog(warehouse: str, properties: Mapping[str, str]) -> Catalog:
             )
         path = path.resolve()
         path.mkdir(parents=True, exist_ok=True)
-        given = {"type": "sql", "uri": f"sqlite:///{path}/catalog.db", "warehouse": f"file://{path}"}
+        given = {"type": "sql", "uri": f"sqlite:///{path}/catalog.db"}
+    path = local_path(warehouse)
+    given.setdefault("warehouse", warehouse if path is None else f"file://{path.resolve()}")
     return load_catalog("headrace", **given)
 
 
-def open_table(catalog: Catalog, name: str, schema: pa.Schema, unit: str) -> Table:
-    """The table, made when it is not there."""
+def open_table(
+    catalog: Catalog, name: str, schema: pa.Schema, partitions: Sequence[PartitionField] | None = None
+) -> Table:
+    """The table, made when it is not there, and partitioned so from now on (None: as it is); what was written before stays as it is."""
     try:
-        return catalog.load_table(name)
+        table = catalog.load_table(name)
     except NoSuchTableError:
-        pass
-    with contextlib.suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(name.rsplit(".", 1)[0])
-    table = catalog.create_table_if_not_exists(name, schema, properties=dict(_PROPERTIES))
-    if unit and table.spec().is_unpartitioned():
-        transform: Any = DayTransform() if unit == "day" else HourTransform()
-        with table.update_spec() as update:
-            update.add_field("_timestamp", transform, f"_timestamp_{unit}")
-    return catalog.load_table(name)
+        with contextlib.suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(name.rsplit(".", 1)[0])
+        table = catalog.create_table_if_not_exists(name, schema, properties=dict(_PROPERTIES))
+    return table if partitions is None else _partitioned(catalog, table, partitions)
 
 
-def missing_columns(table: Table, wanted: pa.Schema) -> list[pa.Field]:
-    known = {one.name for one in table.schema().fields}
-    return [one for one in wanted if one.name not in known]
+def _partitioned(catalog: Catalog, table: Table, wanted: Sequence[PartitionField]) -> Table:
+    known = {one.name for one in table.spec().fields}
+    names = {one.name for one in table.schema().fields}
+    absent = sorted(one.field for one in wanted if one.field not in names)
+    if absent:
+        raise HeadraceError(
+            ErrorKind.INVALID_PARAMETER,
+            f"partition_by names {', '.join(absent)}, and {'.'.join(table.name())} has no such column",
+            f"It has {', '.join(sorted(names))}.",
+        )
+    if {one.name for one in wanted} == known:
+        return table
+    with table.update_spec() as update:
+        for name in known - {one.name for one in wanted}:
+            update.remove_field(name)
+        for one in wanted:
+            if one.name not in known:
+                update.add_field(one.field, transform_of(one), None if one.how == "identity" else one.name)
+    return catalog.load_table(".".join(table.name()))
 
 
-def add_columns(table: Table, fields: Sequence[pa.Field]) -> None:
-    """New columns, which rows that are there have as null. A column of another type is refused by pyiceberg unless it is wider."""
-    with table.update_schema() as update:
-        update.union_by_name(pa.schema([*table.schema().as_arrow(), *fields]))
+def splitter(table: Table, partitions: Sequence[PartitionField]) -> Splitter:
+    """In the order of the table's own fields, which is the order of the values in what is committed."""
+    by_name = {one.name: one for one in partitions}
+    fields = [by_name[one.name] for one in table.spec().fields if one.name in by_name]
+    kinds = [table.schema().find_field(one.field).field_type for one in fields]
+    for one, kind in zip(fields, kinds, strict=True):
+        if not isinstance(kind, PrimitiveType) or not transform_of(one).can_transform(kind):
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER,
+                f"{one.how} of the column {one.field} of type {kind} can't be a partition",
+            )
+    return Splitter(tuple(fields), tuple(kind for kind in kinds if isinstance(kind, PrimitiveType)))
+
+
+def remember_columns(table: Table, columns: Columns) -> None:
+    """How values become columns, as a property: whoever reads the table together with what the topic has since needs no definition."""
+    text = columns.to_json()
+    if table.properties.get(_COLUMNS) != text:
+        with table.transaction() as change:
+            change.set_properties({_COLUMNS: text})
+
+
+def remembered_columns(table: Table) -> Columns | None:
+    text = table.properties.get(_COLUMNS)
+    return Columns.from_json(text) if text else None
+
+
+def store_of(table: Table) -> dict[str, str]:
+    """What tasks need to reach the files, when they are in no local directory."""
+    if local_path(table.location()) is not None:
+        return {}
+    return {str(key): str(value) for key, value in table.io.properties.items()}
 
 
 def _ancestors(table: Table) -> Iterator[Snapshot]:
@@ -112,16 +175,18 @@ def _ancestors(table: Table) -> Iterator[Snapshot]:
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
 
 
-def held(table: Table) -> Held:
+def held(table: Table) -> TableState:
     """Where the table is. Other writers may have come after us; what they did says nothing about offsets."""
     for snapshot in _ancestors(table):
         said: Mapping[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
         if _OFFSETS in said:
-            return Held(
+            return TableState(
                 said.get(_TOPIC, ""),
                 said.get(_ID, ""),
                 from_json(json.loads(said[_OFFSETS])),
                 from_json(json.loads(said.get(_SKIPPED, "{}"))),
+                int(said.get(_FENCE, 0)),
+                from_json(json.loads(said.get(_BEGINS, "{}"))),
             )
     if table.current_snapshot() is not None:
         raise HeadraceError(
@@ -129,10 +194,35 @@ def held(table: Table) -> Held:
             f"no snapshot of {'.'.join(table.name())} says up to which offset it is",
             "Others wrote to it, and what we wrote has expired. Give the pipeline another table.",
         )
-    return Held()
+    return TableState()
 
 
-def commit(table: Table, paths: Sequence[str], properties: Mapping[str, str]) -> None:
+def data_file(table: Table, file: Mapping[str, Any]) -> IcebergFile:
+    """What a task has written, as Iceberg wants to hear of it: statistics from its footer, and the values of its partition from the task."""
+    source = table.io.new_input(file["path"])
+    with source.open() as stream:
+        footer = pq.read_metadata(stream)
+    schema, properties = table.schema(), table.properties
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(schema, properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return IcebergFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file["path"],
+        file_format=FileFormat.PARQUET,
+        partition=Record(*file.get("partition", ())),
+        file_size_in_bytes=len(source),
+        sort_order_id=None,
+        spec_id=table.spec().spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def commit(table: Table, files: Sequence[Mapping[str, Any]], properties: Mapping[str, str]) -> None:
     """These files, and how far the table is with them, in one snapshot. `table` is as it was when the round was planned."""
     planned = table.current_snapshot()
     if table.properties.get(_RETRIES) != "0":
@@ -143,11 +233,21 @@ def commit(table: Table, paths: Sequence[str], properties: Mapping[str, str]) ->
                 f"{'.'.join(table.name())} was changed by somebody else since this round was planned"
             )
     try:
-        table.add_files(list(paths), snapshot_properties=dict(properties))
+        with table.transaction() as change:
+            if table.metadata.name_mapping() is None:
+                # Files have no field ids: their columns are found by name.
+                change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: _names(table)})
+            with change.update_snapshot(snapshot_properties=dict(properties)).fast_append() as append:
+                for file in files:
+                    append.append_data_file(data_file(table, file))
     except CommitFailedException as problem:
         raise CommitTaken(
             f"{'.'.join(table.name())} was changed by somebody else since this round was planned: {problem}"
         ) from None
+
+
+def _names(table: Table) -> str:
+    return str(table.schema().name_mapping.model_dump_json())
 
 
 def data_directory(table: Table) -> str:

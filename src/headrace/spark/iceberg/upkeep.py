@@ -7,10 +7,11 @@ was part of the table, and the next upkeep tries again.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,16 +20,21 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table
 
 from headrace.spark.fused import FusedTask, run_fused
+from headrace.spark.iceberg.columns import fitted, without_metadata
 from headrace.spark.iceberg.files import DataFile, local_path
-from headrace.spark.iceberg.tables import data_directory
+from headrace.spark.iceberg.tables import data_directory, data_file, store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+ORPHAN_SECONDS = 3 * 86_400
 
 
 @dataclass
@@ -37,31 +43,26 @@ class MergeTask(FusedTask):
     target: str
     schema: pa.Schema
     compression: str
+    partition: tuple[Any, ...]
+    store: dict[str, str]
 
     def run(self) -> dict[str, Any]:
-        file = DataFile(self.target, self.schema, self.compression)
+        file = DataFile(self.target, self.schema, self.compression, self.partition, self.store)
         for path in self.paths:
-            with _opened(path) as source:
+            with opened(path, self.store) as source:
                 parquet = pq.ParquetFile(source)
                 for group in range(parquet.num_row_groups):
-                    file.add(_fitted(parquet.read_row_group(group), self.schema))
+                    file.add(fitted(parquet.read_row_group(group), self.schema))
         return {**file.finish(), "merged": self.paths}
 
 
-def _opened(location: str) -> Any:
+def opened(location: str, store: Mapping[str, str]) -> Any:
     path = local_path(location)
-    if path is not None:
-        return path.open("rb")
-    store, inside = pa_fs.FileSystem.from_uri(location)
-    return store.open_input_file(inside)
-
-
-def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """An older file has fewer columns."""
-    for field in schema:
-        if field.name not in table.schema.names:
-            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-    return table.select(schema.names).cast(schema)
+    return (
+        path.open("rb")
+        if path is not None
+        else load_file_io(dict(store), location).new_input(location).open()
+    )
 
 
 def tend(
@@ -80,6 +81,54 @@ def tend(
     return gone
 
 
+def sweep(table: Table) -> int:
+    """Delete files of the table's directories that no snapshot names and that are older than three days: what a crash, a lost race or an
+    expired snapshot has left. Younger ones may be of a round that is under way."""
+    table.refresh()
+    named = _named_files(table)
+    before = time.time() - ORPHAN_SECONDS
+    gone = 0
+    for kind in ("data", "metadata"):
+        for location, changed in _listed(table, f"{table.location().rstrip('/')}/{kind}"):
+            is_ours = location.endswith((".parquet", ".avro"))
+            if is_ours and changed < before and _plain(location) not in named:
+                table.io.delete(location)
+                gone += 1
+    return gone
+
+
+def _named_files(table: Table) -> set[str]:
+    found: set[str] = set()
+    for snapshot in table.snapshots():
+        found.add(_plain(snapshot.manifest_list))
+        for manifest in snapshot.manifests(table.io):
+            found.add(_plain(manifest.manifest_path))
+            found.update(
+                _plain(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)
+            )
+    return found
+
+
+def _plain(location: str) -> str:
+    path = local_path(location)
+    return str(path) if path is not None else location
+
+
+def _listed(table: Table, directory: str) -> Iterator[tuple[str, float]]:
+    path = local_path(directory)
+    if path is not None:
+        for file in path.glob("*") if path.is_dir() else ():
+            with contextlib.suppress(FileNotFoundError):
+                yield str(file), file.stat().st_mtime
+        return
+    io = table.io
+    assert isinstance(io, PyArrowFileIO)
+    scheme, place, inside = PyArrowFileIO.parse_location(directory)
+    chosen = pa_fs.FileSelector(inside, allow_not_found=True)
+    for info in io.fs_by_scheme(scheme, place).get_file_info(chosen):
+        yield f"{directory}/{info.base_name}", info.mtime_ns / 1e9
+
+
 def _compact(
     spark: SparkSession,
     table: Table,
@@ -92,13 +141,15 @@ def _compact(
     if not groups:
         return 0
     schema = table.schema().as_arrow().remove_metadata()
-    plain = pa.schema([_without_metadata(field) for field in schema])
+    plain = pa.schema([without_metadata(field) for field in schema])
     tasks = [
         MergeTask(
             [file.file_path for file in group],
             f"{data_directory(table)}/{uuid.uuid4().hex}.parquet",
             plain,
             compression,
+            tuple(group[0].partition[at] for at in range(len(group[0].partition))),
+            store_of(table),
         )
         for group in groups
     ]
@@ -111,31 +162,18 @@ def _compact(
             for file in old.values():
                 swap.delete_data_file(file)
             for result in merged:
-                swap.append_data_file(parquet_file_to_data_file(table.io, table.metadata, result["path"]))
+                swap.append_data_file(data_file(table, result))
     except CommitFailedException:
         # Somebody was faster; what was merged never was part of the table.
         return 0
     return len(old) - len(merged)
 
 
-def _without_metadata(field: pa.Field) -> pa.Field:
-    """Files are found by the names of their columns, as those that tasks write; ids are the table's business."""
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_without_metadata(one) for one in kind])
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind = pa.list_(_without_metadata(kind.value_field))
-    elif pa.types.is_large_string(kind):
-        kind = pa.string()
-    elif pa.types.is_large_binary(kind):
-        kind = pa.binary()
-    return pa.field(field.name, kind, field.nullable)
-
-
 def _small_files(table: Table, at_least: int, target_bytes: int) -> list[list[IcebergFile]]:
     by_value: dict[str, list[IcebergFile]] = defaultdict(list)
     for task in table.scan().plan_files():
-        if task.file.file_size_in_bytes < target_bytes // 2:
+        # Files of a partitioning that is over stay as they are.
+        if task.file.file_size_in_bytes < target_bytes // 2 and task.file.spec_id == table.spec().spec_id:
             by_value[repr(task.file.partition)].append(task.file)
     groups = []
     for files in by_value.values():

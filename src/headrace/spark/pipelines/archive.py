@@ -56,7 +56,7 @@ class ArchiveTask(FusedTask):
 
 
 @dataclass
-class MergeTask(FusedTask):
+class ArchiveMergeTask(FusedTask):
     archive: str
     paths: list[str]
     facts: dict[str, Any]
@@ -152,7 +152,7 @@ class ArchivePipeline:
 
 def small_file_merges(
     state: ArchiveState, archive: str, at_least: int, small: int, compression: str
-) -> list[MergeTask]:
+) -> list[ArchiveMergeTask]:
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for file in state.files.values():
         if file["bytes"] < small:
@@ -168,7 +168,7 @@ def small_file_merges(
                 "topic_id": topic_id,
                 "partition": -1,
             }
-            tasks.append(MergeTask(archive, [file["path"] for file in files], facts, compression))
+            tasks.append(ArchiveMergeTask(archive, [file["path"] for file in files], facts, compression))
     return tasks
 
 
@@ -190,7 +190,7 @@ def _options(definition: Archive) -> SourceOptions:
 
 
 def _reader(options: SourceOptions) -> RangeReader:
-    from headrace.spark.arrow import Layout
+    from headrace.spark.arrow import ColumnLayout
 
     columns = (*COLUMNS, "headers") if options.include_headers else COLUMNS
-    return RangeReader(options, columns, Layout(columns))
+    return RangeReader(options, columns, ColumnLayout(columns))

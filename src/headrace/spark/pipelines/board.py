@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.core.pipelines import BOARD, on_the_board
 from headrace.records.build import Record, build_batch
 from headrace.records.read import read_records
 from headrace.spark.fetching import fetch_range
@@ -22,17 +23,13 @@ from headrace.spark.plan import OffsetRange
 from headrace.spark.producer import Producer, idempotent_producer
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_COMMITTED, SyncClient
 
-BOARD = "_headrace_pipelines"
 _TP = TopicPartition(BOARD, 0)
-_STALE_MS = 60_000
-ALIVE = ("starting", "running", "backing-off", "failing")
-"""States in which somebody says every few seconds that it is there."""
 _MAX_BATCH = 16 << 20
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.cleanable.dirty.ratio": "0.3"}
 """Small segments: only what is not being written to is compacted, and everybody who looks reads all of the rest."""
 
 
-class Board:
+class PipelineBoard:
     def __init__(self, client: SyncClient) -> None:
         self._client = client
         self._entries: dict[str, dict[str, Any]] = {}
@@ -96,11 +93,7 @@ class Board:
 
     def pipelines(self, wall_ms: int) -> dict[str, dict[str, Any]]:
         """Name -> what it last said. One that says it is there but has been silent for a minute is lost."""
-        found = {name: dict(entry) for name, entry in self.read().items() if "/" not in name}
-        for entry in found.values():
-            if entry.get("state") in ALIVE and wall_ms - int(entry.get("updated_ms", 0)) > _STALE_MS:
-                entry["state"] = "lost"
-        return found
+        return on_the_board(self.read(), wall_ms)
 
     def ask_to_stop(self, name: str, run: str) -> None:
         self.post(f"{name}/stop", {"run": run})

@@ -34,6 +34,14 @@ def topic_names(key: str, names: Iterable[str]) -> list[str]:
     return found + ([f"{key} names a topic twice"] if len(set(names)) < len(names) else [])
 
 
+def pattern(text: str) -> list[str]:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        return [f'pattern = "{text}" is no regular expression: {problem}']
+    return []
+
+
 def no_loop(sources: Iterable[str], targets: Iterable[str]) -> list[str]:
     """A pipeline that reads what it writes never ends, and grows."""
     both = sorted(set(sources) & {target for target in targets if target})

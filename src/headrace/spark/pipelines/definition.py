@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
+from headrace.spark.iceberg.partition_fields import PartitionField, parse_partitions
 from headrace.spark.pipelines import checks
 from headrace.spark.pipelines.login import Login
 
@@ -27,7 +28,9 @@ class SparkSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     settings: dict[str, str] = {}
 
 
-class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="kind"):
+class PipelineDefinition(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="kind"
+):
     """What all kinds have in common."""
 
     name: str
@@ -64,7 +67,7 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         """How its sources and sinks reach the cluster."""
         return self.login.options(self.bootstrap)
 
-    def access(self, seconds: float = 30.0) -> Access:
+    def access(self, seconds: float = 30.0) -> ClusterAccess:
         return self.login.access(self.bootstrap, seconds)
 
     def problems(self) -> list[str]:
@@ -91,7 +94,7 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         return found + checks.master(self.spark.master)
 
 
-class Archive(Pipeline, tag="archive", frozen=True, kw_only=True):
+class Archive(PipelineDefinition, tag="archive", frozen=True, kw_only=True):
     """Topics into Parquet files by date and hour, exactly once."""
 
     topics: list[str]
@@ -119,7 +122,7 @@ class Archive(Pipeline, tag="archive", frozen=True, kw_only=True):
         )
 
 
-class Table(Pipeline, tag="table", frozen=True, kw_only=True):
+class Table(PipelineDefinition, tag="table", frozen=True, kw_only=True):
     """A topic kept as an Iceberg table, exactly once."""
 
     topic: str
@@ -134,8 +137,16 @@ class Table(Pipeline, tag="table", frozen=True, kw_only=True):
     """A JSON Schema, or the file that has it: its properties are the columns."""
     keep_raw: bool = False
     """Also keep the bytes of each value, in _raw."""
-    partition_by: str = ""
-    """hour or day of the record's timestamp."""
+    avro_schema: str = ""
+    """The same of an Avro schema of a record; values may have Confluent's header before them."""
+    schema_registry: str = ""
+    """URL of a registry in Confluent's form: the newest schema of the subject has the columns."""
+    subject: str = ""
+    """TOPIC-value when not given."""
+    on_schema: str = "fail"
+    """About a column whose type has changed and is not wider: fail; new_column; dead_letter (rows that do not fit the old type)."""
+    partition_by: str | list[str] = ""
+    """day or hour of the record's timestamp, or as in hour(shipped_at), identity(country), bucket(16, shop), truncate(4, zip)."""
     starting: str = "earliest"
     compression: str = "zstd"
     max_records_per_round: int = 20_000_000
@@ -149,18 +160,35 @@ class Table(Pipeline, tag="table", frozen=True, kw_only=True):
         name = self.table or "".join(char if char.isalnum() else "_" for char in self.topic)
         return name if "." in name else f"topics.{name}"
 
-    def schema_text(self) -> str:
-        if self.json_schema.lstrip().startswith("{"):
-            return self.json_schema
-        try:
-            return Path(self.json_schema).read_text()
-        except OSError as problem:
-            raise DefinitionError(f'json_schema = "{self.json_schema}": {problem.strerror}') from None
+    @property
+    def partitions(self) -> list[PartitionField]:
+        return parse_partitions(self.partition_by)
+
+    @property
+    def registry_subject(self) -> str:
+        return self.subject or f"{self.topic}-value"
+
+    def with_schema_texts(self) -> Table:
+        """With the schemas themselves where files were named."""
+        return msgspec.structs.replace(
+            self,
+            json_schema=_schema_text("json_schema", self.json_schema),
+            avro_schema=_schema_text("avro_schema", self.avro_schema),
+        )
 
     def problems(self) -> list[str]:
         found = super().problems()
         found += checks.not_of("value_format", self.value_format, ("binary", "string"))
-        found += checks.not_of("partition_by", self.partition_by, ("", "hour", "day"))
+        found += checks.not_of("on_schema", self.on_schema, ("fail", "new_column", "dead_letter"))
+        try:
+            if len({one.name for one in self.partitions}) < len(self.partitions):
+                found.append("partition_by names one partition twice")
+        except ValueError as problem:
+            found.append(f"partition_by = {problem}")
+        if sum(map(bool, (self.json_schema, self.avro_schema, self.schema_registry))) > 1:
+            found.append("say the columns with one of json_schema, avro_schema and schema_registry")
+        if self.on_schema == "dead_letter" and self.on_error != "dead_letter":
+            found.append('on_schema = "dead_letter" goes with on_error = "dead_letter"')
         found += checks.not_of("compression", self.compression, ("none", "snappy", "zstd", "lz4", "gzip"))
         if "://" in self.warehouse and not self.catalog:
             found.append(
@@ -178,10 +206,14 @@ class Table(Pipeline, tag="table", frozen=True, kw_only=True):
         return found + checks.at_least(2, compact_files=self.compact_files)
 
 
-class Replay(Pipeline, tag="replay", frozen=True, kw_only=True):
-    """An archive back into a topic: a time range, a filter, a rate."""
+class Replay(PipelineDefinition, tag="replay", frozen=True, kw_only=True):
+    """A table or an archive back into a topic: a time range, a filter, a rate."""
 
-    path: str
+    path: str = ""
+    """Of an archive; or warehouse and table."""
+    warehouse: str = ""
+    table: str = ""
+    catalog: dict[str, str] = {}
     topic: str
     source_topic: str = ""
     since: str = ""
@@ -195,13 +227,14 @@ class Replay(Pipeline, tag="replay", frozen=True, kw_only=True):
     def problems(self) -> list[str]:
         found = super().problems() + _bad_delivery(self.delivery) + checks.at_least(0, rate=self.rate)
         found += checks.topic_names("topic", [self.topic]) + checks.local_directory("path", self.path)
+        found += _bad_history(self.path, self.warehouse, self.table)
         found += checks.moment("since", self.since) + checks.moment("until", self.until)
         if self.since and self.until and not found and self.since >= self.until:
             found.append("until is not behind since")
         return found + (checks.sql("where", self.where, expression=True) if self.where else [])
 
 
-class Transform(Pipeline, tag="transform", frozen=True, kw_only=True):
+class Transform(PipelineDefinition, tag="transform", frozen=True, kw_only=True):
     """Topics into a topic through SQL over the view `source`, or through a Python function(frame) -> frame."""
 
     topics: list[str]
@@ -235,7 +268,7 @@ class Transform(Pipeline, tag="transform", frozen=True, kw_only=True):
         return found + _bad_delivery(self.delivery)
 
 
-class Aggregate(Pipeline, tag="aggregate", frozen=True, kw_only=True):
+class Aggregate(PipelineDefinition, tag="aggregate", frozen=True, kw_only=True):
     """Windowed, watermarked aggregates of topics into a topic (JSON) or Parquet."""
 
     topics: list[str]
@@ -274,17 +307,34 @@ class Aggregate(Pipeline, tag="aggregate", frozen=True, kw_only=True):
         return found + checks.at_least(1, max_records_per_trigger=self.max_records_per_trigger)
 
 
-class Mirror(Pipeline, tag="mirror", frozen=True, kw_only=True):
+class Program(PipelineDefinition, tag="program", frozen=True, kw_only=True):
+    """A Python function that is given a `headrace.spark.Pipeline` and adds sources and sinks to it."""
+
+    python: str
+    """module:function"""
+
+    def problems(self) -> list[str]:
+        found = super().problems() + checks.python_name(self.python)
+        return found if self.python else [*found, 'say what to run with python = "module:function"']
+
+
+class Mirror(PipelineDefinition, tag="mirror", frozen=True, kw_only=True):
     """Topics to the same topics on another cluster, batch for batch, exactly once."""
 
-    topics: list[str]
+    topics: list[str] = []
+    pattern: str = ""
+    """A regular expression instead of names; topics that come to match it later are mirrored too."""
     target_bootstrap: str
     target_login: Login = Login()
     starting: str = "earliest"
     max_records_per_round: int = 20_000_000
 
     def problems(self) -> list[str]:
-        found = super().problems() + _no_topics(self.topics)
+        found = super().problems() + (
+            _no_topics(self.topics) if not self.pattern else checks.pattern(self.pattern)
+        )
+        if self.pattern and self.topics:
+            found.append("say which topics with one of topics and pattern")
         if self.target_bootstrap == self.bootstrap:
             found.append("target_bootstrap is the cluster itself")
         found += self.target_login.problems("target_login")
@@ -292,7 +342,7 @@ class Mirror(Pipeline, tag="mirror", frozen=True, kw_only=True):
         return found + checks.at_least(1, max_records_per_round=self.max_records_per_round)
 
 
-class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
+class Audit(PipelineDefinition, tag="audit", frozen=True, kw_only=True):
     """Is everything there, once and in order? Between two topics, or a topic and its archive."""
 
     topic: str
@@ -300,13 +350,21 @@ class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
     other_bootstrap: str = ""
     other_login: Login = Login()
     path: str = ""
+    warehouse: str = ""
+    """With table: the table that a pipeline keeps of the topic."""
+    table: str = ""
+    catalog: dict[str, str] = {}
     report: str = ""
     """Directory for report.html and report.json; `state` when not given."""
 
     def problems(self) -> list[str]:
         found = super().problems()
-        if bool(self.other_topic) == bool(self.path):
-            found.append("say what to compare with: one of other_topic and path (an archive)")
+        if sum(map(bool, (self.other_topic, self.path, self.warehouse))) != 1:
+            found.append(
+                "say what to compare with: one of other_topic, warehouse and table, or path (an archive)"
+            )
+        elif not self.other_topic:
+            found += _bad_history(self.path, self.warehouse, self.table)
         if self.other_topic == self.topic and self.other_bootstrap in ("", self.bootstrap):
             found.append(f"{self.topic} would be compared with itself")
         found += self.other_login.problems("other_login")
@@ -314,7 +372,7 @@ class Audit(Pipeline, tag="audit", frozen=True, kw_only=True):
         return found + checks.topic_names("topic", [self.topic]) + checks.local_directory("path", self.path)
 
 
-class Redrive(Pipeline, tag="redrive", frozen=True, kw_only=True):
+class Redrive(PipelineDefinition, tag="redrive", frozen=True, kw_only=True):
     """Dead letters back to where they came from, mended on the way if wanted."""
 
     queue: str
@@ -345,11 +403,26 @@ class Redrive(Pipeline, tag="redrive", frozen=True, kw_only=True):
         return found + checks.at_least(1, max_messages_per_trigger=self.max_messages_per_trigger)
 
 
-Kinds = Archive | Table | Replay | Transform | Aggregate | Mirror | Audit | Redrive
+def _schema_text(key: str, given: str) -> str:
+    if not given or given.lstrip().startswith(("{", "[")):
+        return given
+    try:
+        return Path(given).read_text()
+    except OSError as problem:
+        raise DefinitionError(f'{key} = "{given}": {problem.strerror}') from None
+
+
+Kinds = Archive | Table | Replay | Transform | Aggregate | Program | Mirror | Audit | Redrive
 KINDS = {
     kind.__struct_config__.tag: kind
-    for kind in (Archive, Table, Replay, Transform, Aggregate, Mirror, Audit, Redrive)
+    for kind in (Archive, Table, Replay, Transform, Aggregate, Program, Mirror, Audit, Redrive)
 }
+
+
+def _bad_history(path: str, warehouse: str, table: str) -> list[str]:
+    if bool(path) == bool(warehouse) or bool(warehouse) != bool(table):
+        return ["say where history is: warehouse and table, or path (an archive)"]
+    return []
 
 
 def _no_topics(topics: list[str]) -> list[str]:
@@ -362,12 +435,17 @@ def _bad_delivery(delivery: str) -> list[str]:
     return [f'delivery = "{delivery}": one of at-least-once, exactly-once']
 
 
-def parse(text: str, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
+def parse(
+    text: str, *, overrides: Mapping[str, Any] | None = None, here: Mapping[str, Any] | None = None
+) -> Kinds:
+    """`here`: the cluster of who asks, `bootstrap` and `login`, for a definition that names none."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise DefinitionError(f"not TOML: {problem}") from None
     table.update(overrides or {})
+    if "bootstrap" not in table:
+        table = {**(here or {}), **table}
     return checked(table)
 
 

@@ -12,7 +12,9 @@ import msgspec
 from headrace.spark.pipelines.definition import DefinitionError, Kinds, checked, parse
 
 
-def load(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
+def load(
+    path: Path, *, overrides: Mapping[str, Any] | None = None, here: Mapping[str, Any] | None = None
+) -> Kinds:
     """From TOML, or from JSON as a supervisor hands it to its runs: that has no relative path any more."""
     try:
         text = path.read_text()
@@ -20,7 +22,7 @@ def load(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Kinds:
         raise DefinitionError(f"{path}: {problem.strerror}") from None
     if path.suffix == ".json":
         return checked(json.loads(text))
-    return settled(parse(text, overrides=overrides), path.resolve().parent)
+    return settled(parse(text, overrides=overrides, here=here), path.resolve().parent)
 
 
 def settled(found: Kinds, directory: Path) -> Kinds:
@@ -34,7 +36,7 @@ def _beside(found: Kinds, directory: Path) -> Kinds:
         return str(directory / Path(text).expanduser())
 
     changes: dict[str, Any] = {}
-    for key in ("path", "warehouse", "report", "state", "json_schema"):
+    for key in ("path", "warehouse", "report", "state", "json_schema", "avro_schema"):
         text = getattr(found, key, "")
         if text and "://" not in text and not text.lstrip().startswith("{"):
             changes[key] = absolute(text)

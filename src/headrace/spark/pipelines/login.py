@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 
 
 class Login(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -27,8 +27,8 @@ class Login(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         }
         return {"bootstrap": bootstrap, **{name: text for name, text in named.items() if text}}
 
-    def access(self, bootstrap: str, seconds: float = 30.0) -> Access:
-        return Access(
+    def access(self, bootstrap: str, seconds: float = 30.0) -> ClusterAccess:
+        return ClusterAccess(
             bootstrap,
             request_seconds=seconds,
             tls=bool(self.tls_ca),

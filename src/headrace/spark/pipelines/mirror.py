@@ -17,7 +17,7 @@ from headrace.records.batch import TRANSACTIONAL_BIT, BatchHeader, pack_header, 
 from headrace.spark.columns.decode import decode_columns, header_columns
 from headrace.spark.columns.encode import BytesColumn, ProducerStamp, encode_batches, encode_headers
 from headrace.spark.columns.ragged import Ragged
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.fetching import Piece, fetch_range, shared_client
 from headrace.spark.fused import FusedTask, run_fused
 from headrace.spark.ledger import enter, read
@@ -29,7 +29,7 @@ from headrace.spark.positions import earliest, find_partitions, resolve
 from headrace.spark.producer import Producer
 from headrace.spark.stream_offsets import StreamOffset
 from headrace.spark.sync_client import READ_COMMITTED, SyncClient
-from headrace.spark.transactions import Transaction
+from headrace.spark.transactions import SinkTransaction
 from headrace.spark.weave import weave
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ _BATCH_BYTES = MIB
 @dataclass
 class MirrorTask(FusedTask):
     name: str
-    source: Access
-    target: Access
+    source: ClusterAccess
+    target: ClusterAccess
     wanted: OffsetRange
     """From where the mirror starts if the target has no position of this topic yet, or one that was given up."""
     on_loss: str = "fail"
@@ -58,7 +58,9 @@ class MirrorTask(FusedTask):
         position = self.wanted.start
         producer: Producer | None = None
         while True:
-            with Transaction(target, f"{mirror_group(self.name)}-{tp}", _TIMEOUT_MS, producer) as transaction:
+            with SinkTransaction(
+                target, f"{mirror_group(self.name)}-{tp}", _TIMEOUT_MS, producer
+            ) as transaction:
                 if producer is None:
                     # Behind our claim of the id nobody else moves it: from here on our own commits say where it is.
                     entry = read(target, key)
@@ -88,7 +90,7 @@ class MirrorTask(FusedTask):
 class _Copy:
     """What goes into one transaction."""
 
-    def __init__(self, transaction: Transaction, tp: TopicPartition, position: int) -> None:
+    def __init__(self, transaction: SinkTransaction, tp: TopicPartition, position: int) -> None:
         self._producer = transaction.producer
         self._tp = tp
         self.position = position
@@ -186,6 +188,16 @@ def mirror_key(name: str, tp: TopicPartition) -> str:
     return f"mirror/{name}/{tp}"
 
 
+def _joined(known: StreamOffset, more: StreamOffset) -> StreamOffset:
+    """Topics and partitions that came since, with what a life before may have noted of them."""
+    return StreamOffset(
+        {**more.offsets, **known.offsets},
+        {**more.ids, **known.ids},
+        known.begins,
+        {**more.skipped, **known.skipped},
+    )
+
+
 class MirrorPipeline:
     def __init__(self, definition: Mirror, spark: SparkSession) -> None:
         self._definition = definition
@@ -193,7 +205,11 @@ class MirrorPipeline:
         self._options = source_options(
             {
                 **definition.options,
-                "subscribe": ",".join(definition.topics),
+                **(
+                    {"subscribePattern": definition.pattern}
+                    if definition.pattern
+                    else {"subscribe": ",".join(definition.topics)}
+                ),
                 "startingOffsets": definition.starting,
                 "onLoss": definition.on_loss,
             }
@@ -207,17 +223,25 @@ class MirrorPipeline:
     def facts(self) -> dict[str, Any]:
         skipped = sum(self._done.skipped.values()) if self._done is not None else 0
         return {
-            "topics": self._definition.topics,
+            "topics": self._definition.topics or sorted(self._done.ids if self._done is not None else []),
             "target": self._definition.target_bootstrap,
             "skipped": skipped,
         }
 
     def round(self) -> Round:
         must_exist = self._definition.on_loss == "fail"
-        partitions = find_partitions(self._source, self._options, must_exist=must_exist)
+        partitions = [
+            tp
+            for tp in find_partitions(self._source, self._options, must_exist=must_exist)
+            # A pattern does not mean our own books: those of the target are about the target.
+            if not (self._definition.pattern and tp.topic.startswith("_headrace"))
+        ]
         self._prepare_target(partitions)
+        unknown = [tp for tp in partitions if self._done is None or tp not in self._done.offsets]
         if self._done is None:
             self._done = self._positions(partitions)
+        elif unknown:
+            self._done = _joined(self._done, self._positions(unknown))
         known = self._done
         start, ends = accepted(
             self._source, partitions, known, self._definition.on_loss, lambda new: self._begin(new, known)
@@ -276,7 +300,8 @@ class MirrorPipeline:
         known = self._target.topics(wanted)
         for topic, count in wanted.items():
             if topic not in known:
-                self._target.create_topic(topic, count)
+                # As the source has it set: how long, how large, compacted or not. Later changes are the target's own business.
+                self._target.create_topic(topic, count, self._source.topic_configs(topic))
             elif len(known[topic].leaders) < count:
                 self._target.grow_topic(topic, count)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.client.queue_client import QueueClient
 from headrace.core.errors import HeadraceError
 from headrace.spark.dead_letters import with_reasons
 from headrace.spark.options import source_options
 from headrace.spark.pipelines.definition import DefinitionError, Redrive
 from headrace.spark.pipelines.streams import mended
-from headrace.spark.queue_client import QueueClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

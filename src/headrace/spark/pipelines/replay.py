@@ -7,20 +7,26 @@ definition again after a crash writes only what is missing.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.spark.pipelines.archive_log import ArchiveLog
 from headrace.spark.pipelines.definition import Replay, SparkSettings
 from headrace.spark.pipelines.login import Login
 from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.tables import archive_frame
+from headrace.spark.session import need_iceberg
 from headrace.spark.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.iceberg.tables import TableState
+    from headrace.spark.iceberg.view import TableView
 
 
 _TASKS = 16
@@ -32,15 +38,20 @@ class ReplayPipeline:
         self._definition = definition
         self._spark = spark
         self._done = False
+        self._snapshot: int | None = None
+        self._held: TableState | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"path": self._definition.path, "topics": [self._definition.topic]}
+        return {
+            "path": self._definition.path or self._definition.warehouse,
+            "topics": [self._definition.topic],
+        }
 
     def frame(self) -> DataFrame:
         """The rows that are wanted."""
         definition = self._definition
-        frame = archive_frame(self._spark, definition.path, definition.source_topic or None)
+        frame = self._history()
         if definition.since:
             frame = frame.where(f"timestamp >= timestamp'{definition.since}'")
         if definition.until:
@@ -51,6 +62,35 @@ class ReplayPipeline:
             )
             frame = text.where(definition.where)
         return frame
+
+    def _history(self) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        definition = self._definition
+        if definition.path:
+            return archive_frame(self._spark, definition.path, definition.source_topic or None)
+        from headrace.spark.pipelines.kept_tables import has_bytes, table_records
+
+        view = self._view()
+        if not has_bytes(view):
+            raise HeadraceError(
+                ErrorKind.INVALID_PARAMETER,
+                f"{definition.table} has the columns of a schema and not the bytes of each value",
+                "Only a table without a schema, or with keep_raw = true, can be replayed.",
+            )
+        return table_records(self._spark, view).withColumn("topic", F.lit(definition.source_topic))
+
+    def _view(self) -> TableView:
+        """The newest snapshot when first asked: what comes meanwhile belongs to another replay."""
+        need_iceberg()
+        from headrace.spark.iceberg.view import TableView
+        from headrace.spark.pipelines.kept_tables import state_of
+
+        definition = self._definition
+        view = TableView(definition.warehouse, definition.table, dict(definition.catalog))
+        if self._snapshot is None:
+            self._held, self._snapshot = state_of(view)
+        return replace(view, snapshot_id=self._snapshot or None)
 
     def round(self) -> Round:
         if self._done:
@@ -85,8 +125,13 @@ class ReplayPipeline:
     def _prepare_topic(self) -> None:
         """The topic is there; when partitions are kept, with as many as the archive has."""
         definition = self._definition
-        state = ArchiveLog(Path(definition.path).resolve()).read()
-        wanted = [tp.partition + 1 for tp in state.end if definition.source_topic in ("", tp.topic)]
+        if definition.path:
+            state = ArchiveLog(Path(definition.path).resolve()).read()
+            wanted = [tp.partition + 1 for tp in state.end if definition.source_topic in ("", tp.topic)]
+        else:
+            self._view()
+            assert self._held is not None
+            wanted = [tp.partition + 1 for tp in self._held.offsets]
         count = max([1, *wanted]) if definition.keep_partitions else 1
         with SyncClient(definition.access()) as client:
             client.create_topic(definition.topic, count)
@@ -94,12 +139,15 @@ class ReplayPipeline:
 
     def _sink_id(self) -> str:
         """The same for the same replay of the same archive, so that a second run of it is a no-op."""
-        state = ArchiveLog(Path(self._definition.path).resolve()).read()
+        if self._definition.path:
+            history = str(sorted(ArchiveLog(Path(self._definition.path).resolve()).read().files))
+        else:
+            history = f"snapshot {self._snapshot}"
         # When, where and as whom it runs is no part of what it does.
         definition = msgspec.structs.replace(
             self._definition, spark=SparkSettings(), cron="", restart="on-failure", login=Login()
         )
-        what = msgspec.json.encode(definition) + f"{sorted(state.files)} {_TASKS}".encode()
+        what = msgspec.json.encode(definition) + f"{history} {_TASKS}".encode()
         return f"replay-{self._definition.name}-{hashlib.sha256(what).hexdigest()[:16]}"
 
     def upkeep(self) -> int:

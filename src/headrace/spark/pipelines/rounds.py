@@ -11,7 +11,7 @@ from headrace.core.ids import TopicPartition
 from headrace.spark.fetching import LOSS_HINT
 from headrace.spark.positions import earliest, latest, topic_ids
 from headrace.spark.stream_offsets import Sight, StreamOffset, losses, settled
-from headrace.spark.sync_client import CommittedOffset, SyncClient
+from headrace.spark.sync_client import GroupOffset, SyncClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def task_count(spark: SparkSession) -> int:
 def commit_progress(client: SyncClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """The job is a consumer group: its lag is there for `headrace group describe` and every Kafka tool."""
     client.commit_offsets(
-        group, {tp: CommittedOffset(offset, "headrace-spark: progress") for tp, offset in offsets.items()}
+        group, {tp: GroupOffset(offset, "headrace-spark: progress") for tp, offset in offsets.items()}
     )
 
 

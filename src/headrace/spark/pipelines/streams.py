@@ -7,8 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.spark.pipelines.definition import Aggregate, DefinitionError, Redrive, Transform, seconds
+from headrace.spark.pipelines.definition import (
+    Aggregate,
+    DefinitionError,
+    Program,
+    Redrive,
+    Transform,
+    seconds,
+)
+from headrace.spark.program import Pipeline
 from headrace.spark.sync_client import SyncClient
+from headrace.spark.versions import HAS_LIMITS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,12 +44,14 @@ def source_frame(spark: SparkSession, definition: Transform | Aggregate) -> Data
         .option("subscribe", ",".join(definition.topics))
         .option("startingOffsets", definition.starting)
         .option("groupId", group_of(definition))
-        .option("maxRecordsPerTrigger", str(definition.max_records_per_trigger))
         .option("onLoss", definition.on_loss)
         .option("includeHeaders", str(_wants_headers(definition)).lower())
         .option("keyFormat", "string")
         .option("valueFormat", value_format)
     )
+    if HAS_LIMITS or definition.max_records_per_trigger != type(definition).max_records_per_trigger:
+        # An older Spark takes what is there at once; who has set a limit hears that it can't be held.
+        reader = reader.option("maxRecordsPerTrigger", str(definition.max_records_per_trigger))
     if schema and not is_json:
         reader = reader.option("valueSchema", schema)
     frame = reader.load()
@@ -116,16 +127,48 @@ def mended(spark: SparkSession, frame: DataFrame, definition: Transform | Redriv
     if definition.sql:
         frame.createOrReplaceTempView("source")
         return spark.sql(definition.sql)
+    result: DataFrame = _function(definition)(frame)
+    return result
+
+
+def _function(definition: Transform | Redrive | Program) -> Any:
     module, _, function = definition.python.partition(":")
     here = str(Path(definition.state).parent)
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = getattr(importlib.import_module(module), function)
+        found = importlib.import_module(module)
+        chosen = getattr(found, function)
     except (ImportError, AttributeError) as problem:
         raise DefinitionError(f'python = "{definition.python}": {problem}') from None
-    result: DataFrame = found(frame)
-    return result
+    _send_by_value(found)
+    return chosen
+
+
+def _send_by_value(module: Any) -> None:
+    """What the module defines and Spark's workers call goes to them as it is: they do not have the file."""
+    try:
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    except (ImportError, AttributeError):
+        # A Spark without it: the module has to be where workers find it.
+        return
+
+
+def start_program(spark: SparkSession, definition: Program, *, once: bool) -> list[StreamingQuery]:
+    every = f"{int((seconds(definition.every) or 0) * 1000)} milliseconds"
+    options = {key: value for key, value in definition.options.items() if key != "bootstrap"}
+    pipeline = Pipeline(
+        definition.name,
+        bootstrap=definition.bootstrap,
+        state=definition.state,
+        spark=spark,
+        options=options,
+        every=every,
+    )
+    _function(definition)(pipeline)
+    return pipeline.start(once=once)
 
 
 def aggregated(frame: DataFrame, definition: Aggregate) -> DataFrame:

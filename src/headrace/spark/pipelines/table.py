@@ -12,6 +12,7 @@ the two commits repeats no dead row: the next round leaves out those that are th
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,20 +22,33 @@ import pyarrow.compute as pc
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.spark.arrow import Layout, record_batches
+from headrace.spark.arrow import ColumnLayout, record_batches
 from headrace.spark.fetching import shared_client
 from headrace.spark.fused import FusedTask, run_fused
-from headrace.spark.iceberg.columns import DEAD, NOT_THE_SCHEMA, SOURCE, Columns, from_json_schema
+from headrace.spark.iceberg.avro_columns import from_avro_schema
+from headrace.spark.iceberg.columns import (
+    DEAD,
+    NOT_THE_SCHEMA,
+    SOURCE,
+    Columns,
+    SchemaProblem,
+    from_json_schema,
+)
+from headrace.spark.iceberg.evolution import follow
 from headrace.spark.iceberg.files import DataFiles
+from headrace.spark.iceberg.partitioning import Splitter
+from headrace.spark.iceberg.registry import newest_schema
 from headrace.spark.iceberg.tables import (
-    Held,
-    add_columns,
+    CommitTaken,
+    TableState,
     commit,
     data_directory,
     held,
-    missing_columns,
     open_catalog,
     open_table,
+    remember_columns,
+    splitter,
+    store_of,
 )
 from headrace.spark.options import SourceOptions, source_options
 from headrace.spark.pipelines.definition import Table
@@ -49,6 +63,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RECORDS_PER_TASK = 2_000_000
+_SWEEP_SECONDS = 6 * 3600.0
 
 
 @dataclass
@@ -62,14 +77,17 @@ class TableTask(FusedTask):
     dead_from: dict[TopicPartition, int]
     """Dead rows before these offsets are in their table already."""
     compression: str
-    unit: str
+    splitter: Splitter
+    store: dict[str, str]
 
     def run(self) -> dict[str, Any]:
         client = shared_client(self.reader.options.access)
         newest = dead_rows = 0
         with (
-            DataFiles(self.directory, self.columns.schema, self.compression, self.unit) as files,
-            DataFiles(self.dead_directory, DEAD, self.compression) as dead_files,
+            DataFiles(
+                self.directory, self.columns.schema, self.compression, self.splitter, self.store
+            ) as files,
+            DataFiles(self.dead_directory, DEAD, self.compression, store=self.store) as dead_files,
         ):
             for wanted in self.ranges:
                 for piece in self.reader.pieces(client, wanted):
@@ -100,13 +118,17 @@ class TableTask(FusedTask):
 
 
 class TablePipeline:
-    def __init__(self, definition: Table, spark: SparkSession) -> None:
+    def __init__(self, definition: Table, spark: SparkSession, fence: int = 0) -> None:
+        """`fence`: of the lease that a supervisor holds (T3); 0: nobody does, and only the compare-and-swap decides."""
         self._definition = definition
         self._spark = spark
+        self._fence = fence
         self.options = _options(definition)
         self._client = SyncClient(self.options.access)
-        self._columns = columns_of(definition)
+        # What can be known now is: a definition that can't work ends here.
+        columns_of(definition)
         self._catalog = open_catalog(definition.warehouse, definition.catalog)
+        self._swept = float("-inf")
         self._dead_rows = 0
         self._newest_us = 0
         self._skipped = 0
@@ -124,17 +146,18 @@ class TablePipeline:
 
     def round(self) -> Round:
         definition = self._definition
-        table = open_table(
-            self._catalog, definition.table_name, self._columns.schema, definition.partition_by
-        )
-        new = missing_columns(table, self._columns.schema)
-        if new:
-            add_columns(table, new)
+        # Each time: a registry may have a newer schema.
+        columns = columns_of(definition)
+        table = open_table(self._catalog, definition.table_name, columns.schema)
         known = held(table)
         self._check_topic(known)
+        self._check_fence(known)
+        columns = follow(table, columns, definition.on_schema)
+        remember_columns(table, columns)
+        table = open_table(self._catalog, definition.table_name, columns.schema, definition.partitions)
         buries = definition.on_error == "dead_letter"
-        grave = open_table(self._catalog, f"{definition.table_name}__dead", DEAD, "") if buries else None
-        buried = held(grave) if grave is not None else Held()
+        grave = open_table(self._catalog, f"{definition.table_name}__dead", DEAD) if buries else None
+        buried = held(grave) if grave is not None else TableState()
         start, ends, target = self._plan(known)
         ranges = ranges_between(start.offsets, target, start.ids)
         if not ranges and start.skipped == known.skipped:
@@ -145,24 +168,31 @@ class TablePipeline:
             TableTask(
                 _reader(self.options),
                 group,
-                self._columns,
+                columns,
                 data_directory(table),
                 data_directory(grave) if grave is not None else "",
                 buried.offsets if same else {},
                 definition.compression.upper(),
-                definition.partition_by,
+                splitter(table, definition.partitions),
+                store_of(table),
             )
             for group in pack(pieces, max(task_count(self._spark), len(pieces) // 4))
             if group
         ]
         results = run_fused(self._spark, tasks)
-        now = Held(definition.topic, start.ids[definition.topic].hex(), target, start.skipped)
-        said = now.properties(definition.name, _fingerprint(definition))
-        dead = [file["path"] for result in results for file in result["dead"]]
+        fence = max(self._fence, known.fence)
+        begins = {
+            **{tp: offset for tp, offset in start.offsets.items() if offset and tp not in known.offsets}, **known.begins,
+        }  # fmt: skip
+        now = TableState(
+            definition.topic, start.ids[definition.topic].hex(), target, start.skipped, fence, begins
+        )
+        said = now.properties(definition.name, fingerprint(definition))
+        dead = [file for result in results for file in result["dead"]]
         if grave is not None and dead:
             commit(grave, dead, said)
         files = [file for result in results for file in result["files"]]
-        commit(table, [file["path"] for file in files], said)
+        commit(table, files, said)
         commit_progress(self._client, f"headrace-table-{definition.name}", target)
         self._skipped = sum(start.skipped.values())
         self._dead_rows += sum(result["dead_rows"] for result in results)
@@ -172,7 +202,7 @@ class TablePipeline:
             lag=sum(max(0, ends[tp] - target[tp]) for tp in ends),
         )
 
-    def _check_topic(self, known: Held) -> None:
+    def _check_topic(self, known: TableState) -> None:
         if known.topic not in ("", self._definition.topic):
             raise HeadraceError(
                 ErrorKind.INVALID_PARAMETER,
@@ -180,7 +210,18 @@ class TablePipeline:
                 "One table holds one topic; name another with table = …",
             )
 
-    def _plan(self, known: Held) -> tuple[StreamOffset, dict[TopicPartition, int], dict[TopicPartition, int]]:
+    def _check_fence(self, known: TableState) -> None:
+        """A run that slept through the end of its lease reads the table as its successor left it, so the compare-and-swap alone would let
+        it go on beside that one."""
+        if self._fence and known.fence > self._fence:
+            raise CommitTaken(
+                f"{self._definition.table_name} was written to under a later lease ({known.fence}) than this run's ({self._fence}): "
+                "another supervisor has taken over"
+            )
+
+    def _plan(
+        self, known: TableState
+    ) -> tuple[StreamOffset, dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Where to start, where the topic ends now, and up to where this round goes."""
         partitions = find_partitions(self._client, self.options)
         ids = {known.topic: bytes.fromhex(known.topic_id)} if known.topic else {}
@@ -196,12 +237,14 @@ class TablePipeline:
         return start, ends, admit(start.offsets, ends, self._definition.max_records_per_round)
 
     def upkeep(self) -> int:
-        from headrace.spark.iceberg.upkeep import tend
+        from headrace.spark.iceberg.upkeep import sweep, tend
 
         definition = self._definition
         table = self._catalog.load_table(definition.table_name)
-        said = held(table).properties(definition.name, _fingerprint(definition))
-        return tend(
+        known = held(table)
+        self._check_fence(known)
+        said = known.properties(definition.name, fingerprint(definition))
+        gone = tend(
             self._spark,
             table,
             said,
@@ -210,18 +253,38 @@ class TablePipeline:
             keep_seconds=definition.keep_snapshots_days * 86_400,
             compression=definition.compression.upper(),
         )
+        if time.monotonic() - self._swept > _SWEEP_SECONDS:
+            sweep(table)
+            self._swept = time.monotonic()
+        return gone
 
     def close(self) -> None:
         self._client.close()
 
 
 def columns_of(definition: Table) -> Columns:
-    fields = from_json_schema(definition.schema_text()) if definition.json_schema else None
-    value_format = "json" if fields is not None else definition.value_format
-    return Columns(value_format, fields, definition.keep_raw, definition.on_error == "null")
+    """By the schema that the definition has, or that its registry has now."""
+    definition = definition.with_schema_texts()
+    kind, text = "JSON", definition.json_schema
+    if definition.avro_schema:
+        kind, text = "AVRO", definition.avro_schema
+    elif definition.schema_registry:
+        _, kind, text = newest_schema(definition.schema_registry, definition.registry_subject)
+    lenient = definition.on_error == "null"
+    if not text:
+        return Columns(definition.value_format, None, definition.keep_raw, lenient)
+    if kind == "AVRO":
+        fields, avro = from_avro_schema(text), text
+    elif kind == "JSON":
+        fields, avro = from_json_schema(text), ""
+    else:
+        raise SchemaProblem(
+            f"the registry has a schema of the kind {kind} for {definition.registry_subject}; tables read JSON and AVRO"
+        )
+    return Columns(kind.lower(), fields, definition.keep_raw, lenient, avro, definition.schema_registry)
 
 
-def _fingerprint(definition: Table) -> str:
+def fingerprint(definition: Table) -> str:
     return hashlib.sha256(msgspec.json.encode(replace_spark(definition))).hexdigest()[:16]
 
 
@@ -244,4 +307,4 @@ def _options(definition: Table) -> SourceOptions:
 
 def _reader(options: SourceOptions) -> RangeReader:
     columns = (*SOURCE.values(), "value")
-    return RangeReader(options, columns, Layout(columns))
+    return RangeReader(options, columns, ColumnLayout(columns))

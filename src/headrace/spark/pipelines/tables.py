@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.spark.connection import Access
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.pipelines.archive_log import ArchiveLog, ArchiveState
 from headrace.spark.pipelines.login import NOBODY, Login
 from headrace.spark.plan import to_json
@@ -65,7 +65,7 @@ def history_and_now(spark: SparkSession, bootstrap: str, topic: str, path: str |
         return _readable(topic_frame(spark, bootstrap, topic))
     # Read once: what an archiver adds meanwhile belongs to the live half of this table.
     state = ArchiveLog(Path(path).resolve()).read()
-    with SyncClient(Access(bootstrap)) as client:
+    with SyncClient(ClusterAccess(bootstrap)) as client:
         info = client.topic(topic)
         if state.ids.get(topic, info.topic_id.hex()) != info.topic_id.hex():
             raise HeadraceError(

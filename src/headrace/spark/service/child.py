@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.core.pipelines import Submitted
 from headrace.spark.service.leash import CONTEXT_FILE, DEFINITION_FILE, LOG_FILE, PROGRESS_FILE
-from headrace.spark.service.records import Submitted
 
 KEPT_DIRECTORIES = 20
 LOG_BYTES = 64 << 20
@@ -35,6 +35,7 @@ class ChildProcess:
         *,
         state_kept: bool,
         until: float,
+        fence: int,
         command: Sequence[str] = (sys.executable, "-m", "headrace"),
     ) -> None:
         """Raises OSError."""
@@ -44,7 +45,7 @@ class ChildProcess:
         _forget_old(self.directory.parent)
         file = self.directory / DEFINITION_FILE
         file.write_text(json.dumps(definition.definition))
-        context = {"life": definition.life, "state_kept": state_kept, "until": until}
+        context = {"life": definition.life, "state_kept": state_kept, "until": until, "fence": fence}
         (self.directory / CONTEXT_FILE).write_text(json.dumps(context))
         self.log = self.directory / LOG_FILE
         words = [*command, "pipeline", "run", str(file), "--supervised", str(self.directory)]

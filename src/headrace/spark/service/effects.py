@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.spark.service.records import Hold, Run, Submitted
+from headrace.core.pipelines import Hold, Run, Submitted
 
 
 class Who(NamedTuple):

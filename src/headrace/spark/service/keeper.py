@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from headrace.core.calendar import next_tick_ms
+from headrace.core.pipelines import ENDED, ERROR_CHARACTERS, Hold, Run, Submitted
 from headrace.spark.pipelines.restarts import LONGEST_SECONDS, Restarts
 from headrace.spark.service.effects import Effect, Kill, Post, Seen, Start, Terminate, Who
-from headrace.spark.service.records import ENDED, ERROR_CHARACTERS, Hold, Run, Submitted
 
 LEASE_S = 15.0
 BEAT_S = 4.0
@@ -30,6 +30,7 @@ SILENT_S = 60.0
 """A run whose process says nothing for so long hangs."""
 SPREAD_S = 0.25
 """For each run that it has a supervisor lets others go first for so long."""
+_DROPPED = "; the round under way was dropped"
 PERMANENT = 2
 """Exit code of a definition that can't work: trying again at once does not help."""
 
@@ -300,7 +301,8 @@ class Keeper:
             outcome, reason = "failed", "it hung: nothing was heard of it for a minute"
             error = error or tail
         elif child.ending is not None:
-            outcome, reason = "stopped", child.why
+            is_dropped = code < 0 or told.get("last_round") == "dropped"
+            outcome, reason = "stopped", child.why + (_DROPPED if is_dropped else "")
             self._next_try = now
         elif code == 0:
             outcome, reason = "finished", ""

@@ -40,6 +40,8 @@ class Leash:
         context = json.loads((directory / CONTEXT_FILE).read_text())
         self.life = str(context["life"])
         self.state_was_kept = bool(context["state_kept"])
+        self.fence = int(context["fence"])
+        """Larger for every holder of the lease than for all before it."""
         self._file = directory / PROGRESS_FILE
         self._fd = fd
         self._until = float(context["until"])
@@ -126,4 +128,4 @@ def _keeps_files(definition: Kinds) -> bool:
     """Mirrors and replays keep their position in the cluster; tables of another store in that store."""
     if isinstance(definition, Table):
         return "://" not in definition.warehouse
-    return definition.kind in ("archive", "transform", "aggregate", "redrive")
+    return definition.kind in ("archive", "transform", "aggregate", "program", "redrive")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from headrace.spark.service.records import Hold, Submitted, shown_state
+from headrace.core.pipelines import Hold, Submitted, shown_state
 
 STATES = (
     "submitted", "waiting", "starting", "running", "backing-off", "failing", "stopping", "stopped", "finished", "failed", "lost",

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.pipelines import Submitted, defining_id, encode, ordered, version_key
 from headrace.spark.pipelines.definition import DefinitionError, Kinds, Table
-from headrace.spark.service.records import Submitted, encode, version_key
 from headrace.spark.service.store import Rows, Store
 
 MAX_TOML = 256 << 10
@@ -23,15 +23,10 @@ _LOGIN_IN_URL = re.compile(r"://[^/@:\s]+:[^/@\s]+@")
 _FILES = {"password_file", "token_file"}
 
 
-def defining_id(name: str) -> str:
-    """Under which definitions of a pipeline are written: of two at a time one is told that it is too late."""
-    return f"headrace-define-{name}"
-
-
 def stored(found: Kinds) -> dict[str, Any]:
     """The definition as it is kept: nothing in it depends on files of its author, and nothing in it is secret (A28)."""
-    if isinstance(found, Table) and found.json_schema:
-        found = msgspec.structs.replace(found, json_schema=found.schema_text())
+    if isinstance(found, Table):
+        found = found.with_schema_texts()
     table: dict[str, Any] = msgspec.to_builtins(found)
     secrets = sorted(set(_secrets(table, "")))
     if secrets:
@@ -110,9 +105,7 @@ def order(
     def changed(known: Submitted | None) -> Submitted:
         if known is None:
             raise _unknown(name)
-        return msgspec.structs.replace(
-            known, wanted=wanted, order=known.order + int(restart), changed_by=by, changed_ms=wall_ms
-        )
+        return ordered(known, by, wall_ms, wanted=wanted, restart=restart)
 
     return _changed(store, name, changed)
 

@@ -15,26 +15,15 @@ from collections.abc import Callable, Sequence
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.core.pipelines import DEFINITIONS, Hold, Run, Shelf, Submitted
 from headrace.records.build import Record, build_batch
 from headrace.records.read import read_control, read_records
 from headrace.spark.fetching import fetch_range
 from headrace.spark.plan import OffsetRange
 from headrace.spark.producer import Producer
-from headrace.spark.service.records import (
-    KEPT_RUNS,
-    KEPT_VERSIONS,
-    Hold,
-    Run,
-    Submitted,
-    decode,
-    lease_key,
-    run_key,
-    version_key,
-)
 from headrace.spark.sync_client import EARLIEST, LATEST, READ_UNCOMMITTED, SyncClient
-from headrace.spark.transactions import Transaction
+from headrace.spark.transactions import SinkTransaction
 
-DEFINITIONS = "_headrace_definitions"
 _TP = TopicPartition(DEFINITIONS, 0)
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.cleanable.dirty.ratio": "0.3"}
 _TIMEOUT_MS = 10_000
@@ -59,7 +48,7 @@ class Conflict(Exception):
 class Store:
     def __init__(self, client: SyncClient) -> None:
         self._client = client
-        self._kept: dict[str, bytes] = {}
+        self._shelf = Shelf()
         self._undecided: dict[int, list[Record]] = {}
         """Producer id -> what it wrote in a transaction that has not ended."""
         self._position = -1
@@ -105,61 +94,53 @@ class Store:
         return True
 
     def _forget(self) -> None:
-        self._kept.clear()
+        self._shelf.forget()
         self._undecided.clear()
         self._position = -1
 
     def _learn(self, records: Sequence[Record]) -> None:
         for record in records:
-            key = (record.key or b"").decode(errors="replace")
-            if record.value is None:
-                self._kept.pop(key, None)
-            else:
-                self._kept[key] = record.value
+            self._shelf.learn(record.key, record.value)
 
     def names(self) -> list[str]:
-        return sorted(key for key in self._kept if "/" not in key and self.definition(key) is not None)
+        return self._shelf.names()
 
     def definition(self, name: str) -> Submitted | None:
-        found = decode(self._kept.get(name), Submitted)
-        return found if found is not None and found.name == name else None
+        return self._shelf.definition(name)
 
     def hold(self, name: str) -> Hold | None:
-        return decode(self._kept.get(lease_key(name)), Hold)
+        return self._shelf.hold(name)
 
     def run(self, name: str, number: int) -> Run | None:
-        found = decode(self._kept.get(run_key(name, number)), Run)
-        return found if found is not None and found.number == number else None
+        return self._shelf.run(name, number)
 
     def runs(self, name: str) -> list[Run]:
         """The newest first."""
-        slots = (decode(self._kept.get(run_key(name, slot)), Run) for slot in range(KEPT_RUNS))
-        return sorted((run for run in slots if run is not None), key=lambda run: -run.number)
+        return self._shelf.runs(name)
 
     def versions(self, name: str) -> list[Submitted]:
         """The newest first."""
-        slots = (decode(self._kept.get(version_key(name, slot)), Submitted) for slot in range(KEPT_VERSIONS))
-        return sorted((one for one in slots if one is not None), key=lambda one: -one.version)
+        return self._shelf.versions(name)
 
     def keys_of(self, name: str) -> list[str]:
-        return [key for key in self._kept if key == name or key.startswith(f"{name}/")]
+        return self._shelf.keys_of(name)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def change(self, transactional_id: str, decide: Callable[[], Rows]) -> Producer:
         """Claim, read, then write what `decide` says of what was read; it may raise Conflict. The producer is good for `again`."""
         self._ensure()
-        with Transaction(self._client, transactional_id, _TIMEOUT_MS) as transaction:
+        with SinkTransaction(self._client, transactional_id, _TIMEOUT_MS) as transaction:
             self.follow()
             self._put(transaction, decide())
             return transaction.producer
 
     def again(self, transactional_id: str, producer: Producer, rows: Rows) -> None:
         """One more change by whoever made the last: nobody else can have made one, or this is refused (`FENCED`)."""
-        with Transaction(self._client, transactional_id, _TIMEOUT_MS, producer) as transaction:
+        with SinkTransaction(self._client, transactional_id, _TIMEOUT_MS, producer) as transaction:
             self._put(transaction, rows)
 
-    def _put(self, transaction: Transaction, rows: Rows) -> None:
+    def _put(self, transaction: SinkTransaction, rows: Rows) -> None:
         if not rows:
             return
         transaction.add_partitions([_TP])

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.spark.connection import Access
+from headrace.core.pipelines import Hold, Submitted, encode, lease_key, run_key
+from headrace.spark.connection import ClusterAccess
 from headrace.spark.producer import Producer
 from headrace.spark.service.child import ChildProcess
 from headrace.spark.service.effects import Effect, Post, Seen, Start, Terminate, Who
 from headrace.spark.service.keeper import Keeper
 from headrace.spark.service.leash import steady_s
 from headrace.spark.service.metrics import exposition
-from headrace.spark.service.records import Hold, Submitted, encode, lease_key, run_key
 from headrace.spark.service.store import Conflict, Rows, Store, is_fenced
 from headrace.spark.sync_client import SyncClient, pause
 
@@ -32,10 +32,10 @@ GOODBYE_S = 15.0
 _AWAY = {ErrorKind.NETWORK_EXCEPTION, ErrorKind.BROKER_NOT_AVAILABLE, ErrorKind.REQUEST_TIMED_OUT}
 
 
-class Supervisor:
+class PipelineSupervisor:
     def __init__(
         self,
-        access: Access,
+        access: ClusterAccess,
         work: Path,
         *,
         limit: int = 64,
@@ -54,6 +54,7 @@ class Supervisor:
         self._children: dict[str, ChildProcess] = {}
         self._spoke: dict[str, int] = {}
         self._producers: dict[str, Producer] = {}
+        self._fences: dict[str, int] = {}
         self._complaints: dict[str, ErrorKind] = {}
         self._known: list[tuple[Submitted, Hold | None]] = []
         self._is_away = False
@@ -104,6 +105,7 @@ class Supervisor:
             if name not in self._children and keeper.is_done and self._store.definition(name) is None:
                 del self._keepers[name]
                 self._producers.pop(name, None)
+                self._fences.pop(name, None)
 
     def _reached(self) -> None:
         if self._is_away:
@@ -167,6 +169,7 @@ class Supervisor:
                 start.number,
                 state_kept=start.state_kept,
                 until=keeper.leash,
+                fence=self._fences[keeper.name],
                 **command,
             )
         except OSError as problem:
@@ -224,6 +227,7 @@ class Supervisor:
             return self._rows(name, post)
 
         self._producers[name] = self._store.change(claim, decide)
+        self._fences[name] = fence_of(self._producers[name])
 
     def _rows(self, name: str, post: Post) -> Rows:
         if post.erases:
@@ -236,6 +240,12 @@ class Supervisor:
 def lease_id(name: str) -> str:
     """The transactional id whose epoch is the fence of a pipeline's lease."""
     return f"headrace-lease-{name}"
+
+
+def fence_of(producer: Producer) -> int:
+    """Larger after each claim of the lease: a claim raises the epoch of its transactional id, or gets a new producer id, which is larger than
+    all before it. What a run commits elsewhere carries this number, and is refused where a larger one has been (T3)."""
+    return producer.identity.producer_id << 16 | producer.identity.epoch
 
 
 def _wall_ms() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.broker.views.strips import MERGED_BLOCK_BYTES, Block, Budget, Strip
+from headrace.broker.views.strips import MERGED_BLOCK_BYTES, Block, Strip, StripBudget
 
 Batch = tuple[int, int, bytes]
 """First offset, last offset, bytes."""
@@ -23,12 +23,12 @@ def block_of(start: int, end: int, batches: list[Batch]) -> Block:
 
 
 def test_what_is_not_known_is_said_so() -> None:
-    found = Strip(Budget(1 << 20)).find(5, 100, 10)
+    found = Strip(StripBudget(1 << 20)).find(5, 100, 10)
     assert (bytes(found.data), found.seen_to, found.is_full) == (b"", 5, False)
 
 
 def test_blocks_that_follow_each_other_are_read_as_one() -> None:
-    strip = Strip(Budget(1 << 20))
+    strip = Strip(StripBudget(1 << 20))
     strip.add(block_of(0, 10, [(2, 3, b"aa")]))
     strip.add(block_of(20, 30, [(25, 25, b"cc")]))
     strip.add(block_of(10, 20, [(10, 19, b"bb")]))
@@ -42,7 +42,7 @@ def test_blocks_that_follow_each_other_are_read_as_one() -> None:
 
 def test_the_first_batch_is_whole_and_the_rest_must_fit() -> None:
     """KIP-74."""
-    strip = Strip(Budget(1 << 20))
+    strip = Strip(StripBudget(1 << 20))
     strip.add(block_of(0, 30, [(0, 9, b"a" * 50), (10, 19, b"b" * 50), (20, 29, b"c" * 50)]))
     found = strip.find(0, 1, 30)
     assert (len(found.data), found.seen_to, found.is_full) == (50, 10, True)
@@ -51,7 +51,7 @@ def test_the_first_batch_is_whole_and_the_rest_must_fit() -> None:
 
 
 def test_small_neighbours_become_one_block_and_large_ones_do_not() -> None:
-    budget = Budget(1 << 30)
+    budget = StripBudget(1 << 30)
     strip = Strip(budget)
     for offset in range(1_000):
         strip.add(block_of(offset, offset + 1, [(offset, offset, b"x" * 10)] if offset % 100 == 0 else []))
@@ -62,7 +62,7 @@ def test_small_neighbours_become_one_block_and_large_ones_do_not() -> None:
 
 
 def test_the_budget_holds_and_what_was_used_last_stays() -> None:
-    budget = Budget(11_000)
+    budget = StripBudget(11_000)
     strips = [Strip(budget) for _ in range(3)]
     for strip in strips:
         strip.add(block_of(0, 10, [(0, 9, b"x" * 3_000)]))
@@ -76,7 +76,7 @@ def test_the_budget_holds_and_what_was_used_last_stays() -> None:
 
 def test_behind_a_first_batch_that_is_larger_than_asked_for_there_is_no_room() -> None:
     """KIP-74 gives the first one whatever its size; the next block must not be read backwards for it."""
-    strip = Strip(Budget(1 << 30))
+    strip = Strip(StripBudget(1 << 30))
     strip.add(block_of(0, 10, [(0, 9, b"x" * MERGED_BLOCK_BYTES)]))
     strip.add(block_of(10, 30, [(10, 19, b"y" * MERGED_BLOCK_BYTES), (20, 29, b"z")]))
     found = strip.find(0, 1, 30)
@@ -86,7 +86,7 @@ def test_behind_a_first_batch_that_is_larger_than_asked_for_there_is_no_room() -
 
 def test_another_history_of_the_log_empties_the_strip() -> None:
     """R23: truncation, compaction and a new leadership leave nothing of what was known."""
-    budget = Budget(1 << 20)
+    budget = StripBudget(1 << 20)
     strip = Strip(budget)
     strip.valid_for(("id", 1, 0))
     strip.add(block_of(0, 10, [(0, 9, b"x")]))
@@ -97,7 +97,7 @@ def test_another_history_of_the_log_empties_the_strip() -> None:
 
 
 def test_what_retention_passed_is_forgotten() -> None:
-    budget = Budget(1 << 30)
+    budget = StripBudget(1 << 30)
     strip = Strip(budget)
     strip.add(block_of(0, 10, [(0, 9, b"x" * MERGED_BLOCK_BYTES)]))
     strip.add(block_of(10, 20, [(10, 19, b"y" * MERGED_BLOCK_BYTES)]))
@@ -123,7 +123,7 @@ def _source(draw: Any) -> list[tuple[Batch, bool]]:
 def test_whatever_is_found_is_what_the_log_holds(
     source: list[tuple[Batch, bool]], data: st.DataObject, budget_bytes: int
 ) -> None:
-    budget = Budget(budget_bytes)
+    budget = StripBudget(budget_bytes)
     strip = Strip(budget)
     end = source[-1][0][1] + 1
     for _ in range(data.draw(st.integers(1, 12))):
@@ -155,7 +155,7 @@ def test_waiters_are_woken_once() -> None:
         def wake(self) -> None:
             self.woken += 1
 
-    strip, sleeper = Strip(Budget(1)), Sleeper()
+    strip, sleeper = Strip(StripBudget(1)), Sleeper()
     strip.waiters[sleeper] = None
     strip.wake()
     strip.wake()
@@ -164,7 +164,7 @@ def test_waiters_are_woken_once() -> None:
 
 def test_how_far_nothing_matches() -> None:
     """For lag: what can't match is no lag."""
-    strip = Strip(Budget(1 << 20))
+    strip = Strip(StripBudget(1 << 20))
     strip.add(block_of(0, 50, [(10, 12, b"x" * MERGED_BLOCK_BYTES)]))
     strip.add(block_of(50, 60, []))
     assert strip.quiet_to(0) == 0 and strip.quiet_to(12) == 12

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from log_bench import SMALL, WALL_MS, fresh_log, put
 
-from headrace.broker.fetch import FetchRequest, FetchTarget, Got, Reader
-from headrace.broker.fetch_sessions import Wanted
+from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch
+from headrace.broker.fetch_sessions import SessionPartition
 from headrace.broker.views import scanner as scanner_module
 from headrace.broker.views.fetching import HURRY_S, OVERTIME_S, fetch_views
 from headrace.broker.views.scanner import BATCH_SECONDS, PIECE_SECONDS, Breath, Lens, TooCostly
@@ -90,10 +90,10 @@ class World:
     def fetch(
         self, where: str, offset: int = 0, *, wait_ms: int = 500, min_bytes: int = 1, committed: bool = False
     ) -> Any:
-        wanted = Wanted("eu", ZERO_UUID, 0)
+        wanted = SessionPartition("eu", ZERO_UUID, 0)
         wanted.fetch_offset, wanted.max_bytes = offset, 1 << 20
         target = FetchTarget(wanted, self.source, None, self.lens(where))  # type: ignore[arg-type]
-        request = FetchRequest([target], min_bytes, 1 << 20, wait_ms, Reader(read_committed=committed))
+        request = LocalFetch([target], min_bytes, 1 << 20, wait_ms, FetchReader(read_committed=committed))
         begun = asyncio.get_running_loop().time()
 
         def respond(results: list[Got]) -> None:

@@ -15,18 +15,17 @@ import asyncio
 import logging
 from weakref import WeakSet
 
-from headrace.broker.load import Load
 from headrace.broker.queueing import names
 from headrace.broker.queueing.local.delayed import mark_released
-from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.hosted import Hosted, QueueLoad
 from headrace.broker.queueing.local.local_queues import LocalQueues
 from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.broker.queueing.specs import delay_spec
 from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.log.results import Appended
+from headrace.log.results import AppendResult
 from headrace.queues import commands as engine
 from headrace.queues.commands import Handle, Source
 from headrace.records.batch import read_header
@@ -45,15 +44,15 @@ class DueRecords:
         self._runtime = runtime
         self._local = local
         self._transfers = transfers
-        self._working: WeakSet[Load] = WeakSet()
+        self._working: WeakSet[QueueLoad] = WeakSet()
 
-    def watch(self, hosted: Hosted, load: Load, source: Source) -> None:
+    def watch(self, hosted: Hosted, load: QueueLoad, source: Source) -> None:
         """From now on, as long as this load lasts."""
         if load not in self._working:
             self._working.add(load)
             load.spawn(self._work(hosted, load, source), f"delays of {hosted.data.tp}")
 
-    async def _work(self, hosted: Hosted, load: Load, source: Source) -> None:
+    async def _work(self, hosted: Hosted, load: QueueLoad, source: Source) -> None:
         local, spec = self._local, delay_spec(source.topic)
         written_to = hosted.data.log.end_offset  # an earlier load may have written copies just now
         doubtful: tuple[Handle, ...] = ()
@@ -91,7 +90,7 @@ class DueRecords:
         # What is beyond the end was ours and is cut off: another leader has been there meanwhile.
         return counts.indexed_to >= max(began, min(written_to, hosted.data.log.end_offset))
 
-    async def _copy(self, hosted: Hosted, found: list[Delivery]) -> int:
+    async def _copy(self, hosted: Hosted, found: list[DeliveredMessage]) -> int:
         """Where the copies end in the log. When it fails, nobody knows; what was written is read before anything else."""
         clock, data = self._runtime.clock, hosted.data
         refusal = data.refusal(-1)
@@ -100,7 +99,7 @@ class DueRecords:
         wall_ms = clock.wall_ms()
         batch = mark_released(build_batch([_released(one.record, wall_ms) for one in found], wall_ms=wall_ms))
         appended = data.append(batch, read_header(batch), urgent=True)
-        if not isinstance(appended, Appended):
+        if not isinstance(appended, AppendResult):
             raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, "the copies were not taken")
         committed: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
         data.when_committed(appended.last_offset + 1, clock.now_ms() + LEASE_MS, committed.set_result)
@@ -109,7 +108,7 @@ class DueRecords:
             raise HeadraceError(kind, "nobody knows whether the copies are there")
         return appended.last_offset + 1
 
-    async def _transfer(self, load: Load, source: Source, found: list[Delivery]) -> None:
+    async def _transfer(self, load: QueueLoad, source: Source, found: list[DeliveredMessage]) -> None:
         wall_ms = self._runtime.clock.wall_ms()
         handles = tuple(one.handle for one in found)
         letters = {
@@ -119,7 +118,7 @@ class DueRecords:
             await self._transfers.transfer(
                 load,
                 letters,
-                lambda waiter: engine.Ack(source, handles, engine.Outcome.MOVED, waiter=waiter),
+                engine.Ack(source, handles, engine.Outcome.MOVED),
             )
         except NotMoved:
             await self._local.release(source, handles, 0)

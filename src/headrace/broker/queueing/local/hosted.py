@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
 from headrace.broker.load import Load, ShardState
 from headrace.broker.partition import Partition
@@ -12,8 +12,15 @@ from headrace.broker.queueing.local.intake import Intake
 from headrace.broker.queueing.local.payloads import Payloads
 from headrace.broker.runtime import happens
 from headrace.broker.shards import Shard
-from headrace.queues.commands import Source
+from headrace.core.plan import AnyCommand, Command, R
+from headrace.queues.commands import QueueEffect, Source
 from headrace.queues.shard import QueueShard
+
+HostedShard: TypeAlias = Shard[QueueShard, QueueEffect]
+QueueLoad: TypeAlias = Load[QueueShard, QueueEffect]
+
+PATIENCE_S = 3.0
+"""How long whoever asks is kept waiting for a shard that loads, as right after a queue was made (F34)."""
 
 
 class Ordinary(NamedTuple):
@@ -27,7 +34,7 @@ class Ordinary(NamedTuple):
 class Hosted:
     """One data partition with its journal: the shard, the local replica, and who listens."""
 
-    def __init__(self, shard: Shard, data: Partition) -> None:
+    def __init__(self, shard: HostedShard, data: Partition) -> None:
         self.shard = shard
         self.data = data
         self.payloads = Payloads(data)
@@ -41,6 +48,7 @@ class Hosted:
         self._ordinary = Ordinary(0, 0, -1)
         self._told: asyncio.Event | None = None
         """There while somebody waits for the engine to be told more."""
+        self._loaded = asyncio.Event()
 
     def wrote_ordinary(self, first: int, end: int) -> None:
         """[first, end) was written here just now, and no record of it has a header of ours."""
@@ -70,21 +78,38 @@ class Hosted:
         return found
 
     @property
-    def load(self) -> Load:
+    def load(self) -> QueueLoad:
         """Whoever does something for the shard that takes time does it for one load of it."""
         return self.shard.current
 
     @property
     def machine(self) -> QueueShard:
-        machine = self.shard.current.machine
-        assert isinstance(machine, QueueShard)
-        return machine
+        return self.shard.current.machine
 
     @property
     def ready(self) -> bool:
         return self.shard.current.state is ShardState.READY
 
-    def tell(self, command: Any) -> None:
+    def submit(self, command: Command[R]) -> Awaitable[R]:
+        """Put one command to the shard; while it loads, as soon as it has loaded."""
+        load = self.shard.current
+        return self._submit_later(command) if load.state is ShardState.LOADING else load.submit(command)
+
+    async def _submit_later(self, command: Command[R]) -> R:
+        await have_loaded([self])
+        return await self.shard.current.submit(command)
+
+    async def loaded(self) -> None:
+        """Until the shard has loaded or is no more; the next command tells which."""
+        if self.shard.state is ShardState.LOADING:
+            self._loaded.clear()
+            await self._loaded.wait()
+
+    def load_ended(self) -> None:
+        """The shard has loaded, or is given up."""
+        self._loaded.set()
+
+    def tell(self, command: AnyCommand) -> None:
         """To the load there is; the next one finds out for itself."""
         self.shard.current.tell(command)
         if self._told is not None:
@@ -96,3 +121,13 @@ class Hosted:
         if self._told is None:
             self._told = asyncio.Event()
         await happens(self._told, seconds)
+
+
+async def have_loaded(all_of_them: Iterable[Hosted]) -> None:
+    """Waited for a while, and not to the end: a large journal takes its time, and clients know what to do."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            for hosted in all_of_them:
+                await hosted.loaded()
+    except TimeoutError:
+        pass

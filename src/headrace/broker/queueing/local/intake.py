@@ -25,7 +25,7 @@ from headrace.broker.queueing.local.payloads import is_aborted
 from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
-from headrace.queues.commands import Message, Wanted
+from headrace.queues.commands import LoggedMessage, WantedRecords
 from headrace.queues.config import DEFAULT_PRIORITY, MAX_PRIORITY, QueueConfig
 from headrace.queues.ranges import Range
 from headrace.records.batch import BatchHeader, CorruptBatch, scan
@@ -43,11 +43,11 @@ thousand in one batch, so a look may end in the middle of one."""
 _new: Any = tuple.__new__
 
 
-class Seen(NamedTuple):
+class IntakeProgress(NamedTuple):
     """Everything below `indexed_to` has been looked at."""
 
     indexed_to: int
-    messages: list[Message]
+    messages: list[LoggedMessage]
     skipped: list[Range]
     released: list[int] = []  # noqa: RUF012
     """Only for what waits: offsets of records that were let go, as their copies say."""
@@ -76,7 +76,7 @@ class Interest(NamedTuple):
         return names.OWN_PREFIX.encode() if others else TRACE
 
 
-class Whole(Enum):
+class BatchNature(Enum):
     """What can be said of a batch without opening it."""
 
     NOTHING = "nothing for the queue"
@@ -97,14 +97,14 @@ class Intake:
 
     def look(
         self,
-        wanted: Wanted,
+        wanted: WantedRecords,
         config: QueueConfig,
         accepts: Filter | None,
         default_delay_ms: int,
         *,
         only_waiting: bool = False,
         ordinary_to: int = 0,
-    ) -> Seen:
+    ) -> IntakeProgress:
         """One bounded piece: what is special, and what is none of the queue's business. The caller looks again while
         there is more. Records that wait in the log (delayed.py) are for the queue of those alone, `only_waiting`; the
         others get the copy that is written when it is due. Up to `ordinary_to` no record has a header of ours: whoever
@@ -112,8 +112,8 @@ class Intake:
         interest = Interest(config, accepts, default_delay_ms, only_waiting)
         if ordinary_to > wanted.first and interest.trace is not None:
             self._position = -1
-            return Seen(ordinary_to, [], [])
-        seen = Seen(0, [], [], [])
+            return IntakeProgress(ordinary_to, [], [])
+        seen = IntakeProgress(0, [], [], [])
         position = wanted.first
         end = min(wanted.end, self._partition.last_stable_offset)
         left = min(MAX_LOOKED, max(1, wanted.limit))
@@ -132,8 +132,8 @@ class Intake:
                         break
                 header = found[2]
                 opened = self._open(*found, interest)
-                if isinstance(opened, Whole):
-                    if opened is Whole.NOTHING:
+                if isinstance(opened, BatchNature):
+                    if opened is BatchNature.NOTHING:
                         _skip(seen.skipped, position, header.next_offset)
                     position, fresh = header.next_offset, False
                     left -= max(1, header.record_count)
@@ -156,25 +156,29 @@ class Intake:
                 if header.next_offset > position:
                     yield data, at, header
 
-    def _open(self, data: Buffer, at: int, header: BatchHeader, interest: Interest) -> OpenBatch | Whole:
+    def _open(
+        self, data: Buffer, at: int, header: BatchHeader, interest: Interest
+    ) -> OpenBatch | BatchNature:
         waiting = has_waiting(header)
         if header.is_control or is_aborted(self._partition, header):
-            return Whole.NOTHING
+            return BatchNature.NOTHING
         if interest.only_waiting and not (waiting or has_released(header)):
-            return Whole.NOTHING
+            return BatchNature.NOTHING
         try:
             body = plain_body(data, at, header, max_bytes=MAX_DECOMPRESSED_BYTES)
             is_dense = header.record_count == header.last_offset_delta + 1
             trace = interest.trace
             is_ordinary = trace is not None and trace not in body and is_dense and not waiting
             if is_ordinary and self._partition.config.validates_records:
-                return Whole.ORDINARY
+                return BatchNature.ORDINARY
             opened = OpenBatch(data, at, header, body)
-            return Whole.ORDINARY if is_ordinary else opened
+            return BatchNature.ORDINARY if is_ordinary else opened
         except CorruptBatch as problem:
             return self._unreadable(header, problem)
 
-    def _look_into(self, batch: OpenBatch, position: int, left: int, interest: Interest, seen: Seen) -> int:
+    def _look_into(
+        self, batch: OpenBatch, position: int, left: int, interest: Interest, seen: IntakeProgress
+    ) -> int:
         """Up to `left` records from `_place` on; everything before the offset that is returned has been looked at."""
         header = batch.header
         first, end = self._place, min(len(batch), self._place + left)
@@ -210,9 +214,9 @@ class Intake:
         accepts = interest.accepts
         return accepts is None or accepts.matches(_as_input(record, self._partition))
 
-    def _unreadable(self, header: BatchHeader, problem: CorruptBatch) -> Whole:
+    def _unreadable(self, header: BatchHeader, problem: CorruptBatch) -> BatchNature:
         self._partition.step_over(header.base_offset, problem)
-        return Whole.NOTHING
+        return BatchNature.NOTHING
 
 
 def _skip(skipped: list[Range], first: int, end: int) -> None:
@@ -221,13 +225,13 @@ def _skip(skipped: list[Range], first: int, end: int) -> None:
     skipped.append((first, end))
 
 
-def _by_header(batch: OpenBatch, first: int, end: int, interest: Interest) -> list[Message]:
+def _by_header(batch: OpenBatch, first: int, end: int, interest: Interest) -> list[LoggedMessage]:
     config, default_delay_ms = interest.config, interest.default_delay_ms
     dues, unclear = read_dues(batch, first, end, default_delay_ms)
-    messages: list[Message] = []
+    messages: list[LoggedMessage] = []
     if config.delays:
         messages = [
-            _new(Message, (offset, due, b"", b"", DEFAULT_PRIORITY, 0, timestamp))
+            _new(LoggedMessage, (offset, due, b"", b"", DEFAULT_PRIORITY, 0, timestamp))
             for offset, due, timestamp in dues
         ]
     if unclear:
@@ -244,7 +248,7 @@ def _as_input(record: Record, partition: Partition) -> FilterInput:
     )
 
 
-def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> Message | None:
+def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> LoggedMessage | None:
     """What is special about a record for a queue with this config; None when nothing is."""
     headers = record.headers
     due = due_ms(record.headers, record.timestamp, default_delay_ms) if config.delays else 0
@@ -266,7 +270,7 @@ def describe(record: Record, config: QueueConfig, default_delay_ms: int = 0) -> 
         expires_ms = record.timestamp + ttl_ms if ttl_ms is not None and ttl_ms >= 0 else 0
     if not (due or group or dedup_id or expires_ms or priority != DEFAULT_PRIORITY):
         return None
-    return Message(record.offset, due, group, dedup_id, priority, expires_ms, record.timestamp)
+    return LoggedMessage(record.offset, due, group, dedup_id, priority, expires_ms, record.timestamp)
 
 
 def _had_a_life(headers: Headers) -> bool:

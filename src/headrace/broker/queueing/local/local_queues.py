@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.layout import Layouts
-from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.hosted import Hosted, have_loaded
 from headrace.broker.queueing.local.shards import QueueShards, is_delays
 from headrace.broker.queueing.moves.dead_letters import DeadLetters
-from headrace.broker.queueing.routing.peer_calls import Delivery
+from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime, happens
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.core.plan import Rejected
+from headrace.core.plan import Command, R, Rejected
 from headrace.queues import commands as engine
-from headrace.queues.commands import Counts, Handle, Received, Source
+from headrace.queues.commands import Counts, Handle, ReceivedRuns, Source
 from headrace.records.build import Record
 
 # The Python-level constructor of a NamedTuple costs more than the tuple itself.
@@ -59,9 +58,10 @@ class LocalQueues:
         wait_ms: int = 0,
         owner: str = "",
         source: Source | None = None,
-    ) -> list[Delivery]:
-        """Up to `max_messages`, from one partition or from all that are here; waits for the first if there is none. A receiver
-        that is cancelled takes nothing."""
+        patient: bool = True,
+    ) -> list[DeliveredMessage]:
+        """Up to `max_messages`, from one partition or from all that are here; waits for the first if there is none, and a while for
+        shards that load, unless the caller has others to ask. A receiver that is cancelled takes nothing."""
         deadline_ms = self._runtime.clock.now_ms() + wait_ms if wait_ms else 0
         while True:
             arrival = self._shards.arrival(spec.name) if wait_ms else None
@@ -73,24 +73,22 @@ class LocalQueues:
                 turn = self._turn[spec.name] = (self._turn.get(spec.name, -1) + 1) % len(local)
                 local = local[turn:] + local[:turn]
             # Without a topic there is nothing to be had; it may be made again while we wait.
-            found: list[Delivery] = []
+            found: list[DeliveredMessage] = []
             limited = False
-            loading: HeadraceError | None = None
+            loading: dict[Hosted, HeadraceError] = {}
             for one, hosted in local:
                 left = max_messages - len(found)
                 if left <= 0:
                     break
                 try:
-                    received: Received | Rejected = await hosted.shard.current.submit(
-                        partial(engine.Receive, one, left, visibility_ms, owner)
+                    received = await hosted.shard.current.submit(
+                        engine.Receive(one, left, visibility_ms, owner)
                     )
                 except HeadraceError as problem:
                     if problem.kind is not ErrorKind.COORDINATOR_LOAD_IN_PROGRESS:
                         raise
-                    loading = problem  # in a moment; the others may have something now
+                    loading[hosted] = problem  # in a moment; the others may have something now
                     continue
-                if isinstance(received, Rejected):
-                    raise HeadraceError(received.kind, received.detail)
                 limited = limited or received.limited
                 if received.runs:
                     opened, gone = _open(hosted, one, received)
@@ -102,10 +100,15 @@ class LocalQueues:
             if limited:
                 raise HeadraceError(ErrorKind.OVER_LIMIT, "too many messages are in flight")
             if arrival is None or not await self._arrived(arrival, deadline_ms):
-                if loading is not None:
-                    raise loading
+                if loading and not patient:
+                    raise next(iter(loading.values()))
+                if loading:
+                    await have_loaded(loading)
+                    patient = False
+                    continue
                 await self._buried(local)
                 return found
+            self._catalog.require(spec)
 
     async def _arrived(self, arrival: asyncio.Event, deadline_ms: int) -> bool:
         left_ms = deadline_ms - self._runtime.clock.now_ms()
@@ -122,20 +125,16 @@ class LocalQueues:
 
     # -- what is done with a delivery ----------------------------------------------------------------------------------
 
-    async def submit(self, source: Source, make_command: Any) -> Any:
-        """Put one command to the shard of `source`. A refusal of the whole command is raised."""
+    def submit(self, source: Source, command: Command[R]) -> Awaitable[R]:
+        """Put one command to the shard of `source`. A refusal of the whole command is raised; that it is not here, at once."""
         hosted = self._shards.hosted.get(source[1:]) or self._layouts.hosted(source)
-        answer = await hosted.shard.current.submit(make_command)
-        if isinstance(answer, Rejected):
-            raise HeadraceError(answer.kind, answer.detail)
-        return answer
+        return hosted.submit(command)
 
     def ack(
         self, source: Source, handles: Iterable[Handle], outcome: engine.Outcome = engine.Outcome.ACKED
     ) -> Awaitable[Sequence[Rejected | None]]:
         """For each handle None, or why it was refused; so do the others."""
-        done = tuple(handles)
-        return self.submit(source, partial(engine.Ack, source, done, outcome))
+        return self.submit(source, engine.Ack(source, tuple(handles), outcome))
 
     def extend(
         self,
@@ -145,38 +144,29 @@ class LocalQueues:
         *,
         stale_may_prolong: bool = False,
     ) -> Awaitable[Sequence[Rejected | None]]:
-        held = tuple(handles)
-        return self.submit(
-            source,
-            lambda waiter: engine.Extend(
-                source, held, visibility_ms, stale_may_prolong=stale_may_prolong, waiter=waiter
-            ),
-        )
+        command = engine.Extend(source, tuple(handles), visibility_ms, stale_may_prolong=stale_may_prolong)
+        return self.submit(source, command)
 
     def release(
         self, source: Source, handles: Iterable[Handle], delay_ms: int | None = None, detail: str = ""
     ) -> Awaitable[Sequence[Rejected | None]]:
-        given_back = tuple(handles)
         draw = int.from_bytes(self._runtime.random_bytes(4), "big") / 2**32
-        return self.submit(
-            source, lambda waiter: engine.Release(source, given_back, delay_ms, draw, detail, waiter=waiter)
-        )
+        return self.submit(source, engine.Release(source, tuple(handles), delay_ms, draw, detail))
 
     def reject(
         self, source: Source, handles: Iterable[Handle], detail: str = ""
     ) -> Awaitable[Sequence[Rejected | None]]:
-        refused = tuple(handles)
-        return self.submit(source, lambda waiter: engine.Reject(source, refused, detail, waiter=waiter))
+        return self.submit(source, engine.Reject(source, tuple(handles), detail))
 
     # -- the whole queue -----------------------------------------------------------------------------------------------
 
     async def purge(self, spec: QueueSpec, min_interval_ms: int = 0) -> None:
         for source, _ in self._layouts.of(spec).local:
-            await self.submit(source, partial(engine.Purge, source, None, min_interval_ms))
+            await self.submit(source, engine.Purge(source, None, min_interval_ms))
 
     async def pause(self, spec: QueueSpec, *, paused: bool) -> None:
         for source, _ in self._layouts.of(spec).local:
-            await self.submit(source, lambda waiter: engine.Pause(spec.name, paused, waiter=waiter))
+            await self.submit(source, engine.Pause(spec.name, paused))
         if not paused:
             self._shards.wake(spec.name)
 
@@ -191,15 +181,13 @@ class LocalQueues:
 
     async def peek_at(self, source: Source, from_offset: int, limit: int) -> list[tuple[Source, Record]]:
         """Those of one partition, from an offset on."""
-        offsets = await self.submit(source, partial(engine.Peek, source, limit, from_offset))
+        offsets = await self.submit(source, engine.Peek(source, limit, from_offset))
         records = self._layouts.hosted(source).payloads.get(offsets)
         return [(source, records[offset]) for offset in offsets if offset in records]
 
     async def scheduled(self, source: Source, from_offset: int, limit: int) -> list[tuple[int, Record]]:
         """(due time, message) of messages that wait for their time, in log order."""
-        found = await self.submit(
-            source, lambda waiter: engine.ListSchedules(source, from_offset, limit, waiter=waiter)
-        )
+        found = await self.submit(source, engine.ListSchedules(source, from_offset, limit))
         offsets = [offset for offset, _ in found]
         records = self._layouts.hosted(source).payloads.get(offsets, waiting=is_delays(source.queue))
         return [(due_ms, records[offset]) for offset, due_ms in found if offset in records]
@@ -213,9 +201,11 @@ class LocalQueues:
                 found.append((source, counts))
         return found
 
-    def unfinished(self, source: Source, first: int, limit: int) -> tuple[list[list[int]], int | None]:
+    async def unfinished(self, source: Source, first: int, limit: int) -> tuple[list[list[int]], int | None]:
         """[first, end) of what is not done, from an offset on, and where to go on; None: there is no more."""
-        machine = self._layouts.hosted(source).machine
+        hosted = self._layouts.hosted(source)
+        await have_loaded([hosted])
+        machine = hosted.machine
         counts = machine.counts(source)
         if counts is None:
             raise HeadraceError(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS, f"{source.queue} is being loaded")
@@ -259,27 +249,36 @@ class LocalQueues:
         done = [machine.done_offset(source) for source in sources]
         return min((offset for offset in done if offset is not None), default=None)
 
-    def retention_limit(self, partition: Partition) -> int | None:
-        """Retention may take what is below. What waits for its time is kept on the leader until it is due, and followers,
-        who do not know what waits, follow the leader (None)."""
-        if not partition.config.delay_enabled:
+    def retention_limit(self, partition: Partition) -> int:
+        """Retention may take what is below. What is owed to somebody is kept on the leader (decision 0061); followers, who do not
+        know what that is, follow the leader, and so does a leader whose journal is led elsewhere for the moment: only what lies
+        before the start of the log goes there."""
+        has_delays = partition.config.delay_enabled
+        if not has_delays and not self._catalog.names_over(partition.tp.topic):
             return partition.high_watermark
-        if not partition.is_leader:
-            return None
+        start = partition.log.start_offset
         hosted = self._shards.hosted.get(partition.tp)
-        source = Source(names.DELAYS_PREFIX + partition.tp.topic, *partition.tp)
-        done = hosted.machine.done_offset(source) if hosted is not None and hosted.ready else None
-        return None if done is None else min(done, partition.high_watermark)
+        if not partition.is_leader or hosted is None or hosted.data is not partition or not hosted.ready:
+            return start
+        machine = hosted.machine
+        owed = machine.owed_from(self._runtime.clock.now_ms(), partition.config.retention_ms)
+        limit = partition.high_watermark if owed is None else min(owed, partition.high_watermark)
+        if has_delays:
+            done = machine.done_offset(Source(names.DELAYS_PREFIX + partition.tp.topic, *partition.tp))
+            limit = start if done is None else min(done, limit)
+        return limit
 
 
-def _open(hosted: Hosted, source: Source, received: Received) -> tuple[list[Delivery], list[Handle]]:
+def _open(
+    hosted: Hosted, source: Source, received: ReceivedRuns
+) -> tuple[list[DeliveredMessage], list[Handle]]:
     """From offsets to messages, and handles of what retention has taken meanwhile."""
     runs, data = received.runs, hosted.data
     offsets: list[int] = []
     for first, end, _, _ in runs:
         offsets += range(first, end)
     records = hosted.payloads.get(offsets, waiting=is_delays(source.queue))
-    found: list[Delivery] = []
+    found: list[DeliveredMessage] = []
     gone: list[Handle] = []
     topic_id, number, epoch = data.topic_id, source.partition, received.epoch
     for first, end, delivery, first_received_ms in runs:
@@ -292,7 +291,7 @@ def _open(hosted: Hosted, source: Source, received: Received) -> tuple[list[Deli
                     if record.headers
                     else names.encode_message_id(topic_id, number, offset)
                 )
-                found.append(_new(Delivery, (source, record, handle, first_received_ms, message_id)))
+                found.append(_new(DeliveredMessage, (source, record, handle, first_received_ms, message_id)))
             elif offset < data.last_stable_offset:
                 # Beyond what can be read yet it is no gap: its lease ends, and it is handed out again.
                 gone.append(handle)

@@ -10,23 +10,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import assert_never
 
-from headrace.broker.load import Load, LoadedShard
+from headrace.broker.load import LoadedShard
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
-from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.hosted import Hosted, QueueLoad
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.broker.shards import Shard
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
+from headrace.core.plan import Rejected
 from headrace.queues.commands import (
     Close,
     Configure,
     DataAvailable,
     MoveToDeadLetter,
     Open,
+    QueueEffect,
     ReadAhead,
     Released,
     RemoveQueue,
@@ -71,10 +73,12 @@ class QueueShards:
         """Ends a transaction that an earlier life of a journal's shard left open in it."""
         self.on_hosted: Callable[[], None] = lambda: None
         """A shard came or went."""
-        self.on_delays: Callable[[Hosted, Load, Source], None] = lambda hosted, load, source: None
+        self.on_delays: Callable[[Hosted, QueueLoad, Source], None] = lambda hosted, load, source: None
         self.belongs: Callable[[Partition, Partition], bool] = lambda journal, data: True
         """Whether a journal is that of this very topic and not of one that had its name before."""
-        self.on_dead: Callable[[Hosted, Load, MoveToDeadLetter], None] = lambda hosted, load, effect: None
+        self.on_dead: Callable[[Hosted, QueueLoad, MoveToDeadLetter], None] = lambda hosted, load, effect: (
+            None
+        )
 
     # -- leadership ------------------------------------------------------------------------------------------------
 
@@ -103,6 +107,7 @@ class QueueShards:
             journal,
             lambda: self._new_machine(journal, next(loads)),
             self._perform,
+            _is_refused,
             gathers=True,
         )
         hosted = Hosted(shard, data)
@@ -120,6 +125,7 @@ class QueueShards:
         self._refresh(hosted)
         ready, self._ready = self._ready, asyncio.Event()
         ready.set()
+        hosted.load_ended()
         for source in hosted.machine.sources():
             self.wake(source.queue)  # whoever waits was told that it loads
 
@@ -143,6 +149,7 @@ class QueueShards:
         if hosted is not None:
             self.on_hosted()
             hosted.shard.close()
+            hosted.load_ended()
             hosted.data.on_commit.remove(hosted.grown)
             self.wake_all()
 
@@ -302,7 +309,7 @@ class QueueShards:
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
-    def _perform(self, load: Load, effect: Any) -> None:
+    def _perform(self, load: QueueLoad, effect: QueueEffect) -> None:
         if isinstance(effect, WakeReceivers):
             self.wake(effect.queue)
             return
@@ -313,8 +320,10 @@ class QueueShards:
             self._read_later(hosted, effect.source)
         elif isinstance(effect, MoveToDeadLetter):
             self.on_dead(hosted, load, effect)
+        else:
+            assert_never(effect)
 
-    def _hosting(self, shard: LoadedShard) -> Hosted | None:
+    def _hosting(self, shard: LoadedShard[QueueShard, QueueEffect]) -> Hosted | None:
         tp = shard.partition.tp
         hosted = self.hosted.get(TopicPartition(names.data_topic(tp.topic) or "", tp.partition))
         return hosted if hosted is not None and hosted.shard is shard else None
@@ -346,6 +355,14 @@ def _is_of(machine: QueueShard, queue: str, specs: dict[str, QueueSpec]) -> bool
     """Whether what the shard knows of a queue is of the queue that there is, and not of one that had its name before."""
     spec, held = specs.get(queue), machine.config(queue)
     return spec is not None and (held is None or held.queue_id in ("", spec.id))
+
+
+def _is_refused(command: object, answer: object) -> bool:
+    """R7: that a receipt is not the latest is for the leader to say. One that was replaced and has not heard does not know the
+    deliveries since: it took the receipt of one for stale, which SQS answers with a success, and the message came again."""
+    return isinstance(answer, Rejected) or (
+        isinstance(answer, tuple) and any(isinstance(one, Rejected) for one in answer)
+    )
 
 
 async def _nothing_open(journal: Partition) -> None:

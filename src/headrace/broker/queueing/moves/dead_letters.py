@@ -12,16 +12,15 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet
 
 from headrace.broker.hosts import QueueHost
-from headrace.broker.load import Load
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.local.delayed import number
-from headrace.broker.queueing.local.hosted import Hosted
+from headrace.broker.queueing.local.hosted import Hosted, QueueLoad
 from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
 from headrace.broker.queueing.placement.placement import Placement
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.queues.commands import Moved, MoveFailed, MoveToDeadLetter, Source
+from headrace.queues.commands import DeadLettersWritten, MoveFailed, MoveToDeadLetter, Source
 from headrace.queues.shard import QueueShard
 from headrace.records.build import Record
 
@@ -41,14 +40,14 @@ class DeadLetters:
         self._catalog = catalog
         self._placement = placement
         self._transfers = transfers
-        self._waiting: WeakKeyDictionary[Load, deque[MoveToDeadLetter]] = WeakKeyDictionary()
+        self._waiting: WeakKeyDictionary[QueueLoad, deque[MoveToDeadLetter]] = WeakKeyDictionary()
         """There while somebody works on it."""
-        self._unmarked: WeakSet[Load] = WeakSet()
+        self._unmarked: WeakSet[QueueLoad] = WeakSet()
         """Moved, and perhaps not to be read yet where it is now."""
-        self._progress: WeakKeyDictionary[Load, asyncio.Event] = WeakKeyDictionary()
+        self._progress: WeakKeyDictionary[QueueLoad, asyncio.Event] = WeakKeyDictionary()
         """Set after the next batch, for those who wait until all is moved."""
 
-    def move(self, hosted: Hosted, load: Load, effect: MoveToDeadLetter) -> None:
+    def move(self, hosted: Hosted, load: QueueLoad, effect: MoveToDeadLetter) -> None:
         waiting = self._waiting.get(load)
         if waiting is not None:
             waiting.append(effect)
@@ -56,7 +55,7 @@ class DeadLetters:
         waiting = self._waiting[load] = deque([effect])
         load.spawn(self._work(hosted, load, waiting), f"dead letters of {hosted.data.tp}")
 
-    async def _work(self, hosted: Hosted, load: Load, waiting: deque[MoveToDeadLetter]) -> None:
+    async def _work(self, hosted: Hosted, load: QueueLoad, waiting: deque[MoveToDeadLetter]) -> None:
         try:
             while waiting and not load.ended:
                 first = waiting[0]
@@ -69,7 +68,7 @@ class DeadLetters:
             del self._waiting[load]
             self._tell_progress(load)
 
-    async def _move(self, hosted: Hosted, load: Load, batch: list[MoveToDeadLetter]) -> None:
+    async def _move(self, hosted: Hosted, load: QueueLoad, batch: list[MoveToDeadLetter]) -> None:
         source, dead_letter = batch[0].source, batch[0].dead_letter
         offsets = tuple(effect.offset for effect in batch)
         try:
@@ -85,9 +84,7 @@ class DeadLetters:
                     message_id = names.message_id_of(record, hosted.data.topic_id, source.partition)
                     letter = self._letter(record, effect, message_id)
                     letters.setdefault(choose(letter), []).append(letter)
-            await self._transfers.transfer(
-                load, letters, lambda waiter: Moved(source, offsets, waiter=waiter)
-            )
+            await self._transfers.transfer(load, letters, DeadLettersWritten(source, offsets))
             self._unmarked.add(load)
         except NotMoved as problem:
             log.warning("%s: %d dead letters wait: %s", source, len(offsets), problem.detail)
@@ -98,12 +95,12 @@ class DeadLetters:
         finally:
             self._tell_progress(load)
 
-    def _tell_progress(self, load: Load) -> None:
+    def _tell_progress(self, load: QueueLoad) -> None:
         progress = self._progress.pop(load, None)
         if progress is not None:
             progress.set()
 
-    async def finished(self, load: Load, source: Source) -> None:
+    async def finished(self, load: QueueLoad, source: Source) -> None:
         """Until what has died is where it goes, or could not go there now: whoever finds a queue empty must find its message
         among the dead letters, and not in neither (F12)."""
         try:
@@ -118,7 +115,7 @@ class DeadLetters:
         except HeadraceError as problem:
             log.info("%s: nobody knows whether dead letters are moved: %s", source, problem.detail)
 
-    def is_busy(self, load: Load, source: Source) -> bool:
+    def is_busy(self, load: QueueLoad, source: Source) -> bool:
         """Whether there is anything to be `finished`."""
         return load in self._waiting or load in self._unmarked or _is_moving(load, source)
 
@@ -160,7 +157,7 @@ class DeadLetters:
         return Record(record.key, record.value, kept + why, record.timestamp)
 
 
-def _is_moving(load: Load, source: Source) -> bool:
+def _is_moving(load: QueueLoad, source: Source) -> bool:
     machine = load.machine
     return isinstance(machine, QueueShard) and machine.is_moving(source)
 

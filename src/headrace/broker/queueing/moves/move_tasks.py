@@ -22,12 +22,12 @@ from headrace.broker.queueing.local.local_queues import LocalQueues
 from headrace.broker.queueing.moves.acts import ActName, MoveAct
 from headrace.broker.queueing.moves.transfers import NotMoved, Transfers
 from headrace.broker.queueing.placement.placement import Placement
-from headrace.broker.queueing.routing.peer_calls import AskMove, Delivery, MovedSome
+from headrace.broker.queueing.routing.peer_calls import AskMove, DeliveredMessage, MovedSome
 from headrace.broker.queueing.routing.router import QueueRouter
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, Compare, Put
+from headrace.cluster.changes import Change, Expect, PutKey
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.queues import commands as engine
@@ -79,7 +79,7 @@ class MoveTask(msgspec.Struct, kw_only=True):
     """Left alone because the edits do not fit them."""
 
 
-class Sample(NamedTuple):
+class EditSample(NamedTuple):
     """What an edit would make of a message."""
 
     source: Source
@@ -89,7 +89,7 @@ class Sample(NamedTuple):
 
 class MovePlan(NamedTuple):
     task: MoveTask
-    samples: list[Sample]
+    samples: list[EditSample]
 
 
 class _Held(NamedTuple):
@@ -165,7 +165,7 @@ class MoveTasks:
         stats = await self._router.stats(spec)
         visible = sum(count.visible for _, count in stats.counts)
         task.status, task.to_move = "DRY_RUN", visible
-        samples: list[Sample] = []
+        samples: list[EditSample] = []
         if accepts is not None or act.changes:
             looked = await self._look_through(task, spec, accepts, act, samples)
             if looked < visible:
@@ -175,7 +175,7 @@ class MoveTasks:
         return MovePlan(task, samples)
 
     async def _look_through(
-        self, task: MoveTask, spec: QueueSpec, accepts: Filter | None, act: MoveAct, samples: list[Sample]
+        self, task: MoveTask, spec: QueueSpec, accepts: Filter | None, act: MoveAct, samples: list[EditSample]
     ) -> int:
         """How many were looked at; what was found is in the task."""
         clock = self._host.runtime.clock
@@ -191,7 +191,7 @@ class MoveTasks:
                     continue
                 task.to_move += 1
                 if act.changes and len(samples) < SAMPLES:
-                    samples.append(Sample(*one, act.written(*one, wall_ms)))
+                    samples.append(EditSample(*one, act.written(*one, wall_ms)))
             if clock.now_ms() >= deadline_ms:
                 break
         return looked
@@ -327,6 +327,7 @@ class MoveTasks:
     async def _move_at(self, place: int, spec: QueueSpec, task: MoveTask, count: int) -> MovedSome:
         ask = AskMove(
             queue=spec.name,
+            queue_id=spec.id,
             task_id=task.id,
             destination=task.destination,
             filter=task.filter,
@@ -384,7 +385,7 @@ class MoveTasks:
             handles = [one.handle for one in held if one.source == source]
             await self._local.release(source, handles, 0)
 
-    async def _discard(self, deliveries: list[Delivery]) -> int:
+    async def _discard(self, deliveries: list[DeliveredMessage]) -> int:
         """How many: somebody else may have some of them by now."""
         done = 0
         for source, batch in _by_source(deliveries).items():
@@ -392,7 +393,7 @@ class MoveTasks:
             done += sum(one is None for one in refused)
         return done
 
-    async def _move(self, act: MoveAct, destination: str, deliveries: list[Delivery]) -> int:
+    async def _move(self, act: MoveAct, destination: str, deliveries: list[DeliveredMessage]) -> int:
         wall_ms = self._host.runtime.clock.wall_ms()
         for source, batch in _by_source(deliveries).items():
             letters: dict[TopicPartition, list[Record]] = {}
@@ -408,9 +409,7 @@ class MoveTasks:
             await self._transfers.transfer(
                 self._layouts.hosted(source).load,
                 letters,
-                lambda waiter, source=source, handles=handles: engine.Ack(  # type: ignore[misc]
-                    source, handles, engine.Outcome.MOVED, waiter=waiter
-                ),
+                engine.Ack(source, handles, engine.Outcome.MOVED),
             )
             self.moved_total += len(batch)
         return len(deliveries)
@@ -445,10 +444,10 @@ class MoveTasks:
         key = keys.opaque("moves", task.source)
         known = sorted([task, *others], key=lambda one: one.started_ms, reverse=True)
         value = msgspec.json.encode(known[:KEPT_TASKS])
-        compares = (Compare(key, "mod", self._host.image.mod_revision(key)),) if is_new else ()
+        compares = (Expect(key, "mod", self._host.image.mod_revision(key)),) if is_new else ()
         try:
             result = await self._host.metadata.commit(
-                Change(compares, (Put(key, value),), f"move task of {task.source}: {task.status}")
+                Change(compares, (PutKey(key, value),), f"move task of {task.source}: {task.status}")
             )
         except HeadraceError as problem:
             if is_new:
@@ -468,8 +467,8 @@ class MoveTasks:
         )
 
 
-def _by_source(deliveries: list[Delivery]) -> dict[Source, list[Delivery]]:
-    found: dict[Source, list[Delivery]] = {}
+def _by_source(deliveries: list[DeliveredMessage]) -> dict[Source, list[DeliveredMessage]]:
+    found: dict[Source, list[DeliveredMessage]] = {}
     for one in deliveries:
         found.setdefault(one.source, []).append(one)
     return found
@@ -484,7 +483,7 @@ def _compiled(text: str) -> Filter | None:
         raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail) from None
 
 
-def _matches(accepts: Filter | None, one: Delivery) -> bool:
+def _matches(accepts: Filter | None, one: DeliveredMessage) -> bool:
     return accepts is None or _accepts(accepts, one.source, one.record)
 
 

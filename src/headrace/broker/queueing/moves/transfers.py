@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from headrace.broker.hosts import QueueHost
-from headrace.broker.load import Load
+from headrace.broker.load import CommandRefused
 from headrace.broker.partition import Partition
+from headrace.broker.queueing.local.hosted import QueueLoad
 from headrace.broker.runtime import happens
 from headrace.broker.txn_client import TransactionClient
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.core.plan import Rejected
+from headrace.core.plan import Command
+from headrace.queues.commands import Verdicts
 from headrace.records.build import Record, build_batch
 
 log = logging.getLogger(__name__)
@@ -45,15 +46,15 @@ class _Mover:
 class Transfers:
     def __init__(self, host: QueueHost) -> None:
         self._host = host
-        self._movers: WeakKeyDictionary[Load, _Mover] = WeakKeyDictionary()
+        self._movers: WeakKeyDictionary[QueueLoad, _Mover] = WeakKeyDictionary()
 
     async def transfer(
         self,
-        load: Load,
+        load: QueueLoad,
         letters: Mapping[TopicPartition, Sequence[Record]],
-        make_command: Callable[[int], Any],
-    ) -> Any:
-        """Write `letters` and journal what `make_command` decides, both or neither; the command's answer.
+        command: Command[Verdicts],
+    ) -> None:
+        """Write `letters` and journal what the command decides, both or neither.
 
         Raises NotMoved when nothing happened, and HeadraceError when only the shard's next load knows.
         """
@@ -65,11 +66,13 @@ class Transfers:
                 await self._give_up(mover)
                 raise NotMoved(problem.kind, problem.detail) from problem
             try:
-                answer = await load.submit(make_command, (client.producer_id, client.epoch))
-                refused = _refusals(answer)
+                # For each message whether this load holds it no more: a lease ran out, or was an earlier load's.
+                refused = await load.submit(command, (client.producer_id, client.epoch))
                 if not any(refused):
                     await client.end(commit=True)
-                    return answer
+                    return
+            except CommandRefused:
+                refused = ()  # nothing was decided
             except HeadraceError as problem:
                 # Memory says moved, and the log may not: only a reload knows.
                 log.warning(
@@ -84,7 +87,7 @@ class Transfers:
             raise NotMoved(ErrorKind.NOT_COORDINATOR, "somebody else has some of these messages by now")
 
     async def _written(
-        self, load: Load, mover: _Mover, letters: Mapping[TopicPartition, Sequence[Record]]
+        self, load: QueueLoad, mover: _Mover, letters: Mapping[TopicPartition, Sequence[Record]]
     ) -> TransactionClient:
         journal = load.shard.partition.tp
         client = mover.client
@@ -108,7 +111,7 @@ class Transfers:
         load.check()
         return client
 
-    async def marked(self, load: Load) -> None:
+    async def marked(self, load: QueueLoad) -> None:
         """Wait until what was moved last can be read where it is now."""
         await self._host.transaction(transactional_id(load.shard.partition.tp)).marked()
 
@@ -140,13 +143,6 @@ class Transfers:
                 await client.end(commit=False)
             except HeadraceError:
                 pass
-
-
-def _refusals(answer: Any) -> Sequence[Rejected | None]:
-    """For each message whether this load holds it no more: a lease ran out, or was an earlier load's."""
-    if isinstance(answer, Rejected):
-        return (answer,)
-    return answer if isinstance(answer, tuple) else ()
 
 
 def transactional_id(journal: TopicPartition) -> str:

@@ -31,7 +31,7 @@ from headrace.broker.queueing.routing.peer_calls import AskLeftBehind
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import shard_for
 from headrace.queues import commands as engine
-from headrace.queues.commands import Source, Wanted
+from headrace.queues.commands import Source, WantedRecords
 from headrace.queues.intake import MAX_WANTED
 
 DECIDE_MS = 10_000
@@ -207,9 +207,7 @@ class GroupMigration:
         end = home.hosted.data.log.end_offset
         while not (group.staying or home.has(name)):
             await self._read_to(home, end, deadline_ms, name)
-            answer = await home.load.submit(
-                lambda waiter: engine.Holding(home.source, name, end, waiter=waiter)
-            )
+            answer = await home.load.submit(engine.Holding(home.source, name, end))
             home.check()
             if answer is False or (answer is None and home.has_looked_through(end) and not home.has(name)):
                 return False
@@ -254,7 +252,7 @@ class GroupMigration:
         spec = self._catalog.spec(home.source.queue)
         reader = Intake(home.hosted.data)
         while unread.end < end:
-            wanted = Wanted(unread.end, end, MAX_WANTED, ())
+            wanted = WantedRecords(unread.end, end, MAX_WANTED, ())
             seen = reader.look(wanted, spec.queue_config, None, spec.default_delay_ms)
             if seen.indexed_to <= unread.end:
                 raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"{home.source} can not be read so far yet")
@@ -273,7 +271,7 @@ class GroupMigration:
         end, stayed = home.hosted.data.log.end_offset, home.stayed
         await self._read_to(home, end, self._host.runtime.clock.now_ms() + LEFT_BEHIND_MS)
         staying = sum(1 for group in home.groups.values() if group.staying) + home.stayed - stayed
-        groups = await home.load.submit(lambda waiter: engine.Holding(ask.source, None, end, waiter=waiter))
+        groups = await home.load.submit(engine.HeldGroups(ask.source, end))
         home.check()
         if groups is None:
             return 1 + staying

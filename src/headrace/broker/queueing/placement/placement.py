@@ -14,12 +14,13 @@ that it was chosen in, so that no message that was long on its way appears where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 import msgspec
 
 from headrace.broker.hosts import QueueHost
+from headrace.broker.load import CommandRefused
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
@@ -30,6 +31,7 @@ from headrace.broker.queueing.local.sender import Fence, Sender
 from headrace.broker.queueing.local.shards import QueueShards
 from headrace.broker.queueing.placement.migration import GroupMigration
 from headrace.broker.queueing.routing.caller import PeerCaller
+from headrace.broker.queueing.routing.lives import OTHER_LIFE
 from headrace.broker.queueing.routing.peer_calls import AskSend, Outgoing, Sent, SentSome
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.queueing.specs import QueueSpec
@@ -84,12 +86,15 @@ class Placement:
         count = self.active(topic)
         if group is not None:
             return shard_for(group, count)
-        if count == 1:
-            return 0
+        return 0 if count == 1 else self._take_turns(topic, count, 1)[0]
+
+    def _take_turns(self, topic: str, count: int, messages: int) -> list[int]:
+        """A partition for each message: those that this broker leads, if there are any."""
         held = self._host.partitions
         near = [number for number in range(count) if _is_led(held.get((topic, number)))] or range(count)
-        turn = self._turn[topic] = (self._turn.get(topic, -1) + 1) % len(near)
-        return near[turn]
+        turn = self._turn.get(topic, -1) + 1
+        self._turn[topic] = (turn + messages - 1) % len(near)
+        return [near[(turn + place) % len(near)] for place in range(messages)]
 
     def send(
         self, spec: QueueSpec, record: Record, group: str | None = None, dedup_id: bytes = b""
@@ -99,6 +104,26 @@ class Placement:
             return self._send_in_order(spec, record, group, dedup_id)
         topic = spec.topics[0]
         return self.send_to_partition(topic, self.choose_partition(topic, None), record)
+
+    async def send_all(self, spec: QueueSpec, records: Sequence[Record]) -> list[Sent | HeadraceError]:
+        """Several at once, in no order and without deduplication: what became of each. Raises, and has sent none, when nobody
+        knows where to."""
+        topic = spec.topics[0]
+        count = self.active(topic)
+        numbers = [0] * len(records) if count == 1 else self._take_turns(topic, count, len(records))
+        held = {number: self._led(topic, number) for number in set(numbers)}
+        under_way: list[Awaitable[int | Sent]] = []
+        for record, number in zip(records, numbers, strict=True):
+            here = held[number]
+            under_way.append(
+                self.send_to_partition(topic, number, record) if here is None else here[1].send(record)
+            )
+        done = await asyncio.gather(*under_way, return_exceptions=True)
+        return [_outcome(held[number], one) for number, one in zip(numbers, done, strict=True)]
+
+    def _led(self, topic: str, number: int) -> tuple[Partition, Sender] | None:
+        partition = self._host.partitions.get((topic, number))
+        return None if partition is None or not partition.is_leader else (partition, self._sender(partition))
 
     async def _send_in_order(
         self, spec: QueueSpec, record: Record, group: str | None, dedup_id: bytes
@@ -112,9 +137,8 @@ class Placement:
         # By its id, or its twin would not meet it.
         number = self.choose_partition(topic, dedup_id.decode(errors="replace"))
         messages = (Outgoing(record, dedup_id),)
-        return _only(
-            await self._send_via(AskSend(queue=spec.name, topic=topic, partition=number, messages=messages))
-        )
+        ask = AskSend(queue=spec.name, queue_id=spec.id, topic=topic, partition=number, messages=messages)
+        return _only(await self._send_via(ask))
 
     async def send_group(self, spec: QueueSpec, group: str, messages: tuple[Outgoing, ...]) -> SentSome:
         """Several of one group, in their order. Behind one that fails none counts as sent, so that who sends them again has
@@ -133,7 +157,7 @@ class Placement:
             )
             key = partial(spec.queue_config.dedup_key, group.encode())
             keyed = tuple(one._replace(dedup_id=key(one.dedup_id)) for one in messages)
-            ask = AskSend(queue=spec.name, topic=topic, partition=number, messages=keyed)
+            ask = AskSend(queue=spec.name, queue_id=spec.id, topic=topic, partition=number, messages=keyed)
             is_late = clock.now_ms() >= deadline_ms
             try:
                 sent = await self._send_via(ask)
@@ -297,10 +321,11 @@ class Placement:
 
     async def _find_duplicate(self, hosted: Hosted, source: Source, dedup_id: bytes) -> Sent | None:
         wall_ms = self._host.runtime.clock.wall_ms()
-        first = await hosted.shard.submit(
-            lambda waiter: engine.FindDuplicate(source, dedup_id, wall_ms, waiter=waiter)
-        )
-        if not isinstance(first, int):
+        try:
+            first = await hosted.submit(engine.FindDuplicate(source, dedup_id, wall_ms))
+        except CommandRefused:
+            return None  # nothing of this queue has been seen here yet
+        if first is None:
             return None
         message_id = names.encode_message_id(hosted.data.topic_id, source.partition, first)
         return Sent(message_id, source.partition, first, True)
@@ -370,7 +395,7 @@ class Placement:
 
 def _is_refused(problem: HeadraceError | Rejected | None) -> bool:
     """By somebody who is not, or not for certain, the one to ask: then nothing was written."""
-    return problem is not None and problem.kind is ErrorKind.NOT_COORDINATOR
+    return problem is not None and problem.kind in (ErrorKind.NOT_COORDINATOR, OTHER_LIFE)
 
 
 def _look_at(future: asyncio.Future[int]) -> None:
@@ -383,6 +408,19 @@ def _only(sent: SentSome) -> Sent:
         kind, detail = sent.problem or Rejected(ErrorKind.UNKNOWN_SERVER_ERROR)
         raise HeadraceError(kind, detail)
     return sent.sent[0]
+
+
+def _outcome(
+    here: tuple[Partition, Sender] | None, found: int | Sent | BaseException
+) -> Sent | HeadraceError:
+    if isinstance(found, (Sent, HeadraceError)):
+        return found
+    if isinstance(found, BaseException):
+        raise found
+    assert here is not None
+    partition = here[0]
+    number = partition.tp.partition
+    return Sent(names.encode_message_id(partition.topic_id, number, found), number, found)
 
 
 def _sent(partition: Partition, offset: int) -> Sent:

@@ -23,7 +23,7 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.election import ElectionType
 from headrace.core.errors import HeadraceError
 from headrace.queues.commands import Source
-from headrace.queues.elastic import Elasticity, Load
+from headrace.queues.elastic import Elasticity, QueuePressure
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,9 @@ class QueueUpkeep:
         if len(counts) < len(topic.partitions):
             return  # somebody did not answer
         active = min(spec.active, len(topic.partitions))
-        load = Load(sum(count.end_offset for _, count in counts), sum(count.visible for _, count in counts))
+        load = QueuePressure(
+            sum(count.end_offset for _, count in counts), sum(count.visible for _, count in counts)
+        )
         elasticity = self._elasticities.setdefault(spec.name, Elasticity())
         wanted = elasticity.step(elastic, active, load, self._host.runtime.clock.now_ms())
         if wanted == active:
@@ -116,7 +118,7 @@ class QueueUpkeep:
         catalog, layouts = self._catalog, self._layouts
         for source in layouts.of(spec).sources[: spec.moving_from]:
             await self._unite(source)
-            ask = AskLeftBehind(queue=spec.name, source=source, era=spec.era)
+            ask = AskLeftBehind(queue=spec.name, queue_id=spec.id, source=source, era=spec.era)
             if layouts.is_here(source):
                 left = await self._placement.migration.left_behind(ask)
             else:

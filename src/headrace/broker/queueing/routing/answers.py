@@ -68,6 +68,7 @@ class PeerAnswers:
                     visibility_ms=question.visibility_ms,
                     wait_ms=question.wait_ms,
                     owner=question.owner,
+                    patient=question.patient,
                 )
             case AskArrivals():
                 return await self._arrivals(question)

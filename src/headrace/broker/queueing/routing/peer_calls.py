@@ -12,7 +12,7 @@ from headrace.queues.commands import Counts, Handle, Source
 from headrace.records.build import Record
 
 
-class Delivery(NamedTuple):
+class DeliveredMessage(NamedTuple):
     """One message in the hands of one receiver."""
 
     source: Source
@@ -48,20 +48,26 @@ class QueueStats(NamedTuple):
     oldest_age_ms: int
 
 
-class Question(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Tags are names on the wire, and stay when a class gets a better one: brokers of two versions ask each other."""
+class PeerQuestion(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Tags are names on the wire, and stay when a class gets a better one: brokers of two versions ask each other.
+
+    Which life of the queue and of its topics is meant is said by their ids (lives.py); a broker of the version before says none."""
 
     queue: str
+    queue_id: str = ""
+    topic_ids: dict[str, bytes] = {}
 
 
-class AskReceive(Question, frozen=True, kw_only=True):
+class AskReceive(PeerQuestion, frozen=True, kw_only=True):
     count: int
     visibility_ms: int | None
     wait_ms: int
     owner: str
+    patient: bool = False
+    """Whether to wait a while for what is being loaded."""
 
 
-class AskArrivals(Question, frozen=True, kw_only=True, tag="AskNews"):
+class AskArrivals(PeerQuestion, frozen=True, kw_only=True, tag="AskNews"):
     """Wait until something may have become available since the number that was seen last. The answer is what to say next
     time; it takes nothing."""
 
@@ -69,7 +75,7 @@ class AskArrivals(Question, frozen=True, kw_only=True, tag="AskNews"):
     wait_ms: int
 
 
-class AskSend(Question, frozen=True, kw_only=True):
+class AskSend(PeerQuestion, frozen=True, kw_only=True):
     """Messages of one group, in their order, or a single one. `queue` is empty for one that nobody deduplicates."""
 
     topic: str
@@ -82,14 +88,14 @@ class AskSend(Question, frozen=True, kw_only=True):
     hops: int = 0
 
 
-class AskLeftBehind(Question, frozen=True, kw_only=True, tag="AskStrays"):
+class AskLeftBehind(PeerQuestion, frozen=True, kw_only=True, tag="AskStrays"):
     """How many message groups lie in a partition that they do not belong to any more, in this era of the queue."""
 
     source: Source
     era: int
 
 
-class AskSettle(Question, frozen=True, kw_only=True):
+class AskSettle(PeerQuestion, frozen=True, kw_only=True):
     source: Source
     how: Literal["ack", "extend", "release", "reject"]
     handles: tuple[Handle, ...]
@@ -98,26 +104,26 @@ class AskSettle(Question, frozen=True, kw_only=True):
     stale_may_prolong: bool = False
 
 
-class AskStats(Question, frozen=True, kw_only=True, tag="AskStanding"):
+class AskStats(PeerQuestion, frozen=True, kw_only=True, tag="AskStanding"):
     pass
 
 
-class AskPurge(Question, frozen=True, kw_only=True):
+class AskPurge(PeerQuestion, frozen=True, kw_only=True):
     min_interval_ms: int
 
 
-class AskPause(Question, frozen=True, kw_only=True):
+class AskPause(PeerQuestion, frozen=True, kw_only=True):
     paused: bool
 
 
-class AskPeek(Question, frozen=True, kw_only=True):
+class AskPeek(PeerQuestion, frozen=True, kw_only=True):
     limit: int
     source: Source | None = None
     """None: of all that the broker has."""
     from_offset: int = 0
 
 
-class AskScheduled(Question, frozen=True, kw_only=True):
+class AskScheduled(PeerQuestion, frozen=True, kw_only=True):
     """Messages that wait for their time, from an offset on."""
 
     source: Source
@@ -125,7 +131,7 @@ class AskScheduled(Question, frozen=True, kw_only=True):
     limit: int
 
 
-class AskShareOffset(Question, frozen=True, kw_only=True):
+class AskShareOffset(PeerQuestion, frozen=True, kw_only=True):
     """Where a share group stands in a partition; set it or forget it first."""
 
     topic: str
@@ -140,7 +146,7 @@ class ShareOffset(NamedTuple):
     lag: int
 
 
-class AskMove(Question, frozen=True, kw_only=True):
+class AskMove(PeerQuestion, frozen=True, kw_only=True):
     """Move some of what this broker leads of a queue, for a task that another broker runs. `count` 0 ends the task."""
 
     task_id: str
@@ -175,7 +181,7 @@ AnyQuestion = (
 )
 
 _ANSWERS: dict[type, Any] = {
-    AskReceive: list[Delivery],
+    AskReceive: list[DeliveredMessage],
     AskArrivals: int,
     AskSend: SentSome,
     AskLeftBehind: int,

@@ -11,6 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Literal
 
+import msgspec
+
+from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.layout import Layouts
 from headrace.broker.queueing.local.local_queues import LocalQueues
 from headrace.broker.queueing.local.shards import QueueShards
@@ -24,12 +27,12 @@ from headrace.broker.queueing.routing.peer_calls import (
     AskScheduled,
     AskSettle,
     AskStats,
-    Delivery,
+    DeliveredMessage,
     QueueStats,
 )
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.plan import Rejected
 from headrace.queues.commands import Handle, Source
 from headrace.records.build import Record
@@ -48,6 +51,7 @@ class QueueRouter:
         self,
         runtime: Runtime,
         node_id: int,
+        catalog: QueueCatalog,
         layouts: Layouts,
         local: LocalQueues,
         shards: QueueShards,
@@ -55,6 +59,7 @@ class QueueRouter:
     ) -> None:
         self._clock = runtime.clock
         self._node_id = node_id
+        self._catalog = catalog
         self._layouts = layouts
         self._local = local
         self._shards = shards
@@ -70,7 +75,7 @@ class QueueRouter:
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
-    async def receive(self, spec: QueueSpec, ask: AskReceive) -> list[Delivery]:
+    async def receive(self, spec: QueueSpec, ask: AskReceive) -> list[DeliveredMessage]:
         """Up to `count` messages from one of the brokers; waits for the first if there is none anywhere."""
         clock = self._clock
         deadline_ms = clock.now_ms() + ask.wait_ms
@@ -91,10 +96,14 @@ class QueueRouter:
                     return found
             left_ms = deadline_ms - clock.now_ms()
             if left_ms <= 0:
-                if problem is not None and not answered:
+                if problem is None or answered:
+                    return []
+                if ask.patient or problem.kind is not ErrorKind.COORDINATOR_LOAD_IN_PROGRESS:
                     raise problem
-                return []
+                ask = msgspec.structs.replace(ask, patient=True)  # nobody has anything else to offer
+                continue
             await self._long_polls.wait(spec.name, self.others(spec), arrival, min(left_ms, LOOK_AROUND_MS))
+            self._catalog.require(spec)
 
     def _places(self, spec: QueueSpec) -> list[int]:
         """Where to look, in order."""
@@ -107,15 +116,16 @@ class QueueRouter:
         others = others[first:] + others[:first]
         return here + others if turn % OTHERS_FIRST else others + here
 
-    async def _receive_at(self, place: int, spec: QueueSpec, ask: AskReceive) -> list[Delivery]:
+    async def _receive_at(self, place: int, spec: QueueSpec, ask: AskReceive) -> list[DeliveredMessage]:
         if place == self._node_id:
             return await self._local.receive(
-                spec, ask.count, visibility_ms=ask.visibility_ms, owner=ask.owner
+                spec,
+                ask.count,
+                visibility_ms=ask.visibility_ms,
+                owner=ask.owner,
+                patient=ask.patient,
             )
-        at_once = AskReceive(
-            queue=ask.queue, count=ask.count, visibility_ms=ask.visibility_ms, wait_ms=0, owner=ask.owner
-        )
-        found: list[Delivery] = await self.ask(place, at_once)
+        found: list[DeliveredMessage] = await self.ask(place, msgspec.structs.replace(ask, wait_ms=0))
         return found
 
     # -- what is done with a delivery ----------------------------------------------------------------------------------
@@ -152,7 +162,7 @@ class QueueRouter:
     async def stats(self, spec: QueueSpec) -> QueueStats:
         counts = self._local.counts(spec)
         oldest_ms = self._local.oldest_age_ms(spec)
-        question = AskStats(queue=spec.name)
+        question = AskStats(queue=spec.name, queue_id=spec.id)
         asked = [self.ask(broker_id, question, LOOK_S) for broker_id in self.others(spec)]
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, QueueStats):
@@ -164,20 +174,30 @@ class QueueRouter:
 
     async def purge(self, spec: QueueSpec, min_interval_ms: int) -> None:
         await self._local.purge(spec, min_interval_ms)
-        for broker_id in self.others(spec):
-            await self.ask(broker_id, AskPurge(queue=spec.name, min_interval_ms=min_interval_ms))
+        await self._ask_others(
+            spec, AskPurge(queue=spec.name, queue_id=spec.id, min_interval_ms=min_interval_ms)
+        )
 
     async def pause(self, spec: QueueSpec, *, paused: bool) -> None:
         await self._local.pause(spec, paused=paused)
+        await self._ask_others(spec, AskPause(queue=spec.name, queue_id=spec.id, paused=paused))
+
+    async def _ask_others(self, spec: QueueSpec, question: AskPurge | AskPause) -> None:
         for broker_id in self.others(spec):
-            await self.ask(broker_id, AskPause(queue=spec.name, paused=paused))
+            try:
+                await self.ask(broker_id, question)
+            except (
+                Unknown
+            ) as refusal:  # the others before it have done it, so this is not asked again from here
+                raise HeadraceError(ErrorKind.NOT_COORDINATOR, refusal.detail) from refusal
 
     async def peek(self, spec: QueueSpec, limit: int) -> list[tuple[Source, Record]]:
         found = await self._local.peek(spec, limit)
         for broker_id in self.others(spec):
             if len(found) >= limit:
                 break
-            found += await self.ask(broker_id, AskPeek(queue=spec.name, limit=limit - len(found)))
+            ask = AskPeek(queue=spec.name, queue_id=spec.id, limit=limit - len(found))
+            found += await self.ask(broker_id, ask)
         return found
 
     async def walk(

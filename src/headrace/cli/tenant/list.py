@@ -1,0 +1,14 @@
+"""Command: `headrace tenant list`."""
+
+from __future__ import annotations
+
+from headrace.cli.invocation import Invocation
+from headrace.cli.leaf import leaf
+from headrace.cli.output import Shape
+from headrace.cli.tenant_view import COLUMNS, TENANTS, TenantRow, tenant_row
+
+
+@leaf(TenantRow, Shape.ITEMS, http=True)
+def command(run: Invocation) -> None:
+    """List tenants, what they have and their limits."""
+    run.output.items(TenantRow, [tenant_row(each) for each in run.http.ask("GET", TENANTS)["items"]], COLUMNS)

@@ -1,0 +1,1 @@
+"""Codec: what REST takes and answers, as msgspec structs, by resource."""

@@ -1,0 +1,1 @@
+"""The schema registry over HTTP, in the words of Confluent's."""
