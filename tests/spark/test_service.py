@@ -135,7 +135,9 @@ def test_f65_submitted_supervised_killed_and_taken_over_every_row_once(
         service.supervise()
         service.publish(range(1000, 1500))
         first.terminate()
-        assert first.wait(240) == 0 and not group_lives(again["pid"])
+        assert first.wait(240) == 0
+        # Killed before it left: what a large process takes to go is the machine's to say.
+        until(lambda: not group_lives(again["pid"]))
         until(lambda: len(service.rows()) == 1500)
         assert service.rows() == Counter(range(1500))
         runs = [(run["outcome"], run["reason"]) for run in service.command("history", "orders")["items"]]

@@ -52,13 +52,19 @@ def command(run: Invocation, name: str, wait: bool) -> None:
 def await_row(
     run: Invocation, pipelines: Pipelines, name: str, is_so: Callable[[PipelineRow], bool]
 ) -> PipelineRow:
+    """As long as anything is heard of it: a supervisor that holds it speaks every few seconds, and ends what hangs. How long a JVM takes to
+    start is the machine's to say."""
     from headrace.spark.sync_client import pause
 
-    deadline = time.monotonic() + run.profile.timeout_ms / 1000 + 60
+    heard = ("", "")
+    deadline = 0.0
     while True:
         row = pipelines.need(name)
         if is_so(row):
             return row
+        if heard != (row.state, row.updated):
+            heard = (row.state, row.updated)
+            deadline = time.monotonic() + run.profile.timeout_ms / 1000 + 60
         if time.monotonic() > deadline:
             raise Failure(
                 Exit.TIMEOUT, f'pipeline "{name}" is still {row.state}', f"headrace pipeline status {name}"
