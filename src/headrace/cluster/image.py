@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from headrace.cluster import keys
@@ -37,10 +38,12 @@ from headrace.cluster.deltas import (
 from headrace.cluster.keys import KeyKind, KeyRef
 from headrace.cluster.rows import BrokerNode, ElectedController, Topic
 from headrace.cluster.state import (
+    DELETED,
     BrokerConfigs,
     BrokerRegistration,
     ClusterState,
     ControllerState,
+    DeletedTopic,
     Features,
     Fence,
     InvalidState,
@@ -52,6 +55,8 @@ from headrace.cluster.state import (
 )
 from headrace.cluster.views import ViewSpec
 from headrace.core.ids import collision_key
+
+_DELETED = f"{DELETED}/"
 
 
 class Item(Protocol):
@@ -91,6 +96,8 @@ class ClusterImage:
         """The views of each topic, whether the topic is there or not."""
         self._partitions: dict[str, dict[int, PartitionState]] = {}
         self._opaque: dict[str, bytes] = {}
+        self._last_epochs: dict[str, int] = {}
+        """Of deleted topics, by name."""
         self._revisions: dict[str, int] = {}
         self._tombstones: dict[str, int] = {}
         self._floor = 0
@@ -197,7 +204,11 @@ class ClusterImage:
 
     def was_deleted(self, topic_id_hex: str) -> bool:
         """Whether the metadata says so: a topic that is merely not known is not proof enough to remove anything (S12)."""
-        return f"deleted/{topic_id_hex}" in self._opaque
+        return f"{_DELETED}{topic_id_hex}" in self._opaque
+
+    def last_epoch(self, name: str) -> int:
+        """The highest leader epoch that deleted topics of this name have had, as far as that is remembered; -1 for none."""
+        return self._last_epochs.get(name, -1)
 
     def group_configs(self, group: str) -> dict[str, str]:
         """What was set for one group; unreadable values count as nothing."""
@@ -355,6 +366,8 @@ class ClusterImage:
             case KeyKind.PRODUCER_IDS:
                 self.producer_ids = decode(NextProducerId, value)
             case KeyKind.OPAQUE:
+                if key.startswith(_DELETED):
+                    self._note_epoch(value)
                 self._opaque[key] = value
                 self._revisions[key] = revision
                 return [OpaqueChanged(key, value)]
@@ -392,9 +405,23 @@ class ClusterImage:
             case KeyKind.PRODUCER_IDS:
                 self.producer_ids = None
             case KeyKind.OPAQUE:
-                self._opaque.pop(key, None)
+                value = self._opaque.pop(key, None)
+                if value is not None and key.startswith(_DELETED):
+                    self._forget_epoch(value)
                 return [OpaqueChanged(key, None)]
         return []
+
+    def _note_epoch(self, value: bytes) -> None:
+        with suppress(InvalidState):  # X27: a note of a newer version still says that there was a topic
+            note = decode(DeletedTopic, value)
+            self._last_epochs[note.name] = max(note.last_epoch, self.last_epoch(note.name))
+
+    def _forget_epoch(self, value: bytes) -> None:
+        """The oldest note goes first, and a later topic of that name began above it."""
+        with suppress(InvalidState):
+            note = decode(DeletedTopic, value)
+            if note.last_epoch == self.last_epoch(note.name):
+                self._last_epochs.pop(note.name, None)
 
     # -- topics and partitions ----------------------------------------------------------------------------------------
 

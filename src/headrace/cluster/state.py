@@ -16,10 +16,14 @@ from headrace.cluster.views import spec_of
 
 NO_LEADER = -1
 MAX_REPLICAS = 32
+MAX_EPOCH = 2**31 - 1
+DELETED = "deleted"
+"""The space of the notes of deleted topics."""
 
 BrokerId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 LeaderId = Annotated[int, Meta(ge=NO_LEADER, le=2**31 - 1)]
-Epoch = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Epoch = Annotated[int, Meta(ge=0, le=MAX_EPOCH)]
+LastEpoch = Annotated[int, Meta(ge=-1, le=MAX_EPOCH)]
 Revision = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 WallMs = Annotated[int, Meta(ge=0, le=2**53)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -125,6 +129,8 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
     name: ShortText
     deleted_ms: WallMs
+    last_epoch: LastEpoch = -1
+    """The highest leader epoch that any of its partitions has had; not known of those from before it was kept."""
 
 
 class PartitionState(msgspec.Struct, frozen=True):
@@ -142,7 +148,7 @@ class PartitionState(msgspec.Struct, frozen=True):
     removing: Replicas = ()
     last_leader: LeaderId = NO_LEADER
     """Who led last while there is no leader: the best guess for an unclean election."""
-    unclean_epoch: Annotated[int, Meta(ge=-1, le=2**31 - 1)] = -1
+    unclean_epoch: LastEpoch = -1
     """The leader epoch of the last unclean election: what followers may then truncate is no breach (R24, R27)."""
 
     def __post_init__(self) -> None:

@@ -34,17 +34,15 @@ from headrace.cluster.configs import (
     resolve_topic,
     validated_topic_configs,
 )
+from headrace.cluster.deleted_topics import first_epoch, forgotten, note_of
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.placement import Candidate, place
 from headrace.cluster.rows import Topic
 from headrace.cluster.state import (
     MAX_REPLICAS,
     BrokerConfigs,
-    DeletedTopic,
-    InvalidState,
     PartitionState,
     TopicState,
-    decode,
     encode,
 )
 from headrace.cluster.views import MAX_VIEWS_PER_TOPIC, ViewSpec, alteration_problem, wanted_view
@@ -58,10 +56,6 @@ DEFAULT = -1
 
 STORAGE = "headrace.storage"
 STALE_CREATION_MS = 60_000
-DELETED = "deleted"
-KEEP_DELETED_MS = 30 * 24 * 60 * 60 * 1000
-MAX_DELETED = 10_000
-"""Of deleted topics, so much is remembered: a broker that was away for longer keeps what it has of them aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +107,9 @@ def create_topic(
     if crowded is not None:
         return crowded
     partitions = []
+    epoch = first_epoch(image, request.name)
     for assigned in replicas:
-        new = _new_partition(image, assigned)
+        new = _new_partition(image, assigned, epoch)
         if isinstance(new, Rejected):
             return new
         partitions.append(new)
@@ -270,12 +265,12 @@ def replicas_problem(
     return None
 
 
-def _new_partition(image: ClusterImage, replicas: tuple[int, ...]) -> PartitionState | Rejected:
+def _new_partition(image: ClusterImage, replicas: tuple[int, ...], epoch: int) -> PartitionState | Rejected:
     """All live replicas start in sync: an empty log is complete."""
     isr = tuple(broker for broker in replicas if image.is_live(broker))
     if not isr:
         return Rejected(ErrorKind.INVALID_REPLICA_ASSIGNMENT, f"none of the brokers {list(replicas)} is up")
-    return PartitionState(replicas=replicas, leader=isr[0], leader_epoch=0, partition_epoch=0, isr=isr)
+    return PartitionState(replicas=replicas, leader=isr[0], leader_epoch=epoch, partition_epoch=0, isr=isr)
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------
@@ -369,7 +364,8 @@ def delete_topic(
     ops: list[Op] = [DeleteKey(one) for one in gone if image.mod_revision(one)]
     doomed: list[str] = []
     for name, state in states.items():
-        ops.append(PutKey(keys.opaque(DELETED, state.id), encode(DeletedTopic(name, wall_ms))))
+        held = image.topic(name)
+        ops.append(note_of(state, name, held.partitions if held is not None else (), wall_ms))
         doomed += (keys.partition(state.topic_id, number) for number in range(state.partitions))
     first = doomed[: MAX_OPS_PER_TRANSACTION - len(ops)]
     ops += (DeleteKey(partition) for partition in first)
@@ -427,8 +423,9 @@ def create_partitions(
     if crowded is not None:
         return crowded
     new: dict[int, PartitionState] = {}
+    epoch = first_epoch(image, topic.name)
     for number, assigned in zip(range(have, count), replicas, strict=True):
-        partition = _new_partition(image, assigned)
+        partition = _new_partition(image, assigned, epoch)
         if isinstance(partition, Rejected):
             return partition
         new[number] = partition
@@ -559,21 +556,4 @@ def leftovers(image: ClusterImage, *, wall_ms: int, controller_epoch: int) -> li
     for key in image.orphan_partitions():
         compares = (controller, Expect(key, "mod", image.mod_revision(key)))
         changes.append(Change(compares, (DeleteKey(key),), f"{key} belongs to no topic"))
-    return changes + _forgotten_deletions(image, wall_ms, controller)
-
-
-def _forgotten_deletions(image: ClusterImage, wall_ms: int, controller: Expect) -> list[Change]:
-    """What is known of deleted topics, once nobody can be expected to come back with data of them."""
-    known: list[tuple[int, str]] = []
-    for topic_id, raw in image.opaque(DELETED).items():
-        try:
-            known.append((decode(DeletedTopic, raw).deleted_ms, topic_id))
-        except InvalidState:
-            continue  # X27: of a newer version, or damaged; left alone
-    known.sort()
-    excess = max(0, len(known) - MAX_DELETED)
-    return [
-        Change((controller,), (DeleteKey(keys.opaque(DELETED, topic_id)),), "a deleted topic is forgotten")
-        for number, (deleted_ms, topic_id) in enumerate(known)
-        if number < excess or wall_ms - deleted_ms > KEEP_DELETED_MS
-    ]
+    return changes + forgotten(image, wall_ms, controller)

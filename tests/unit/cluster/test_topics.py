@@ -11,10 +11,11 @@ from cluster_world import ClusterWorld
 from headrace.cluster import keys
 from headrace.cluster.changes import Change
 from headrace.cluster.configs import Alteration, AlterOp
+from headrace.cluster.deleted_topics import KEEP_DELETED_MS
+from headrace.cluster.election import raise_epoch
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.state import PartitionState, decode
 from headrace.cluster.topics import (
-    KEEP_DELETED_MS,
     CreatedTopic,
     CreateTopic,
     GrownTopic,
@@ -202,6 +203,29 @@ def test_what_is_known_of_deleted_topics_is_bounded(world: ClusterWorld) -> None
     tidy = leftovers(world.image, wall_ms=KEEP_DELETED_MS + 2, controller_epoch=world.controller_epoch)
     world.do(*tidy)
     assert [key for key in world.store.held if key.startswith("deleted/")] == [f"deleted/{topic.id.hex()}"]
+
+
+def test_f1_a_name_never_goes_back_to_an_epoch_it_has_had(world: ClusterWorld) -> None:
+    topic = world.create("t")
+    partition = topic.partitions[0]
+    assert partition is not None and partition.leader_epoch == 0
+    raised = raise_epoch(world.image, topic, 0, 6, partition.leader)
+    assert raised is not None
+    world.do(raised)
+    for life in range(8, 11):
+        gone = delete_topic(world.image, topic, world.controller_epoch, wall_ms=life)
+        assert not isinstance(gone, Rejected)
+        world.do(*gone)
+        topic = world.create("t")
+        assert {one.leader_epoch for one in topic.partitions if one is not None} == {life}
+    grown = create_partitions(world.image, topic, 5, controller_epoch=world.controller_epoch)
+    assert isinstance(grown, GrownTopic)
+    assert {one.leader_epoch for one in grown.partitions.values()} == {10}, (
+        "partitions may have had namesakes, too"
+    )
+    assert world.image.last_epoch("another") == -1
+    world.do(*leftovers(world.image, wall_ms=KEEP_DELETED_MS + 100, controller_epoch=world.controller_epoch))
+    assert world.image.last_epoch("t") == -1, "forgotten with the last note"
 
 
 def test_a_journal_of_an_older_version_is_adopted_once(world: ClusterWorld) -> None:
