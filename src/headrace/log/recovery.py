@@ -452,8 +452,9 @@ class _Loader:
         valid_later = any(self._has_batch(other, error.offset) for other in later)
         if not synced and valid_at is None and not valid_later:
             return False
+        seen_at = item.size if valid_at is None else valid_at
         hole = (valid_at is None and error.short) or has_lost_sector(
-            file, error.position, item.size if valid_at is None else valid_at
+            file, error.position, seen_at, error.offset
         )
         if not synced and hole and not self._refuse_holes:
             self._report.notes.append(

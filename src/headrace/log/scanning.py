@@ -142,12 +142,17 @@ def _is_batch(file: File, data: bytes, at: int, position: int, end: int, expecte
     return crc_matches(data, at, read_header(data, at))
 
 
-def has_lost_sector(file: File, position: int, end: int) -> bool:
-    """Is a sector of [position, end) all zero? Then that block was never written out: a power cut, not rot."""
+def has_lost_sector(file: File, position: int, end: int, expected_offset: int) -> bool:
+    """Is a sector of [position, end) all zero? Then that block was never written out: a power cut, not rot.
+
+    `end` is where a batch seems to begin. Its offset is not under its CRC, so the front of it may lie in the lost block: the sector
+    that `end` is in counts whole.
+    """
     boundary = -(-position // SECTOR_BYTES) * SECTOR_BYTES
-    head = file.read(position, min(boundary, end) - position)
-    if len(head) > MAGIC_POSITION and not any(head):
-        return True  # the rest of a sector whose front had been synced; no batch starts with a zero magic
+    end = -(-end // SECTOR_BYTES) * SECTOR_BYTES
+    # The rest of a sector whose front had been synced.
+    if _is_lost_front(file.read(position, min(boundary, end) - position), expected_offset):
+        return True
     zeros = bytes(SECTOR_BYTES)
     while boundary + SECTOR_BYTES <= end:
         data = file.read(boundary, min(SCAN_CHUNK_BYTES, end - boundary))
@@ -157,6 +162,13 @@ def has_lost_sector(file: File, position: int, end: int) -> bool:
             return False
         boundary += SCAN_CHUNK_BYTES
     return False
+
+
+def _is_lost_front(front: bytes, expected_offset: int) -> bool:
+    """All zero, where a batch that begins at `expected_offset` or above it has something else: its offset, or at the latest its length."""
+    if not front or any(front):
+        return False
+    return len(front) >= LENGTH_PREFIX_BYTES or any(expected_offset.to_bytes(8)[: len(front)])
 
 
 def select_batches(

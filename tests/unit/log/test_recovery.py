@@ -271,6 +271,38 @@ def test_lost_blocks_after_a_power_cut_end_the_log_and_are_kept() -> None:
     assert fs.read_file(f"{DIRECTORY}/{report.quarantined[0]}") == bytes(data[log.size_bytes :])
 
 
+def _padded(pad: int) -> tuple[MemoryFileSystem, bytes, list[int]]:
+    """(file system after a crash, the log's bytes, where each batch ends): one batch was synced, and its size is moved by `pad`."""
+    fs = MemoryFileSystem()
+    log = fresh_log(replace(SMALL, segment_bytes=1 << 20), fs)
+    put(log, data_batch([b"x" * (300 + pad)]))
+    log.sync()
+    log.checkpoint()
+    fill(log, 20)
+    data = read_all(log)
+    log.close(clean=False)
+    ends = [0]
+    for header in headers(data):
+        ends.append(ends[-1] + header.size)
+    return fs, data, ends
+
+
+@pytest.mark.parametrize("pad", range(0, 90))
+def test_a_lost_block_is_known_wherever_batches_begin_in_it(pad: int) -> None:
+    """The front of a batch (its offset is not under its CRC) may lie in the lost block, and the block before may end within that front."""
+    fs, data, ends = _padded(pad)
+    files = dump(fs)
+    sector = 512
+    # A whole sector, and the rest of one whose front had been synced.
+    for begin, end in ((2 * sector, 3 * sector), (ends[1], -(-ends[1] // sector) * sector)):
+        broken = bytearray(data)
+        broken[begin:end] = bytes(end - begin)
+        again = restore({**files, f"{0:020d}.log": bytes(broken)})
+        log, _ = open_log(again)
+        whole = max(at for at in ends if data[:at] == broken[:at])
+        assert read_all(log) == data[:whole], "up to what is whole, and nothing behind it"
+
+
 def _two_segments() -> tuple[MemoryFileSystem, list[str], int]:
     fs = MemoryFileSystem()
     log = fresh_log(fs=fs)
