@@ -78,8 +78,9 @@ class RawClient:
         assert response.topics[0].error_code == 0, response
 
     def produce(
-        self, topic: str, batch: Buffer, *, partition: int = 0, acks: int = 1, version: int = 9
+        self, topic: str, batch: Buffer, *, partition: int = 0, acks: int = -1, version: int = 9
     ) -> ProducePartitionResponse:
+        """Answered when it can be read: with acks=1 the high watermark comes when it comes, and a test that means that says so."""
         response = self.call(ApiKey.PRODUCE, version, produce_request(topic, batch, partition, acks))
         row: ProducePartitionResponse = response.topics[0].partitions[0]
         return row
@@ -102,7 +103,7 @@ class RawClient:
         self.close()
 
 
-def produce_request(topic: str, batch: Buffer, partition: int = 0, acks: int = 1) -> ProduceRequest:
+def produce_request(topic: str, batch: Buffer, partition: int = 0, acks: int = -1) -> ProduceRequest:
     return ProduceRequest(
         None, acks, 10_000, [ProduceTopic(topic, ZERO_UUID, [ProducePartition(partition, batch)])]
     )
