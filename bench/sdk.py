@@ -3,13 +3,15 @@
     python bench/sdk.py [--messages 200000] [--trials 5] [--json FILE]
 
 Each trial runs in a process of its own, so that CPU time is that of one client and its threads. Rows: confluent-kafka without and with a
-callback per message, `Client.publish`, `Client.publish_many`; confluent-kafka's `consume`, `Client.subscribe` alone and as a group.
+callback per message, and idempotent with one (what `publish` sets and does), `Client.publish`, `Client.publish_many`; confluent-kafka's `consume`, `Client.subscribe` alone and as a group.
+Ratios are to the client under it in the same trial.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -24,8 +26,8 @@ from headrace.testing.broker_process import BrokerProcess
 VALUE = b"v" * 100
 
 
-def produce(bootstrap: str, topic: str, count: int, told: bool) -> None:
-    producer = ck.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+def produce(bootstrap: str, topic: str, count: int, told: bool, idempotent: bool = False) -> None:
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": idempotent})
     seen: list[int] = []
 
     def answered(error: ck.KafkaError | None, message: ck.Message) -> None:
@@ -70,8 +72,9 @@ def consume(bootstrap: str, topic: str, count: int) -> None:
 def subscribe(bootstrap: str, topic: str, count: int, group: bool) -> None:
     with Client(bootstrap) as client:
         left = count
-        for _message in client.subscribe(topic, group=f"g-{time.time_ns()}" if group else None):
-            left -= 1
+        for message in client.subscribe(topic, group=f"g-{time.time_ns()}" if group else None):
+            if message.value is not None and message.offset is not None:  # as the one below reads them
+                left -= 1
             if not left:
                 return
 
@@ -79,6 +82,7 @@ def subscribe(bootstrap: str, topic: str, count: int, group: bool) -> None:
 WORK = {
     "confluent produce": lambda b, t, n: produce(b, t, n, told=False),
     "confluent produce, told": lambda b, t, n: produce(b, t, n, told=True),
+    "confluent idempotent, told": lambda b, t, n: produce(b, t, n, told=True, idempotent=True),
     "sdk publish": lambda b, t, n: publish(b, t, n, many=False),
     "sdk publish_many": lambda b, t, n: publish(b, t, n, many=True),
     "confluent consume": consume,
@@ -130,15 +134,19 @@ def main() -> int:
                 found[name].append(
                     json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
                 )
-    rows = {
-        name: {key: statistics.median(trial[key] for trial in trials) for key in ("cpu_us", "rate")}
-        for name, trials in found.items()
-    }
-    for name, row in rows.items():
-        under = rows["confluent consume" if "subscribe" in name or "consume" in name else "confluent produce"]
-        print(
-            f"{name:26} {row['cpu_us']:6.1f} us CPU {row['rate']:10,.0f}/s  x{row['cpu_us'] / under['cpu_us']:.2f}"
-        )
+    rows: dict[str, dict[str, float]] = {}
+    for name, trials in found.items():
+        row = {key: statistics.median(trial[key] for trial in trials) for key in ("cpu_us", "rate")}
+        rows[name] = row
+        reads = "subscribe" in name or "consume" in name
+        for under in ["confluent consume"] if reads else ["confluent produce", "confluent idempotent, told"]:
+            # Trial by trial: what else the host does weighs on neighbours alike.
+            row[f"of {under}"] = statistics.median(
+                trial["cpu_us"] / beside["cpu_us"] for trial, beside in zip(trials, found[under], strict=True)
+            )
+        ratios = "  ".join(f"x{value:.2f} {key}" for key, value in row.items() if key.startswith("of "))
+        print(f"{name:26} {row['cpu_us']:6.1f} us CPU {row['rate']:10,.0f}/s  {ratios}")
+    print(f"load {os.getloadavg()[0]:.0f}")
     if args.json:
         args.json.write_text(json.dumps(rows, indent=2))
     return 0

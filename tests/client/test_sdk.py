@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import FrameType
 
 import pytest
 
@@ -124,6 +126,66 @@ def test_acks_out_of_order_commit_only_the_finished_prefix(broker: BrokerProcess
                 message.ack()
         again = [message.text for message in client.subscribe(topic, group=group, follow=False)]
     assert again == ["b", "c", "d"]
+
+
+def test_an_early_ack_counts_although_the_next_is_never_asked_for(broker: BrokerProcess, topic: str) -> None:
+    with Client(broker.bootstrap, config=QUIET) as client:
+        client.publish_many(topic, ["a", "b", "c"])
+        client.flush()
+        with client.subscribe(topic, group=f"g-{topic}") as subscription:
+            first, second = next(subscription), next(subscription)
+            first.ack()  # long done
+            second.ack()
+        again = [message.text for message in client.subscribe(topic, group=f"g-{topic}", follow=False)]
+    assert again == ["c"]
+
+
+def test_every_partition_of_every_topic_is_finished_for_itself(broker: BrokerProcess, topic: str) -> None:
+    """What is finished is noted for many messages at once, with several partitions mixed in them."""
+    names = [f"{topic}-{number}" for number in range(3)]
+    with Client(broker.bootstrap, config=QUIET) as client:
+        for number in range(700):
+            client.publish(names[number % 3], number)
+        client.flush()
+        seen: list[int] = []
+        for count in (1, 250, 333, 700):  # the last of each is left half done, and comes again
+            with client.subscribe(names, group=f"g-{topic}", follow=False) as subscription:
+                for _, message in zip(range(count), subscription, strict=False):
+                    seen.append(message.json())
+    assert set(seen) == set(range(700)) and len(seen) == 700 + 3
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Functions of the SDK that this thread enters meanwhile."""
+    found = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal found
+        found += event == "call" and "/headrace/client/" in frame.f_code.co_filename
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize("group", [None, "readers"])
+def test_f86_a_message_costs_a_few_calls(broker: BrokerProcess, topic: str, group: str | None) -> None:
+    """bench/sdk.py has the time; here is what it is made of, which no load changes."""
+    with Client(broker.bootstrap, config=QUIET) as client:
+        client.publish(topic, b"first").result(60)
+        spent = calls_of(
+            lambda: (
+                [client.publish(topic, b"v", key=b"k") for _ in range(2000)],
+                client.flush(),
+            )
+        )
+        assert spent < 2000 * 3.5, "publish, publish, answered"
+        subscription = client.subscribe(topic, group=group and f"{group}-{topic}", follow=False)
+        spent = calls_of(lambda: [message.value for message in subscription])
+        assert spent < 2001 * 1.5, "the iterator, and little for many"
 
 
 def doubled(client: Client, source: str, sink: str, fail_at: int | None = None) -> int:

@@ -39,21 +39,23 @@ class Receipt(NamedTuple):
     offset: int
 
 
-class Delivery:
+class Delivery(msgspec.Struct, gc=False, eq=False):
     """The answer to one publish: `.result(timeout)`, or `await` it. Fails with HeadraceError.
 
-    Most are never asked for, so one is made of four plain slots; what it takes to wait is made when somebody waits. An outcome is
+    Most are never asked for, so one is made of a few plain fields, and what it takes to wait is made when somebody waits. An outcome is
     written before `_waiting` is read, and who waits writes `_waiting` before it reads the outcome: one of them sees the other.
+
+    The garbage collector does not look at it (a hundred thousand may be on their way): what it refers to either lives longer or, as
+    `_waiting`, is dropped with the answer.
     """
 
-    __slots__ = ("_outcome", "_server", "_waiting", "observed")
-
-    def __init__(self, server: AnswerServer) -> None:
-        self._server = server
-        self._outcome: Receipt | HeadraceError | None = None
-        self._waiting: list[Callable[[Delivery], None]] | None = None
-        self.observed = False
-        """Somebody asked for the outcome, so `flush` has no need to tell of it."""
+    _server: AnswerServer
+    _outcome: int | HeadraceError | None = None
+    """The offset, or what went wrong."""
+    _partition: int = 0
+    _waiting: list[Callable[[Delivery], None]] | None = None
+    observed: bool = False
+    """Somebody asked for the outcome, so `flush` has no need to tell of it."""
 
     def done(self) -> bool:
         return self._outcome is not None
@@ -61,8 +63,9 @@ class Delivery:
     def answered(self, error: KafkaError | None, message: KafkaMessage) -> None:
         """For librdkafka: what became of it."""
         if error is None:
+            self._partition = message.partition() or 0
             offset = message.offset()
-            self._outcome = Receipt(message.partition() or 0, -1 if offset is None else offset)
+            self._outcome = -1 if offset is None else offset
         else:
             self._server.failed(self)
             self._outcome = headrace_error(error)
@@ -93,13 +96,13 @@ class Delivery:
         outcome = self._wait(timeout)
         if isinstance(outcome, HeadraceError):
             raise outcome
-        return outcome
+        return Receipt(self._partition, outcome)
 
     def exception(self, timeout: float | None = None) -> HeadraceError | None:
         outcome = self._wait(timeout)
         return outcome if isinstance(outcome, HeadraceError) else None
 
-    def _wait(self, timeout: float | None) -> Receipt | HeadraceError:
+    def _wait(self, timeout: float | None) -> int | HeadraceError:
         self.observed = True
         if self._outcome is None:
             answered = threading.Event()
@@ -108,6 +111,9 @@ class Delivery:
             if self._outcome is None:
                 raise TimeoutError(f"not acknowledged within {timeout} s; it may still be")
         return self._outcome
+
+    def __repr__(self) -> str:
+        return f"<Delivery {'on its way' if self._outcome is None else self._outcome!r}>"
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         loop = asyncio.get_running_loop()
@@ -126,34 +132,51 @@ class Delivery:
         return self.result()
 
 
-class Message:
-    """One message. `value` and `key` are the bytes as published; `text` and `json()` read them."""
+class Message(msgspec.Struct, eq=False):
+    """One message. `value` and `key` are the bytes as published; `text` and `json()` read them.
 
-    __slots__ = ("_ack", "headers", "key", "offset", "partition", "timestamp_ms", "topic", "value")
+    It is librdkafka's own, with our words for it: what nobody asks for is not copied.
+    """
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        timestamp_ms: int | None,
-        ack: Callable[[str, int, int], None],
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.key = key
-        self.value = value
-        self.headers = headers
-        self.timestamp_ms = timestamp_ms
-        self._ack = ack
+    value: bytes | None
+    _raw: KafkaMessage
+    _ack: Callable[[Message], None]
+
+    @property
+    def topic(self) -> str:
+        return self._raw.topic() or ""
+
+    @property
+    def partition(self) -> int:
+        return self._raw.partition() or 0
+
+    @property
+    def offset(self) -> int:
+        return self._raw.offset() or 0
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition."""
+        raw = self._raw
+        return raw.topic() or "", raw.partition() or 0
+
+    @property
+    def key(self) -> bytes | None:
+        return self._raw.key()
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        found = self._raw.headers()
+        return tuple(found) if found else ()  # type: ignore[arg-type]
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        kind, timestamp_ms = self._raw.timestamp()
+        return timestamp_ms if kind else None
 
     def ack(self) -> None:
         """Done with this one. Its offset is committed once everything before it in its partition is done too."""
-        self._ack(self.topic, self.partition, self.offset)
+        self._ack(self)
 
     @property
     def timestamp(self) -> datetime | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -69,13 +68,19 @@ class Subscription:
         self._transaction = transaction if group is not None else None
         self._done: dict[tuple[str, int], int] = {}
         """Finished offsets that wait for the transaction's commit, or to be told to librdkafka, which commits them in its time."""
-        self._stored_at = time.monotonic()
-        self._committed_at = time.monotonic()
+        self._due = time.monotonic() + TRANSACTION_SECONDS
+        """When finished offsets have waited long enough: looked at before each message."""
         self._commits_first = commit is CommitOrder.BEFORE_WORK and group is not None
         self._acks_itself = ack == "auto"
+        self._accounts = group is not None and not self._commits_first
+        """Somebody wants to know what is finished. One who reads alone keeps no account."""
         self._follow = follow
-        self._buffer: deque[Message] = deque()
-        self._current: Message | None = None
+        self._batch: list[Message] = []
+        """What was taken last: handed out up to `_next`, and with `ack="auto"` in `_done` up to `_noted`."""
+        self._next = 0
+        self._noted = 0
+        self._working = False
+        """`ack="auto"`: the one handed out last is not finished yet."""
         self._progress: dict[tuple[str, int], Progress] = {}
         self._assigned: set[tuple[str, int]] | None = None
         self._at_end: set[tuple[str, int]] = set()
@@ -152,7 +157,7 @@ class Subscription:
         """They belong to another member from now on: what was not handed out is its work, and so are late acks."""
         self._store()
         lost = {(entry.topic, entry.partition) for entry in partitions}
-        self._buffer = deque(entry for entry in self._buffer if (entry.topic, entry.partition) not in lost)
+        self._batch[self._next :] = [entry for entry in self._batch[self._next :] if entry.place not in lost]
         for key in lost:
             self._progress.pop(key, None)
             self._done.pop(key, None)
@@ -173,89 +178,92 @@ class Subscription:
 
     def _fill(self) -> bool:
         """Look once for messages. False when there is nothing more to come."""
-        # A rebalance happens inside poll: with the transaction committed before, it finds nothing half done.
+        # A rebalance happens inside consume and poll: with the transaction committed before, it finds nothing half done.
         self._commit_transaction()
-        self._store()
-        first = self._consumer.poll(POLL_SECONDS)
-        if first is None:
-            return not self._finished
-        taken = [first, *self._consumer.consume(PREFETCH, timeout=0)]
-        fresh = [self._message(entry) for entry in taken if self._is_message(entry)]
-        if self._commits_first and fresh:
-            self._commit(fresh)
-        self._buffer.extend(fresh)
-        return bool(fresh) or not self._finished
+        self._note()
+        taken = self._consumer.consume(PREFETCH, timeout=0)
+        if not taken:
+            self._store()  # there is time
+            first = self._consumer.poll(POLL_SECONDS)
+            if first is None:
+                return not self._finished
+            taken = [first, *self._consumer.consume(PREFETCH, timeout=0)]
+        told = [entry for entry in taken if entry.error() is not None]
+        if told:
+            taken = [entry for entry in taken if entry.error() is None]
+        if self._commits_first and taken:
+            self._commit(taken)
+        acked = self._acked
+        self._batch, self._next, self._noted = [Message(entry.value(), entry, acked) for entry in taken], 0, 0
+        for entry in told:
+            self._hear(entry)
+        return bool(taken) or not self._finished
 
     @property
     def _finished(self) -> bool:
         caught_up = not self._follow and self._assigned is not None and self._at_end >= self._assigned
         return self._closed or caught_up
 
-    def _is_message(self, entry: KafkaMessage) -> bool:
+    def _hear(self, entry: KafkaMessage) -> None:
+        """What librdkafka tells beside messages. HeadraceError: it can't go on."""
         error = entry.error()
-        if error is None:
-            return True
+        assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
             self._at_end.add((entry.topic() or "", entry.partition() or 0))
-            return False
-        if error.retriable() or error.code() in _PASSING:
-            return False
-        if self._follow and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return False  # it may be created yet
-        raise headrace_error(error)
+        elif error.retriable() or error.code() in _PASSING:
+            pass
+        elif self._follow and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            pass  # it may be created yet
+        else:
+            raise headrace_error(error)
 
-    def _message(self, entry: KafkaMessage) -> Message:
-        topic, partition, offset = entry.topic() or "", entry.partition() or 0, entry.offset() or 0
-        kind, timestamp_ms = entry.timestamp()
-        return Message(
-            topic,
-            partition,
-            offset,
-            entry.key(),
-            entry.value(),
-            tuple(headers) if (headers := entry.headers()) else (),  # type: ignore[arg-type]
-            timestamp_ms if kind else None,
-            self._acked,
-        )
-
-    def _commit(self, messages: list[Message]) -> None:
-        ends = {(entry.topic, entry.partition): entry.offset + 1 for entry in messages}
-        offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in ends.items()]
+    def _commit(self, messages: list[KafkaMessage]) -> None:
+        ends = {(entry.topic(), entry.partition()): entry for entry in messages}
+        offsets = [
+            TopicPartition(entry.topic() or "", entry.partition() or 0, (entry.offset() or 0) + 1)
+            for entry in ends.values()
+        ]
         try:
             self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as problem:
             raise headrace_error(problem.args[0]) from None
 
-    def _hand_out(self) -> Message:
-        message = self._current = self._buffer.popleft()
-        if self._group is not None and not self._commits_first:
-            key = (message.topic, message.partition)
-            progress = self._progress.get(key)
-            if progress is None:
-                progress = self._progress[key] = Progress()
-            progress.handed_out(message.offset)
-        return message
-
-    def _finish_current(self) -> None:
-        """What was handed out last is done, since the next one is asked for. One who reads alone keeps no account."""
-        done, self._current = self._current, None
-        if done is not None and self._acks_itself and self._progress:
-            self._acked(done.topic, done.partition, done.offset)
-
-    def _acked(self, topic: str, partition: int, offset: int) -> None:
-        progress = self._progress.get((topic, partition))
-        done = None if progress is None else progress.finished(offset)
+    def _acked(self, message: Message) -> None:
+        """By the program: in any order with `ack="manual"`; otherwise ahead of asking for the next one, which says the same."""
+        if self._acks_itself:
+            if self._next and message is self._batch[self._next - 1]:
+                self._working = False
+            return
+        progress = self._progress.get(message.place)
+        done = None if progress is None else progress.finished(message.offset)
         if done is None or self._closed:
             return
-        self._done[topic, partition] = done
-        if self._transaction is None and (
-            not self._acks_itself or time.monotonic() - self._stored_at > STORE_SECONDS
-        ):
+        self._done[message.place] = done
+        if self._transaction is None:
             self._store()
+
+    def _note(self) -> None:
+        """How far each partition is finished. Once for many messages: for each, it cost more than reading it.
+
+        With `ack="auto"` there are no gaps, so that the last of each partition tells all."""
+        end = self._next - self._working
+        if self._accounts and self._acks_itself and self._noted < end:
+            passed, self._noted = self._batch[self._noted : end], end
+            last = {(entry._raw.topic(), entry._raw.partition()): entry for entry in passed}
+            for entry in last.values():
+                self._done[entry.place] = entry.offset + 1
+
+    def _settle(self) -> None:
+        """Finished offsets are old enough to be told."""
+        if self._transaction is None:
+            self._store()
+        else:
+            self._commit_transaction()
 
     def _store(self) -> None:
         """Not for every message: that cost more than reading it."""
-        self._stored_at = time.monotonic()
+        self._note()
+        self._due = time.monotonic() + STORE_SECONDS
         if self._transaction is not None or not self._done:
             return
         done, self._done = self._done, {}
@@ -271,8 +279,11 @@ class Subscription:
 
     def _commit_transaction(self) -> None:
         """Results and offsets together, unless something handed out is still being worked on."""
-        self._committed_at = time.monotonic()
-        if self._transaction is None or any(entry.unfinished for entry in self._progress.values()):
+        if self._transaction is None:
+            return
+        self._due = time.monotonic() + TRANSACTION_SECONDS
+        self._note()
+        if self._unfinished:
             return
         offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self._done.items()]
         try:
@@ -283,7 +294,7 @@ class Subscription:
 
     def _rewind(self) -> None:
         """What was rolled back is handed out again, for as long as its partitions are ours."""
-        self._buffer.clear()
+        self._forget()
         self._done.clear()
         self._progress.clear()
         self._at_end.clear()
@@ -297,37 +308,67 @@ class Subscription:
                 raise headrace_error(problem.args[0]) from None
 
     @property
-    def _commit_is_due(self) -> bool:
-        return time.monotonic() - self._committed_at > TRANSACTION_SECONDS
+    def _unfinished(self) -> bool:
+        """Something that was handed out is still being worked on."""
+        if self._acks_itself:
+            return self._working
+        return any(entry.unfinished for entry in self._progress.values())
 
     # -- iteration ---------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Message]:
-        return self
+        accounts, clock = self._accounts, time.monotonic
+        any_order = accounts and not self._acks_itself
+        while True:
+            self._working = False  # since the next one is asked for
+            if accounts and clock() > self._due:
+                self._settle()
+            if self._next >= len(self._batch) and not self._find():
+                return
+            message = self._batch[self._next]
+            self._next += 1
+            self._working = True
+            if any_order:
+                self._track(message)
+            yield message
 
     def __next__(self) -> Message:
-        if self._current is not None:
-            self._finish_current()
-        if self._transaction is not None and self._commit_is_due:
-            self._commit_transaction()
-        while not self._closed:
-            if self._buffer:
-                return self._hand_out()
+        for message in self:
+            return message
+        raise StopIteration
+
+    def _find(self) -> bool:
+        """Until there is something to hand out. False: nothing more will come."""
+        while self._next >= len(self._batch) and not self._closed:
             if not self._fill():
                 self.close()
-        raise StopIteration
+        return not self._closed
+
+    def _track(self, message: Message) -> None:
+        """It may be acknowledged in any order."""
+        progress = self._progress.get(message.place)
+        if progress is None:
+            progress = self._progress[message.place] = Progress()
+        progress.handed_out(message.offset)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
     async def __anext__(self) -> Message:
-        if self._current is not None:
-            self._finish_current()
-        if self._transaction is not None and self._commit_is_due:
-            await self._in_thread(self._commit_transaction)
+        self._working = False
+        if self._accounts and time.monotonic() > self._due:
+            if self._transaction is None:
+                self._settle()
+            else:
+                await self._in_thread(self._settle)
         while not self._closed:
-            if self._buffer:
-                return self._hand_out()
+            if self._next < len(self._batch):
+                message = self._batch[self._next]
+                self._next += 1
+                self._working = True
+                if self._accounts and not self._acks_itself:
+                    self._track(message)
+                return message
             if not await self._in_thread(self._fill):
                 await self.aclose()
         raise StopAsyncIteration
@@ -343,6 +384,7 @@ class Subscription:
     def abandon(self) -> None:
         """The work failed: what was published for it is rolled back, and what was read will be read again."""
         if self._transaction is not None and not self._closed:
+            self._forget()
             self._done.clear()
             self._transaction.abort()
 
@@ -362,6 +404,10 @@ class Subscription:
                 self._store()
             finally:
                 self._consumer.close()
+                self._forget()
+
+    def _forget(self) -> None:
+        self._batch, self._next, self._noted = [], 0, 0
 
     async def aclose(self) -> None:
         if not self._closed:

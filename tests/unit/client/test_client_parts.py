@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
+from confluent_kafka import Message as KafkaMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,9 +56,9 @@ class _Plain:
 def test_payloads_have_types(kind: Any) -> None:
     sent = encode_payload(kind(id=7))
     assert sent == b'{"id":7}'
-    message = Message("t", 0, 1, None, sent, (), None, lambda *_: None)
+    message = Message(sent, KafkaMessage(topic="t", value=sent), lambda _: None)
     assert message.decode(kind) == kind(id=7)
-    broken = Message("t", 0, 1, None, b'{"id":"x"}', (), None, lambda *_: None)
+    broken = Message(b'{"id":"x"}', KafkaMessage(topic="t"), lambda _: None)
     with pytest.raises(HeadraceError, match=f"not a {kind.__name__}"):
         broken.decode(kind)
 
@@ -188,14 +189,28 @@ def test_a_delivery_tells_everybody_once() -> None:
 
 
 def test_a_message_reads_itself() -> None:
-    acked: list[tuple[str, int, int]] = []
-    message = Message("t", 1, 5, b"k", b'{"a": 1}', (), 1_793_000_000_123, lambda *place: acked.append(place))
+    acked: list[Message] = []
+    message = Message(
+        b'{"a": 1}',
+        KafkaMessage(
+            topic="t",
+            partition=1,
+            offset=5,
+            key=b"k",
+            headers=[("h", b"1"), ("h", None)],
+            timestamp=(TIMESTAMP_CREATE_TIME, 1_793_000_000_123),
+        ),
+        acked.append,
+    )
+    assert (message.topic, message.partition, message.offset) == ("t", 1, 5)
+    assert message.key == b"k" and message.headers == (("h", b"1"), ("h", None))
+    assert Message(None, KafkaMessage(topic="t"), acked.append).timestamp is None
     assert message.json() == {"a": 1} and message.text == '{"a": 1}'
     assert (
         message.timestamp is not None and message.timestamp.isoformat() == "2026-10-26T07:33:20.123000+00:00"
     )
     message.ack()
-    assert acked == [("t", 1, 5)]
+    assert acked == [message]
     assert repr(message) == "<Message t[1]@5 key=b'k' 8 bytes>"
 
 
