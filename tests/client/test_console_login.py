@@ -195,5 +195,6 @@ def test_w22_a_change_made_in_the_console_is_in_the_audit(chromium: Chromium, se
     while (row := line()) is None:
         time.sleep(0.1)
     assert (row["principal"], row["operation"], row["name"]) == ("User:admin", "POST", "/api/v1/topics")
-    assert row["host"] and row["text"].startswith("201 ") and row["rule"].startswith("request ")
+    assert row["host"] and row["text"].startswith("201 ") and row["request_id"]
+    assert json.loads(row["after"]["name"]) == "made-by-hand" and "before" not in row
     log_out(chromium)

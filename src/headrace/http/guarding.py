@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 
 import msgspec
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import ANONYMOUS, Principal
+from headrace.http.before_after import differences
 from headrace.http.messages import Answer, Handler, Request, Response
 from headrace.http.metering import Meter
 from headrace.http.problem import problem
@@ -41,6 +42,13 @@ COOKIES = ("__Host-headrace", "headrace-session")
 _NOBODY = Step(b"", ANONYMOUS)
 
 
+LookAt = Callable[[Request], Awaitable[dict[str, str]]]
+
+
+async def _look_at_nothing(request: Request) -> dict[str, str]:
+    return {}
+
+
 class Unauthenticated(Exception):
     """The text is for the caller."""
 
@@ -50,6 +58,8 @@ class HttpGuard:
         self._guard = guard
         self._logins = logins
         self.meter = meter
+        self.look: LookAt = _look_at_nothing
+        """At what a change is about (W22); set when there are routes to look with."""
         self._authorizer = guard.authorizer
 
     @property
@@ -89,9 +99,10 @@ class HttpGuard:
         return answer if isinstance(answer, Answer) else await answer
 
     async def _noted(self, handler: Handler, request: Request) -> Answer:
-        """A change that somebody made in the console is written down (W22): by whom, from where, what, under which request id, and what
-        came of it. In mode open nobody has said who they are."""
+        """A change that somebody made in the console is written down (W22): by whom, from where, what, before and after, under which
+        request id, and what came of it. In mode open nobody has said who they are."""
         status = 500
+        before = await self.look(request)
         try:
             found = self.meter.metered(handler, request) if self.meter.is_on else handler(request)
             answer = found if isinstance(found, Answer) else await found
@@ -102,12 +113,13 @@ class HttpGuard:
             raise
         finally:
             who = "console@localhost" if request.access is None else str(request.access.principal)
-            self._logins.audit.note(
+            after = await self.look(request) if status < 300 else before
+            self._logins.audit.tell(
                 AuditEvent(
                     event="console", principal=who, host=request.peer.host, operation=request.method,
                     name=request.path[:MOST_CHARS], text=f"{status} {_said(request)}"[:MOST_CHARS],
                 ),
-                lambda: f"request {request.request_id}", always=True,
+                {"request_id": request.request_id, **differences(before, after)},
             )  # fmt: skip
 
     def check(

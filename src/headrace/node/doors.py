@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from headrace import __version__
+from headrace.broker.happenings import Observer
 from headrace.broker.metadata import Metadata
 from headrace.broker.queueing.cron import CronSchedule
 from headrace.broker.runtime import Runtime
 from headrace.broker.services import Services
 from headrace.cluster.image import ClusterImage
 from headrace.core.cluster_key import RECEIPTS, derive
+from headrace.http.before_after import BeforeAfter
 from headrace.http.console.page import ConsoleDoor
 from headrace.http.forwarding import Forwarder
 from headrace.http.known import KnowingRouter
@@ -137,11 +139,18 @@ class Doors:
         self._open_sqs(services, metadata, forwarder, receipt_key)
         whole = Whole(self._runtime.clock, services.broker.image, services.sampler, self.peer_requests)
         whole.mount(self._router)
-        mount_rest(self._router, services, forwarder, whole, receipt_key, __version__, self.security.standing)
+        observer = Observer(
+            self._runtime.clock, services.broker.image, services.sampler, self._health.door.look
+        )
+        metadata.listeners.append(observer.heard)
+        services.sampler.on_tick.append(observer.look)
+        standing = self.security.standing
+        mount_rest(self._router, services, forwarder, whole, receipt_key, __version__, standing, observer)
         services.cron.refusal = self._cron_refusal
         self._open_schemas(services)
         self._open_about(services)
         self._open_webhooks(services, metadata, forwarder)
+        self._gatekeeper.http.look = BeforeAfter(self._router).look
 
     def _cron_refusal(self, schedule: CronSchedule) -> str:
         needed = [(Operation.WRITE, Resource.TOPIC, schedule.topic)]

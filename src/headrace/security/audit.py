@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,7 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """As it stands in `__audit`. No field ever holds a password, a key or a token."""
 
     event: str
-    """login, login_failed, nameless, denied, would_deny, change."""
+    """login, login_failed, nameless, denied, would_deny, change, console."""
     principal: str = ""
     host: str = ""
     mechanism: str = ""
@@ -46,6 +47,8 @@ class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
     count: int = 1
     """Of so many within a minute."""
     text: str = ""
+    more: dict[str, Any] = {}
+    """Further fields: what a change was about, before and after (W22)."""
 
 
 class _Fold:
@@ -87,6 +90,10 @@ class AuditTrail:
             self._end(next(iter(self._folds)))
         self._say(event, 1, "" if explain is None else explain()[:MOST_CHARS])
 
+    def tell(self, event: AuditEvent, more: dict[str, Any]) -> None:
+        """In every mode, and each by itself: two changes are never the same."""
+        self._say(event, 1, "", more)
+
     def changed(self, text: str) -> None:
         """Something of security, in a mode other than open, or from it or to it."""
         self.note(AuditEvent(event="change", principal=ACTING.get(), text=text[:MOST_CHARS]), always=True)
@@ -105,12 +112,19 @@ class AuditTrail:
         if fold.count:
             self._say(event, fold.count, "")
 
-    def _say(self, event: AuditEvent, count: int, text: str) -> None:
+    def _say(self, event: AuditEvent, count: int, text: str, more: dict[str, Any] | None = None) -> None:
         if len(self._waiting) >= MOST_WAITING:
             self.dropped += count
             return
         self._waiting.append(
-            Line(at_ms=self._clock.wall_ms(), broker=self._broker_id, event=event, count=count, text=text)
+            Line(
+                at_ms=self._clock.wall_ms(),
+                broker=self._broker_id,
+                event=event,
+                count=count,
+                text=text,
+                more=more or {},
+            )
         )
         self.wake()
 
@@ -141,4 +155,5 @@ def _json(line: Line) -> bytes:
         shown["count"] = line.count
     if line.text:
         shown["rule"] = line.text
+    shown |= line.more
     return msgspec.json.encode(shown)

@@ -29,7 +29,7 @@ def public_router(version: str) -> Router:
     nobody: Any = _Nobody()
     HealthDoor().mount(router)
     MetricsDoor(Collectors()).mount(router)
-    mount_rest(router, nobody, nobody, nobody, b"", version, nobody)
+    mount_rest(router, nobody, nobody, nobody, b"", version, nobody, nobody)
     AboutDoor(nobody, nobody, nobody, version, console=False).mount(router)
     SessionDoor(nobody, nobody, nobody).mount(router)
     SecurityDoor(nobody, 0, DenialDoor(nobody, nobody, nobody, nobody)).mount(router)

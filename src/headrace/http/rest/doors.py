@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from headrace.broker.happenings import Observer
 from headrace.broker.services import Services
 from headrace.http.forwarding import Forwarder, ForwardingRouter
 from headrace.http.known import KnowingRouter
 from headrace.http.rest.admin_queues import AdminQueueDoor
 from headrace.http.rest.admin_topics import AdminTopicDoor
+from headrace.http.rest.auditing import AuditDoor
 from headrace.http.rest.cluster import ClusterDoor
 from headrace.http.rest.dead_letters import DeadLetterDoor
 from headrace.http.rest.documentation import DocumentationDoor
@@ -14,6 +16,7 @@ from headrace.http.rest.explaining import ExplainDoor
 from headrace.http.rest.exporting import ExportDoor
 from headrace.http.rest.flow import FlowDoor
 from headrace.http.rest.groups import GroupDoor
+from headrace.http.rest.happenings import HappeningDoor
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.letters import LetterDoor
 from headrace.http.rest.live import LiveDoor
@@ -40,6 +43,7 @@ def mount_rest(
     receipt_key: bytes,
     version: str,
     standing: StandingOrders,
+    observer: Observer,
 ) -> None:
     broker = services.broker
     clock, image, partitions = broker.runtime.clock, broker.image, broker.partitions
@@ -82,7 +86,9 @@ def mount_rest(
     LookDoor(clock, image, reader, services.sampler, whole).mount(router)
     ExportDoor(clock, image, reader, queues, rooms.catalog).mount(router)
     LetterDoor(clock, image, queues, rooms.catalog).mount(router)
-    LiveDoor(clock, image, services.sampler, whole).mount(router)
+    LiveDoor(clock, image, services.sampler, whole, observer.happenings).mount(router)
+    HappeningDoor(image, observer, whole).mount(router)
+    AuditDoor(clock, image, reader).mount(router)
     pipelines = PipelineDoor(clock, image, reader, peers, services.coordinators)
     pipelines.mount(router)
     FlowDoor(image, services.sampler, whole, pipelines.rows).mount(router)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
@@ -12,6 +12,10 @@ from headrace.records.build import Record
 from headrace.records.filters import Filter, FilterInput, FilterProblem, compile_filter
 
 MAX_WORD = 1_000
+
+
+class Wanted(Protocol):
+    def matches(self, tp: TopicPartition, record: Record) -> bool: ...
 
 
 class RecordFilter(NamedTuple):

@@ -18,6 +18,7 @@ import msgspec
 
 from headrace.broker.history import BROKER, Lately, Sampler
 from headrace.cluster.image import ClusterImage
+from headrace.core.happenings import Happenings
 from headrace.core.history import COARSE_S, FINE_S, FINE_STEPS
 from headrace.core.ports import Clock
 from headrace.http.contract import TEXT, Contract, Param, one_of
@@ -44,8 +45,11 @@ View = dict[str, Any]
 
 
 class LiveDoor(Door):
-    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler, whole: Whole) -> None:
+    def __init__(
+        self, clock: Clock, image: ClusterImage, sampler: Sampler, whole: Whole, happenings: Happenings
+    ) -> None:
         self._clock = clock
+        self._happenings = happenings
         self._image = image
         self._sampler = sampler
         self._whole = whole
@@ -267,6 +271,7 @@ class LiveDoor(Door):
             "groups": len(lately.groups),
             "queues": len(lately.queues),
             "missing": list(self._whole.missing),
+            "happened": self._happenings.number,
         }
 
     def _full_in_ms(self) -> int | None:

@@ -29,7 +29,7 @@ from headrace.core.units import is_digits
 from headrace.http.contract import Contract, Param, one_of, whole
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.filtering import RecordFilter, wanted_records
+from headrace.http.rest.filtering import RecordFilter, Wanted, wanted_records
 from headrace.http.rest.forms.looking import (
     PARTITION,
     SPAN,
@@ -113,7 +113,7 @@ class LookDoor(Door):
         if cursor is None:
             ranges = await ranges_of(self._reader, request, places)
         else:
-            ranges = _decode_ranges(cursor, places)
+            ranges = decode_ranges(cursor, places)
         step = SearchStep(self._clock, self._reader.seen_by(request), wanted, limit, newest=order == "newest")
         rows = await step.run(ranges)
         left = sum(one.high - one.low for one in step.left.values())
@@ -123,7 +123,7 @@ class LookDoor(Door):
                 "looked_at": step.looked_at,
                 "looked_bytes": step.looked_bytes,
                 "left": left,
-                "next_cursor": _encode_ranges(step.left) if left else None,
+                "next_cursor": encode_ranges(step.left) if left else None,
             }
         )
 
@@ -391,7 +391,7 @@ class SearchStep:
     """One step of a search: windows of each partition in turn, until there are enough, or the budget is spent."""
 
     def __init__(
-        self, clock: Clock, reader: RecordReader, wanted: RecordFilter | None, limit: int, *, newest: bool
+        self, clock: Clock, reader: RecordReader, wanted: Wanted | None, limit: int, *, newest: bool
     ) -> None:
         self._clock = clock
         self._reader = reader
@@ -475,11 +475,11 @@ def _whole(request: Request, name: str) -> int:
     return int(text)
 
 
-def _encode_ranges(ranges: dict[TopicPartition, Range]) -> str:
+def encode_ranges(ranges: dict[TopicPartition, Range]) -> str:
     return ",".join(f"{tp.partition}:{one.low}:{one.high}" for tp, one in ranges.items())
 
 
-def _decode_ranges(text: str, places: list[TopicPartition]) -> dict[TopicPartition, Range]:
+def decode_ranges(text: str, places: list[TopicPartition]) -> dict[TopicPartition, Range]:
     known: dict[int, Range] = {}
     for part in text.split(","):
         numbers = part.split(":")
