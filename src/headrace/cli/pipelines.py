@@ -98,6 +98,20 @@ def definition_of(
     return msgspec.structs.replace(found, spark=spark)
 
 
+def definition_at(run: Invocation, text: str) -> Kinds:
+    """The pipeline in a file, or the submitted one of that name."""
+    file = Path(text)
+    if file.suffix == ".toml" or file.exists():
+        return definition_of(file, run)
+    from headrace.spark.pipelines.definition import checked
+
+    with pipelines_of(run) as pipelines:
+        pipelines.need_submitted(text)
+        kept = pipelines.store.definition(text)
+    assert kept is not None
+    return checked(dict(kept.definition))
+
+
 def _cluster_of(profile: Profile) -> dict[str, Any]:
     """Where the commands of this context go, and as whom, in the words of a definition."""
     files = {"tls_ca": profile.tls_ca, "token_file": profile.token_file}

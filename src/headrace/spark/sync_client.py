@@ -202,6 +202,31 @@ class SyncClient:
         self._topics.update(found)
         return found
 
+    def rights(self, names: Iterable[str]) -> dict[str, frozenset[int]]:
+        """What this client may do with topics, as numbers of Kafka's operations. Those that it may not see are not there."""
+
+        def ask() -> dict[str, frozenset[int]]:
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(ZERO_UUID, name) for name in names],
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=True,
+            )
+            answer = self.call_any(ApiKey.METADATA, request)
+            return {
+                topic.name: frozenset(
+                    bit for bit in range(1, 31) if topic.topic_authorized_operations >> bit & 1
+                )
+                for topic in answer.topics
+                if not topic.error_code
+            }
+
+        return self.patiently(ask)
+
+    def cluster_id(self) -> str | None:
+        answer = self.call_any(ApiKey.METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        found: str | None = answer.cluster_id
+        return found
+
     def knows(self, name: str) -> bool:
         """Heard of it before, at whatever time that was."""
         return name in self._topics

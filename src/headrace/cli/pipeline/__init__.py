@@ -13,9 +13,11 @@ VERBS = {
     "history": "List the runs of a submitted pipeline.",
     "checkpoint": "Show how far a submitted pipeline is.",
     "export": "Print a version of a submitted definition.",
+    "diff": "Show what has changed in a submitted definition.",
     "rollback": "Make an earlier version of a submitted pipeline the next one.",
     "stop": "Ask a running pipeline to stop.",
     "restart": "Start a submitted pipeline again.",
     "remove": "Take a pipeline away.",
     "convert": "Make an archive into the table of a pipeline.",
+    "redrive-rows": "Try the dead rows of a table again.",
 }

@@ -38,7 +38,7 @@ class SchemaProblem(ValueError):
 
 DEAD = pa.schema(
     [
-        *(PLACE.field(name) for name in ("_topic_partition", "_offset", "_timestamp", "_key", "_headers")),
+        *(field for field in PLACE if field.name != "_schema_id"),
         pa.field("_value", pa.binary()),
         pa.field("_reason", pa.string()),
     ]
@@ -154,7 +154,7 @@ class Columns:
             return good, DEAD.empty_table()
         mask = pa.array(sound, pa.bool_())
         dead = rows.filter(pc.invert(mask))
-        arrays = [dead.column(SOURCE[name]) for name in DEAD.names[:5]]
+        arrays = [dead.column(SOURCE[name]) for name in SOURCE]
         reasons = pa.array([NOT_THE_SCHEMA] * dead.num_rows, pa.string())
         return good.filter(mask), pa.Table.from_arrays([*arrays, dead.column("value"), reasons], schema=DEAD)
 

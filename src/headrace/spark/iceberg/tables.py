@@ -31,7 +31,7 @@ from pyiceberg.types import PrimitiveType
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.spark.iceberg.columns import Columns
+from headrace.spark.iceberg.columns import DEAD, Columns
 from headrace.spark.iceberg.files import local_path
 from headrace.spark.iceberg.partition_fields import PartitionField
 from headrace.spark.iceberg.partitioning import Splitter, transform_of
@@ -110,6 +110,20 @@ def open_table(
             catalog.create_namespace(name.rsplit(".", 1)[0])
         table = catalog.create_table_if_not_exists(name, schema, properties=dict(_PROPERTIES))
     return table if partitions is None else _partitioned(catalog, table, partitions)
+
+
+def dead_name(name: str) -> str:
+    return f"{name}__dead"
+
+
+def open_dead_table(catalog: Catalog, name: str) -> Table:
+    """Of the rows that do not fit the table `name`. One of an older version gets the columns that it has not."""
+    table = open_table(catalog, dead_name(name), DEAD)
+    known = {one.name for one in table.schema().fields}
+    if new := [one for one in DEAD if one.name not in known]:
+        with table.update_schema() as update:
+            update.union_by_name(pa.schema(new))
+    return table
 
 
 def _partitioned(catalog: Catalog, table: Table, wanted: Sequence[PartitionField]) -> Table:
@@ -224,25 +238,48 @@ def data_file(table: Table, file: Mapping[str, Any]) -> IcebergFile:
 
 def commit(table: Table, files: Sequence[Mapping[str, Any]], properties: Mapping[str, str]) -> None:
     """These files, and how far the table is with them, in one snapshot. `table` is as it was when the round was planned."""
+    with _compared(table), table.transaction() as change:
+        if table.metadata.name_mapping() is None:
+            # Files have no field ids: their columns are found by name.
+            change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: _names(table)})
+        with change.update_snapshot(snapshot_properties=dict(properties)).fast_append() as append:
+            for file in files:
+                append.append_data_file(data_file(table, file))
+
+
+def swap_files(
+    table: Table,
+    gone: Sequence[IcebergFile],
+    files: Sequence[Mapping[str, Any]],
+    properties: Mapping[str, str],
+) -> None:
+    """These files in the place of those, in one snapshot, by the same comparison."""
+    with (
+        _compared(table),
+        table.transaction() as change,
+        change.update_snapshot(snapshot_properties=dict(properties)).overwrite() as swap,
+    ):
+        for file in gone:
+            swap.delete_data_file(file)
+        for made in files:
+            swap.append_data_file(data_file(table, made))
+
+
+@contextlib.contextmanager
+def _compared(table: Table) -> Iterator[None]:
+    """What is committed inside is a compare-and-swap on the snapshot that `table` has now. Raises CommitTaken."""
+    name = ".".join(table.name())
     planned = table.current_snapshot()
     if table.properties.get(_RETRIES) != "0":
         with table.transaction() as change:
             change.set_properties({_RETRIES: "0"})
         if table.current_snapshot() != planned:
-            raise CommitTaken(
-                f"{'.'.join(table.name())} was changed by somebody else since this round was planned"
-            )
+            raise CommitTaken(f"{name} was changed by somebody else since this round was planned")
     try:
-        with table.transaction() as change:
-            if table.metadata.name_mapping() is None:
-                # Files have no field ids: their columns are found by name.
-                change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: _names(table)})
-            with change.update_snapshot(snapshot_properties=dict(properties)).fast_append() as append:
-                for file in files:
-                    append.append_data_file(data_file(table, file))
+        yield
     except CommitFailedException as problem:
         raise CommitTaken(
-            f"{'.'.join(table.name())} was changed by somebody else since this round was planned: {problem}"
+            f"{name} was changed by somebody else since this round was planned: {problem}"
         ) from None
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile as IcebergFile
@@ -28,7 +27,7 @@ from pyiceberg.table import Table
 from headrace.spark.fused import FusedTask, run_fused
 from headrace.spark.iceberg.columns import fitted, without_metadata
 from headrace.spark.iceberg.files import DataFile, local_path
-from headrace.spark.iceberg.tables import data_directory, data_file, store_of
+from headrace.spark.iceberg.tables import CommitTaken, data_directory, store_of, swap_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,12 +157,8 @@ def _compact(
     if sum(result["rows"] for result in merged) != sum(file.record_count for file in old.values()):
         raise RuntimeError("compaction would change the number of rows")
     try:
-        with table.transaction() as change, change.update_snapshot(dict(said)).overwrite() as swap:
-            for file in old.values():
-                swap.delete_data_file(file)
-            for result in merged:
-                swap.append_data_file(data_file(table, result))
-    except CommitFailedException:
+        swap_files(table, list(old.values()), merged, said)
+    except CommitTaken:
         # Somebody was faster; what was merged never was part of the table.
         return 0
     return len(old) - len(merged)

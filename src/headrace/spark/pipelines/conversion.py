@@ -20,6 +20,7 @@ from headrace.spark.iceberg.tables import (
     data_directory,
     held,
     open_catalog,
+    open_dead_table,
     open_table,
     remember_columns,
     splitter,
@@ -59,7 +60,7 @@ def convert(definition: Table, archive: Path) -> Converted:
     table = open_table(catalog, definition.table_name, columns.schema, definition.partitions)
     codec = definition.compression.upper()
     buries = definition.on_error == "dead_letter"
-    grave = open_table(catalog, f"{definition.table_name}__dead", DEAD) if buries else None
+    grave = open_dead_table(catalog, definition.table_name) if buries else None
     dead_rows = 0
     with (
         DataFiles(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError
 from headrace.spark.iceberg.source import table_frame
-from headrace.spark.iceberg.tables import TableState, held, remembered_columns
+from headrace.spark.iceberg.tables import TableState, dead_name, held, remembered_columns
 from headrace.spark.iceberg.view import TableView
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def table_records(spark: SparkSession, view: TableView) -> DataFrame:
         "_headers as headers",
     ]
     rows = frame.selectExpr(*place, f"{value} as value")
-    grave = replace(view, table=f"{view.table}__dead", live=None)
+    grave = replace(view, table=dead_name(view.table), live=None)
     try:
         grave.load()
     except HeadraceError:

@@ -193,7 +193,8 @@ def as_messages(frame: DataFrame, definition: Aggregate) -> DataFrame:
     return frame.select(key.alias("key"), F.to_json(F.struct("*")).alias("value"))
 
 
-def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool) -> StreamingQuery:
+def analysed(spark: SparkSession, definition: Transform | Aggregate) -> tuple[DataFrame, bool]:
+    """What would be written, and whether dead letters are among it. Spark has looked at every name and type; nothing runs yet."""
     frame = source_frame(spark, definition)
     dead = frame.where("_dead") if "_dead" in frame.columns else None
     good = frame.where("not _dead").drop("_dead", "_raw") if dead is not None else frame
@@ -202,15 +203,19 @@ def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool)
     else:
         rows = aggregated(good, definition)
         rows = rows if definition.path else as_messages(rows, definition)
-    if dead is not None:
-        rows = _buried(rows, dead, definition)
+    return (rows, False) if dead is None else (_buried(rows, dead, definition), True)
+
+
+def start(spark: SparkSession, definition: Transform | Aggregate, *, once: bool) -> StreamingQuery:
+    rows, buries = analysed(spark, definition)
+    if buries:
         with SyncClient(definition.access()) as client:
             client.create_topic(dead_topic(definition))
     if isinstance(definition, Aggregate) and definition.path:
         writer = rows.writeStream.format("parquet").option("path", definition.path)
     else:
         # With dead letters each row names its topic; the option would win over it.
-        writer = _to_topic(rows, "" if dead is not None else definition.target, definition)
+        writer = _to_topic(rows, "" if buries else definition.target, definition)
     if isinstance(definition, Aggregate):
         writer = writer.outputMode("append")
     writer = writer.queryName(definition.name).option(

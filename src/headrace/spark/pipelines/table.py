@@ -45,6 +45,7 @@ from headrace.spark.iceberg.tables import (
     data_directory,
     held,
     open_catalog,
+    open_dead_table,
     open_table,
     remember_columns,
     splitter,
@@ -156,7 +157,7 @@ class TablePipeline:
         remember_columns(table, columns)
         table = open_table(self._catalog, definition.table_name, columns.schema, definition.partitions)
         buries = definition.on_error == "dead_letter"
-        grave = open_table(self._catalog, f"{definition.table_name}__dead", DEAD) if buries else None
+        grave = open_dead_table(self._catalog, definition.table_name) if buries else None
         buried = held(grave) if grave is not None else TableState()
         start, ends, target = self._plan(known)
         ranges = ranges_between(start.offsets, target, start.ids)
