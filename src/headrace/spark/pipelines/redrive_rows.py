@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table as IcebergTable
 
@@ -185,26 +184,26 @@ def _as_read(rows: pa.Table) -> pa.RecordBatch:
 _SOURCE = pa.schema([DEAD.field(name).with_name(new) for name, new in {**SOURCE, "_value": "value"}.items()])
 
 
-def _places_in(table: IcebergTable, group: list[IcebergFile]) -> set[tuple[object, ...]]:
+def _places_in(table: IcebergTable, group: list[IcebergFile]) -> set[tuple[int, int, int]]:
     """Those of the group's rows that the table has already."""
-    wanted: set[tuple[object, ...]] = set()
+    wanted: set[tuple[int, int, int]] = set()
     for rows in _rows(table, group):
         wanted.update(_places(rows))
-    offsets = [place[1] for place in wanted]
-    if not offsets:
+    if not wanted:
         return set()
-    within = And(GreaterThanOrEqual("_offset", min(offsets)), LessThanOrEqual("_offset", max(offsets)))  # type: ignore[type-var]
-    found: set[tuple[object, ...]] = set()
+    offsets = [place[1] for place in wanted]
+    within = f"_offset >= {min(offsets)} and _offset <= {max(offsets)}"
+    found: set[tuple[int, int, int]] = set()
     for batch in table.scan(row_filter=within, selected_fields=_PLACE).to_arrow_batch_reader():
         found.update(wanted.intersection(_places(batch)))
     return found
 
 
-def _places(rows: pa.Table | pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+def _places(rows: pa.Table | pa.RecordBatch) -> Iterator[tuple[int, int, int]]:
     columns = [rows.column(name) for name in _PLACE]
     columns[2] = columns[2].cast(pa.int64())
     return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
-def _among(rows: pa.Table, places: set[tuple[object, ...]]) -> pa.Array:
+def _among(rows: pa.Table, places: set[tuple[int, int, int]]) -> pa.Array:
     return pa.array([place in places for place in _places(rows)], pa.bool_())
