@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -59,25 +60,32 @@ def _date(day: int) -> str:
     return f"{era * 400 + year + after_new_year:04}-{month - 9 if after_new_year else month + 3:02}-{in_year - (153 * month + 2) // 5 + 1:02}"
 
 
-def timed(row: dict[str, Any]) -> dict[str, Any]:
+def moment_name(name: str, names: Container[str]) -> str:
+    """Under which a field of a row with these names is shown for people; empty: it is no moment, or the row says it itself."""
+    plain = name[:-3]
+    return plain if name in MOMENTS and plain not in names else ""
+
+
+def timed(row: Mapping[str, object]) -> dict[str, object]:
     """The same row, with each of its own moments for people, too. 0 and None are never."""
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     for name, value in row.items():
-        if name in MOMENTS and (plain := name[:-3]) not in row:
-            shown[plain] = rfc3339(value) if value else None
+        if plain := moment_name(name, row):
+            shown[plain] = rfc3339(value) if isinstance(value, int) and value else None
         shown[name] = value
     return shown
 
 
-def show_moments(schema: dict[str, Any]) -> None:
-    """The JSON schema of such rows: what `timed` adds."""
+def show_moments(schema: dict[str, Any]) -> bool:
+    """The JSON schema of such rows: what `timed` adds. False: nothing."""
     properties = schema.get("properties", {})
     shown: dict[str, Any] = {}
     for name, kind in properties.items():
-        if name in MOMENTS and (plain := name[:-3]) not in properties:
+        if plain := moment_name(name, properties):
             shown[plain] = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
             if name in schema.get("required", ()):
                 schema["required"].append(plain)
         shown[name] = kind
     if properties:
         schema["properties"] = shown
+    return len(shown) > len(properties)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ PATH = "/internal/lately"
 TYPE = "application/vnd.headrace.msgpack"
 FRESH_MS = 900
 ASK_S = 2.0
+
+T = TypeVar("T")
 
 
 class Said(msgspec.Struct, kw_only=True):
@@ -100,19 +102,19 @@ class Whole:
         except (HeadraceError, msgspec.DecodeError):
             return None
 
-    async def gather(self, request: Request) -> list[Any]:
-        """What the other brokers answer to the same question, as JSON; those that do not are left out. A broker that is asked by
+    async def gather(self, request: Request, kind: type[T]) -> list[T]:
+        """What the other brokers answer to the same question; those that do not are left out. A broker that is asked by
         another asks nobody."""
         if request.sender is not None:
             return []
         target = request.path + (f"?{request.query_string}" if request.query_string else "")
 
-        async def ask(broker_id: int) -> Any:
+        async def ask(broker_id: int) -> T | None:
             try:
                 got = await self._peers.ask(
                     broker_id, "GET", target, {"accept": "application/json"}, b"", ASK_S
                 )
-                return msgspec.json.decode(got.body) if got.status == 200 else None
+                return msgspec.json.decode(got.body, type=kind) if got.status == 200 else None
             except (HeadraceError, msgspec.DecodeError):
                 return None
 

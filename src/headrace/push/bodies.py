@@ -187,7 +187,7 @@ def _event(message: PushMessage) -> dict[str, str]:
         "datacontenttype": _content_type(record),
         "sequence": str(record.offset),
     }
-    if record.key is not None and not isinstance(key := shown_bytes(record.key), dict):
+    if isinstance(key := shown_bytes(record.key), str):
         event["partitionkey"] = key[:MAX_HEADER_BYTES]
     room = MAX_HEADER_BYTES
     for name, value in record.headers:

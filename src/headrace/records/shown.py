@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any
+from typing import TypedDict
 
 from headrace.core.moments import rfc3339
 from headrace.records.build import Record
 
 
-def shown_bytes(value: bytes | None) -> Any:
+class ShownFields(TypedDict):
+    """Of forms that are records, perhaps with something besides: `ShownLetter(**shown_record(…), reason=…)`."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: str | None
+    timestamp_ms: int
+    key: object
+    value: object
+    headers: dict[str, object]
+
+
+def shown_bytes(value: bytes | None) -> str | dict[str, str] | None:
     if value is None:
         return None
     try:
@@ -19,22 +32,21 @@ def shown_bytes(value: bytes | None) -> Any:
         return {"base64": b64encode(value).decode()}
 
 
-def shown_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, Any]:
+def shown_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, object]:
     """A name that comes more than once has the list of its values."""
-    shown: dict[str, Any] = {}
-    repeated: set[str] = set()
+    shown: dict[str, object] = {}
+    repeated: dict[str, list[object]] = {}
     for name, value in headers:
         if name not in shown:
             shown[name] = shown_bytes(value)
         elif name in repeated:
-            shown[name].append(shown_bytes(value))
+            repeated[name].append(shown_bytes(value))
         else:
-            repeated.add(name)
-            shown[name] = [shown[name], shown_bytes(value)]
+            shown[name] = repeated[name] = [shown[name], shown_bytes(value)]
     return shown
 
 
-def shown_record(topic: str, partition: int, record: Record) -> dict[str, Any]:
+def shown_record(topic: str, partition: int, record: Record) -> ShownFields:
     return {
         "topic": topic,
         "partition": partition,

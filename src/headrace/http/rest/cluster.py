@@ -5,14 +5,13 @@ GET /api/v1/cluster
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.broker.history import BrokerNow
 from headrace.cluster.image import ClusterImage
+from headrace.cluster.rows import BrokerNode
 from headrace.http.contract import Contract
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.administration import ShownCluster
+from headrace.http.rest.forms.administration import ShownBroker, ShownCluster
 from headrace.http.rest.reading import answer
 from headrace.http.whole import Whole
 from headrace.security.rights import OWN
@@ -38,38 +37,34 @@ class ClusterDoor(Door):
             led[state.leader] = led.get(state.leader, 0) + 1
             under_replicated += len(state.isr) < len(state.replicas)
             offline += state.leader < 0
-        brokers = [
-            {
-                "id": node.id,
-                "kafka": f"{node.registration.host}:{node.registration.port}",
-                "http": f"{node.registration.http_host}:{node.registration.http_port}",
-                "rack": node.rack,
-                "partitions_led": led.get(node.id, 0),
-                **_numbers(self._whole.brokers.get(node.id)),
-            }
-            for node in image.live_brokers()
-        ]
         controller = image.controller
         return answer(
-            {
-                "cluster_id": "" if image.cluster is None else image.cluster.cluster_id,
-                "answered_by": image.broker_id,
-                "controller": controller.broker_id if controller is not None else None,
-                "brokers": brokers,
-                "topics": sum(not topic.internal for topic in image.topics.values()),
-                "under_replicated_partitions": under_replicated,
-                "offline_partitions": offline,
-            }
+            ShownCluster(
+                cluster_id="" if image.cluster is None else image.cluster.cluster_id,
+                answered_by=image.broker_id,
+                controller=controller.broker_id if controller is not None else None,
+                brokers=[
+                    _shown(node, led.get(node.id, 0), self._whole.brokers.get(node.id))
+                    for node in image.live_brokers()
+                ],
+                topics=sum(not topic.internal for topic in image.topics.values()),
+                under_replicated_partitions=under_replicated,
+                offline_partitions=offline,
+            )
         )
 
 
-def _numbers(now: BrokerNow | None) -> dict[str, Any]:
-    """None for a broker that does not answer."""
-    if now is None:
-        return {"in_per_s": None, "in_bytes_per_s": None, "out_bytes_per_s": None, "free_bytes": None}
-    return {
-        "in_per_s": round(now.in_per_s, 2),
-        "in_bytes_per_s": round(now.in_bytes_per_s),
-        "out_bytes_per_s": round(now.out_bytes_per_s),
-        "free_bytes": now.free_bytes if now.free_bytes >= 0 else None,
-    }
+def _shown(node: BrokerNode, led: int, now: BrokerNow | None) -> ShownBroker:
+    """Without numbers when it does not answer."""
+    at = node.registration
+    return ShownBroker(
+        id=node.id,
+        kafka=f"{at.host}:{at.port}",
+        http=f"{at.http_host}:{at.http_port}",
+        rack=node.rack,
+        partitions_led=led,
+        in_per_s=None if now is None else round(now.in_per_s, 2),
+        in_bytes_per_s=None if now is None else round(now.in_bytes_per_s),
+        out_bytes_per_s=None if now is None else round(now.out_bytes_per_s),
+        free_bytes=None if now is None or now.free_bytes < 0 else now.free_bytes,
+    )

@@ -7,19 +7,24 @@ GET /api/v1/queues/{queue}/locks     messages that somebody has received and not
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from headrace.broker.history import Sampler
 from headrace.broker.queueing import names
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.folding import folded
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.contract import Contract, Param, whole
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.letters import DeadLetters, Locks
+from headrace.http.rest.forms.letters import (
+    DeadLetters,
+    LetterKind,
+    LetterQueue,
+    Locks,
+    ShownLock,
+    Whereabouts,
+)
 from headrace.http.rest.reading import answer, number
 from headrace.http.whole import Whole
 from headrace.queues.commands import Source
@@ -66,63 +71,26 @@ class DeadLetterDoor(Door):
             if (only is not None and name != only) or not request.sees(GROUP, name):
                 continue
             rows.append(await self._one(name, sources, number(request, "look", LOOKED_AT, 1, LOOKED_AT)))
-        return answer({"items": rows, "next_cursor": None})
+        return answer(DeadLetters(items=rows, next_cursor=None))
 
-    async def _one(self, name: str, sources: list[str], most: int) -> dict[str, Any]:
+    async def _one(self, name: str, sources: list[str], most: int) -> LetterQueue:
         queues = self._sampler.queues
         spec = next((one for one in queues.specs() if one.name == name), None)
-        shown: dict[str, Any] = {
-            "queue": name,
-            "of": sorted(sources),
-            "messages": 0,
-            "looked_at": 0,
-            "kinds": [],
-        }
-        if spec is None:
-            return shown
-        waiting = await queues.waiting(spec)
-        found = await queues.peek(spec, most) if waiting else []
-        kinds: dict[tuple[str, str, str], dict[str, Any]] = {}
+        waiting = await queues.waiting(spec) if spec is not None else 0
+        found = await queues.peek(spec, most) if spec is not None and waiting else []
+        kinds: dict[tuple[str, str, str], LetterKind] = {}
         for place, (source, record) in enumerate(found, 1):
-            self._count(kinds, source, record)
+            _count(kinds, source, record)
             if place % 100 == 0:
                 await asyncio.sleep(0)
-        ordered = sorted(
-            kinds.values(), key=lambda kind: (-int(kind["count"]), kind["reason"], kind["error"])
+        ordered = sorted(kinds.values(), key=lambda kind: (-kind.count, kind.reason, kind.error))
+        return LetterQueue(
+            queue=name,
+            of=sorted(sources),
+            messages=waiting,
+            looked_at=len(found),
+            kinds=ordered[:MAX_KINDS],
         )
-        return {
-            **shown,
-            "messages": waiting,
-            "looked_at": len(found),
-            "kinds": [timed(kind) for kind in ordered[:MAX_KINDS]],
-        }
-
-    def _count(
-        self, kinds: dict[tuple[str, str, str], dict[str, Any]], source: Source, record: Record
-    ) -> None:
-        said = {
-            what: (names.header(record.headers, header) or b"").decode(errors="replace")
-            for what, header in (
-                ("reason", names.DEAD_REASON),
-                ("source", names.DEAD_SOURCE),
-                ("error", names.DEAD_DETAIL),
-            )
-        }
-        key = (said["reason"] or "sent here", said["source"], folded(said["error"]))
-        kind = kinds.get(key)
-        if kind is None:
-            kind = kinds[key] = {
-                "reason": key[0],
-                "source": key[1],
-                "error": key[2],
-                "count": 0,
-                "first_ms": record.timestamp,
-                "last_ms": record.timestamp,
-                "example": {"topic": source.topic, "partition": source.partition, "offset": record.offset},
-            }
-        kind["count"] += 1
-        kind["first_ms"] = min(kind["first_ms"], record.timestamp)
-        kind["last_ms"] = max(kind["last_ms"], record.timestamp)
 
     @route(
         "GET",
@@ -145,21 +113,40 @@ class DeadLetterDoor(Door):
             )
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         rows = [
-            timed(
-                {
-                    "topic": source.topic,
-                    "partition": source.partition,
-                    "offset": lock.offset,
-                    "deliveries": lock.deliveries,
-                    "holder": lock.owner or None,
-                    "ends_in_ms": max(0, lock.deadline_ms - now_ms),
-                    "visibility_ms": lock.visibility_ms,
-                    "received_ms": wall_ms - max(0, now_ms - (lock.deadline_ms - lock.visibility_ms)),
-                }
+            ShownLock(
+                topic=source.topic,
+                partition=source.partition,
+                offset=lock.offset,
+                deliveries=lock.deliveries,
+                holder=lock.owner or None,
+                ends_in_ms=max(0, lock.deadline_ms - now_ms),
+                visibility_ms=lock.visibility_ms,
+                received_ms=wall_ms - max(0, now_ms - (lock.deadline_ms - lock.visibility_ms)),
             )
             for source, lock in queues.locks(spec, MAX_LOCKS)
         ]
-        for other in await self._whole.gather(request):
-            rows += other["items"]
-        rows.sort(key=lambda row: int(str(row["ends_in_ms"])))
-        return answer({"items": rows, "next_cursor": None})
+        for other in await self._whole.gather(request, Locks):
+            rows += other.items
+        rows.sort(key=lambda row: row.ends_in_ms)
+        return answer(Locks(items=rows, next_cursor=None))
+
+
+def _count(kinds: dict[tuple[str, str, str], LetterKind], source: Source, record: Record) -> None:
+    def said(name: str) -> str:
+        return (names.header(record.headers, name) or b"").decode(errors="replace")
+
+    key = (said(names.DEAD_REASON) or "sent here", said(names.DEAD_SOURCE), folded(said(names.DEAD_DETAIL)))
+    kind = kinds.get(key)
+    if kind is None:
+        kind = kinds[key] = LetterKind(
+            reason=key[0],
+            source=key[1],
+            error=key[2],
+            count=0,
+            first_ms=record.timestamp,
+            last_ms=record.timestamp,
+            example=Whereabouts(topic=source.topic, partition=source.partition, offset=record.offset),
+        )
+    kind.count += 1
+    kind.first_ms = min(kind.first_ms, record.timestamp)
+    kind.last_ms = max(kind.last_ms, record.timestamp)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.core.principals import Principal
 from headrace.http.contract import Contract
@@ -32,6 +32,9 @@ HOUR_MS = 3_600_000
 ASK_S = 5.0
 _SAME = ("principal", "operation", "resource", "name", "token", "host", "client")
 """What makes two entries of two brokers one."""
+
+
+E = TypeVar("E", Denied, Nameless)
 
 
 class DenialsSeen(msgspec.Struct):
@@ -60,14 +63,7 @@ class DenialDoor(Door):
     )
     async def _show(self, request: Request) -> Answer:
         seen = self._own() if request.sender is not None else await self.everywhere()
-        return answer(
-            {
-                "broker": self._image.broker_id,
-                "denied": [timed(msgspec.structs.asdict(each)) for each in seen.denied],
-                "nameless": [timed(msgspec.structs.asdict(each)) for each in seen.nameless],
-                "brokers": [msgspec.structs.asdict(each) for each in seen.brokers],
-            }
-        )
+        return answer(DenialList(broker=self._image.broker_id, **asdict(seen)))
 
     async def need_ready(self) -> None:
         """A52: enforcing refuses while somebody would be locked out by it, at whichever broker. Raises CONFLICT."""
@@ -147,9 +143,9 @@ class DenialDoor(Door):
         return not image.decide(who, host, want.operation, want.resource, want.name, want.credential).allowed
 
 
-def _together(entries: Iterable[Any]) -> list[Any]:
+def _together(entries: Iterable[E]) -> list[E]:
     """The same at several brokers is one, with the sum of their counts."""
-    found: dict[tuple[str, ...], Any] = {}
+    found: dict[tuple[str, ...], E] = {}
     for each in entries:
         key = tuple(str(getattr(each, name, "")) for name in _SAME)
         held = found.setdefault(key, each)

@@ -6,17 +6,15 @@ GET /api/v1/groups/{group}/explain
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from headrace.broker.history import GroupNow
 from headrace.core.explain import GroupFacts, PartitionFacts, explain
 from headrace.core.ids import TopicPartition
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.contract import Contract
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.administration import GroupExplanation
+from headrace.http.rest.forms.administration import Explained, GroupExplanation
 from headrace.http.rest.groups import GroupDoor
 from headrace.http.rest.reading import answer
 from headrace.http.whole import Whole
@@ -77,11 +75,11 @@ class ExplainDoor(Door):
             now_ms=self._clock.wall_ms(),
             troubles=tuple(self._troubles()),
         )
-        findings: list[dict[str, Any]] = [timed(finding._asdict()) for finding in explain(facts)]
+        findings = [Explained(**finding._asdict()) for finding in explain(facts)]
         if findings:
-            sentence = findings[0]["sentence"]
+            sentence = findings[0].sentence
         elif facts.lag == 0:
             sentence = "It is not behind."
         else:
             sentence = f"It is {facts.lag:,} messages behind, and nothing is known that would hold it up."
-        return answer({"group": name, "lag": facts.lag, "sentence": sentence, "findings": findings})
+        return answer(GroupExplanation(group=name, lag=facts.lag, sentence=sentence, findings=findings))

@@ -6,7 +6,6 @@ GET /api/v1/flow     nodes and links, busiest first, with rates and what is behi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from headrace.broker.history import Lately, Sampler
 from headrace.cluster.image import ClusterImage
@@ -14,14 +13,15 @@ from headrace.core.pipelines import BOARD, DEFINITIONS, ENDED
 from headrace.http.contract import Contract, Param, whole
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.looking import ShownFlow
+from headrace.http.rest.forms.looking import FlowLink, FlowNode, FlowThing, Hidden, ShownFlow
+from headrace.http.rest.forms.pipelines import ShownPipeline
 from headrace.http.rest.reading import answer, number
 from headrace.http.whole import Whole
 from headrace.security.rights import GROUP, OWN, TOPIC, describe
 
 MOST = 200
 MOST_WRITERS = 30
-PipelineRows = Callable[[Request], Awaitable[dict[str, dict[str, Any]]]]
+PipelineRows = Callable[[Request], Awaitable[dict[str, ShownPipeline]]]
 USUAL = 30
 STANDING_PER_S = 0.01
 """Below this nothing flows."""
@@ -63,10 +63,10 @@ class FlowDoor(Door):
             topics, key=lambda name: (-topics[name].in_per_s, name not in read, -topics[name].messages, name)
         )
         shown = set(ranked[:most])
-        nodes: list[dict[str, Any]] = [
+        nodes: list[FlowNode] = [
             _node("topic", name, topics[name].in_per_s, topics[name].messages, None) for name in ranked[:most]
         ]
-        links: list[dict[str, Any]] = []
+        links: list[FlowLink] = []
         behind = sorted(groups, key=lambda name: (-groups[name].lag, -groups[name].out_per_s, name))
         for name in behind[:most]:
             group = groups[name]
@@ -98,15 +98,15 @@ class FlowDoor(Door):
                 )
         self._add_writers(lately, ranked[:most], nodes, links)
         await self._add_pipelines(request, shown, nodes, links)
-        hidden = {
-            "topics": max(0, len(topics) - most),
-            "groups": max(0, len(groups) - most),
-            "queues": max(0, len(specs) - most),
-        }
-        return answer({"nodes": nodes, "links": links, "hidden": hidden})
+        hidden = Hidden(
+            topics=max(0, len(topics) - most),
+            groups=max(0, len(groups) - most),
+            queues=max(0, len(specs) - most),
+        )
+        return answer(ShownFlow(nodes=nodes, links=links, hidden=hidden))
 
     def _add_writers(
-        self, lately: Lately, topics: list[str], nodes: list[dict[str, Any]], links: list[dict[str, Any]]
+        self, lately: Lately, topics: list[str], nodes: list[FlowNode], links: list[FlowLink]
     ) -> None:
         """Client ids, each once however many topics it writes; the busiest `MOST_WRITERS`."""
         rates: dict[tuple[str, str], float] = {}
@@ -132,20 +132,18 @@ class FlowDoor(Door):
         ]
 
     async def _add_pipelines(
-        self, request: Request, shown: set[str], nodes: list[dict[str, Any]], links: list[dict[str, Any]]
+        self, request: Request, shown: set[str], nodes: list[FlowNode], links: list[FlowLink]
     ) -> None:
         for name, row in (await self._pipelines(request)).items():
-            if row["state"] in ENDED:
+            if row.state in ENDED:
                 continue
-            rate, lag = float(row["rate"] or 0) if row["state"] == "running" else 0.0, row["lag"] or 0
+            rate, lag = float(row.rate or 0) if row.state == "running" else 0.0, row.lag or 0
             nodes.append(_node("pipeline", name, rate, lag, None))
             links += [
-                _link("topic", topic, "pipeline", name, rate, lag)
-                for topic in row["topics"]
-                if topic in shown
+                _link("topic", topic, "pipeline", name, rate, lag) for topic in row.topics if topic in shown
             ]
-            if row["target"] in shown:
-                links.append(_link("pipeline", name, "topic", row["target"], rate, 0, kind="writes"))
+            if row.target in shown:
+                links.append(_link("pipeline", name, "topic", row.target, rate, 0, kind="writes"))
 
 
 def _client(who: tuple[str, str]) -> str:
@@ -154,27 +152,22 @@ def _client(who: tuple[str, str]) -> str:
     return (client or "unnamed") if door in ("kafka", "") else f"{client or 'unnamed'}/{door}"
 
 
-def _waiting(lately: Any, queue: str) -> int:
+def _waiting(lately: Lately, queue: str) -> int:
     now = lately.queues.get(queue)
-    return 0 if now is None else int(now.ready + now.in_flight)
+    return 0 if now is None else now.ready + now.in_flight
 
 
 def _node(
     kind: str, name: str, per_s: float, amount: int, members: int | None, *, paused: bool = False
-) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "name": name,
-        "per_s": round(per_s, 2),
-        "amount": amount,
-        "members": members,
-        "paused": paused,
-    }
+) -> FlowNode:
+    return FlowNode(
+        kind=kind, name=name, per_s=round(per_s, 2), amount=amount, members=members, paused=paused
+    )
 
 
 def _link(
     from_kind: str, source: str, to_kind: str, target: str, per_s: float, behind: int, *, kind: str = "reads"
-) -> dict[str, Any]:
+) -> FlowLink:
     """Standing: something waits, and nothing moves; slow: it waits although something does."""
     flows = per_s > STANDING_PER_S
     state = (
@@ -186,11 +179,11 @@ def _link(
         if flows
         else "idle"
     )
-    return {
-        "from": {"kind": from_kind, "name": source},
-        "to": {"kind": to_kind, "name": target},
-        "kind": kind,
-        "per_s": round(per_s, 2),
-        "behind": behind,
-        "state": state,
-    }
+    return FlowLink(
+        source=FlowThing(kind=from_kind, name=source),
+        target=FlowThing(kind=to_kind, name=target),
+        kind=kind,
+        per_s=round(per_s, 2),
+        behind=behind,
+        state=state,
+    )

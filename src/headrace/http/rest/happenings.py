@@ -67,7 +67,7 @@ class HappeningDoor(Door):
         )
         if request.sender is not None:  # a broker asks, for somebody whom it knows
             return answer(own)
-        told = [own, *(msgspec.convert(one, Happened) for one in await self._whole.gather(request))]
+        told = [own, *await self._whole.gather(request, Happened)]
         longest = min(told, key=lambda one: (one.began_ms, one.answered_by))
         rows = [row for one in told for row in one.items if one is longest or not row.everywhere]
         rows.sort(key=lambda row: row.at_ms, reverse=True)

@@ -21,9 +21,9 @@ from headrace.http.rest.forms.letters import Letters, ShownLetter
 from headrace.http.rest.forms.looking import WANTED
 from headrace.http.rest.masking import masks_for, seen
 from headrace.http.rest.reading import answer, invalid, number
-from headrace.http.rest.showing import record_fields
 from headrace.queues.commands import Source
 from headrace.records.build import Record
+from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
 STEP_MS = 2_000
@@ -90,7 +90,7 @@ def _shown(source: Source, record: Record) -> ShownLetter:
 
     deliveries = said(names.DEAD_DELIVERIES)
     return ShownLetter(
-        **record_fields(source.topic, source.partition, record),
+        **shown_record(source.topic, source.partition, record),
         reason=said(names.DEAD_REASON),
         source=said(names.DEAD_SOURCE),
         error=said(names.DEAD_DETAIL),

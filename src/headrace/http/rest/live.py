@@ -111,25 +111,27 @@ class LiveDoor(Door):
         }
         # Each second of each broker: what only some of them know is the sum of those.
         others = (
-            await self._whole.gather(request) if any(not name.startswith("broker.") for name in names) else []
+            await self._whole.gather(request, ShownHistory)
+            if any(not name.startswith("broker.") for name in names)
+            else []
         )
         for other in others:
             for name in names:
                 if not name.startswith("broker."):
                     found[name] = _added(
                         found[name],
-                        other["series"].get(name, []),
-                        (other["from_ms"] // 1000 - first_s) // step_s,
+                        other.series.get(name, []),
+                        (other.from_ms // 1000 - first_s) // step_s,
                     )
         return answer(
-            {
-                "broker_id": self._image.broker_id,
-                "brokers": 1 + len(others),
-                "began_ms": self._lately.began_ms,
-                "from_ms": first_s * 1000,
-                "step_ms": step_s * 1000,
-                "series": found,
-            }
+            ShownHistory(
+                broker_id=self._image.broker_id,
+                brokers=1 + len(others),
+                began_ms=self._lately.began_ms,
+                from_ms=first_s * 1000,
+                step_ms=step_s * 1000,
+                series=found,
+            )
         )
 
     def _series(self, name: str, step_s: int, first_s: int, end_s: int) -> list[float | None]:

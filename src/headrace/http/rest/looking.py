@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from heapq import merge
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,10 +34,13 @@ from headrace.http.rest.forms.looking import (
     PARTITION,
     SPAN,
     WANTED,
+    FoundRecord,
     FoundRecords,
     Histogram,
     OneRecord,
     Readers,
+    ShownBatch,
+    TopicReader,
 )
 from headrace.http.rest.reading import answer, invalid, number, time_ms
 from headrace.http.rest.records import RecordReader
@@ -118,13 +121,13 @@ class LookDoor(Door):
         rows = await step.run(ranges)
         left = sum(one.high - one.low for one in step.left.values())
         return answer(
-            {
-                "items": [_shown(tp, record) for tp, record in rows],
-                "looked_at": step.looked_at,
-                "looked_bytes": step.looked_bytes,
-                "left": left,
-                "next_cursor": encode_ranges(step.left) if left else None,
-            }
+            FoundRecords(
+                items=[_shown(tp, record) for tp, record in rows],
+                looked_at=step.looked_at,
+                looked_bytes=step.looked_bytes,
+                left=left,
+                next_cursor=encode_ranges(step.left) if left else None,
+            )
         )
 
     # -- as they come --------------------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ class LookDoor(Door):
         their offsets and never read, so a busy topic costs no more than a quiet one."""
         yield encode_event("{}", event="begin")
         while True:
-            items: list[dict[str, Any]] = []
+            items: list[FoundRecord] = []
             skipped = 0
             share = max(1, rate // len(positions))
             for tp, position in positions.items():
@@ -175,7 +178,7 @@ class LookDoor(Door):
                 ]
                 positions[tp] = max(position, end)
             if items or skipped:
-                items.sort(key=lambda row: (row["timestamp_ms"], row["partition"], row["offset"]))
+                items.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
                 kept = items[-rate:]
                 document = {"items": kept, "skipped": skipped + len(items) - len(kept)}
                 yield encode_event(msgspec.json.encode(document).decode(), event="records")
@@ -225,7 +228,7 @@ class LookDoor(Door):
         for tp, one in ranges.items():
             await self._count(tp, one, first_ms, width_ms, counts)
         total = sum(one.high - one.low for one in ranges.values())
-        return answer({"from_ms": first_ms, "step_ms": width_ms, "counts": counts, "total": total})
+        return answer(Histogram(from_ms=first_ms, step_ms=width_ms, counts=counts, total=total))
 
     async def _ends(self, ranges: dict[TopicPartition, Range]) -> list[tuple[int, int]]:
         """The times of the first and of the last record of each."""
@@ -288,21 +291,21 @@ class LookDoor(Door):
             )
         record, batch = found
         return answer(
-            {
+            OneRecord(
                 **shown_record(topic, place, record),
-                "size": _size(record),
-                "batch": {
-                    "base_offset": batch.base_offset,
-                    "records": batch.record_count,
-                    "bytes": batch.size,
-                    "codec": CODECS.get(batch.codec, str(batch.codec)),
-                    "producer_id": batch.producer_id if batch.producer_id >= 0 else None,
-                    "producer_epoch": batch.producer_epoch if batch.producer_id >= 0 else None,
-                    "transactional": batch.is_transactional,
-                    "log_append_time": batch.is_log_append_time,
-                    "leader_epoch": batch.leader_epoch,
-                },
-            }
+                size=_size(record),
+                batch=ShownBatch(
+                    base_offset=batch.base_offset,
+                    records=batch.record_count,
+                    bytes=batch.size,
+                    codec=CODECS.get(batch.codec, str(batch.codec)),
+                    producer_id=batch.producer_id if batch.producer_id >= 0 else None,
+                    producer_epoch=batch.producer_epoch if batch.producer_id >= 0 else None,
+                    transactional=batch.is_transactional,
+                    log_append_time=batch.is_log_append_time,
+                    leader_epoch=batch.leader_epoch,
+                ),
+            )
         )
 
     @route(
@@ -320,40 +323,36 @@ class LookDoor(Door):
         topic = request.params["topic"]
         self._reader.partitions(topic)
         lately = await self._whole.look()
-        groups: list[dict[str, Any]] = [
-            {
-                "kind": "group",
-                "name": name,
-                "lag": group.topics[topic].lag,
-                "members": group.members,
-                "out_per_s": group.topics[topic].out_per_s,
-            }
+        rows = [
+            TopicReader(
+                kind="group",
+                name=name,
+                lag=group.topics[topic].lag,
+                members=group.members,
+                out_per_s=group.topics[topic].out_per_s,
+            )
             for name, group in lately.groups.items()
             if topic in group.topics
         ]
-        queues = [
-            {
-                "kind": spec.kind,
-                "name": spec.name,
-                "lag": queue.ready + queue.in_flight,
-                "members": None,
-                "out_per_s": queue.done_per_s,
-            }
+        rows += [
+            TopicReader(
+                kind=spec.kind,
+                name=spec.name,
+                lag=queue.ready + queue.in_flight,
+                members=None,
+                out_per_s=queue.done_per_s,
+            )
             for spec in self._sampler.queues.specs()
             if topic in spec.topics and (queue := lately.queues.get(spec.name)) is not None
         ]
-        views = [
-            {"kind": "view", "name": other.name, "lag": None, "members": None, "out_per_s": None}
+        rows += [
+            TopicReader(kind="view", name=other.name, lag=None, members=None, out_per_s=None)
             for other in self._image.topics.values()
             if other.view is not None and other.view.source == topic
         ]
-        seen = [
-            row
-            for row in (*groups, *queues, *views)
-            if request.sees(TOPIC if row["kind"] == "view" else GROUP, str(row["name"]))
-        ]
-        rows = sorted(seen, key=lambda row: (str(row["kind"]), str(row["name"])))
-        return answer({"items": rows, "next_cursor": None})
+        seen = [row for row in rows if request.sees(TOPIC if row.kind == "view" else GROUP, row.name)]
+        seen.sort(key=lambda row: (row.kind, row.name))
+        return answer(Readers(items=seen, next_cursor=None))
 
 
 def places_of(reader: RecordReader, request: Request) -> list[TopicPartition]:
@@ -459,8 +458,8 @@ class SearchStep:
         return merged[: self._limit]
 
 
-def _shown(tp: TopicPartition, record: Record) -> dict[str, Any]:
-    return {**shown_record(tp.topic, tp.partition, record), "size": _size(record)}
+def _shown(tp: TopicPartition, record: Record) -> FoundRecord:
+    return FoundRecord(**shown_record(tp.topic, tp.partition, record), size=_size(record))
 
 
 def _size(record: Record) -> int:

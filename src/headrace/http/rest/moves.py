@@ -16,7 +16,7 @@ from headrace.http.messages import Answer, Request
 from headrace.http.rest.forms.messages import ShownRecord
 from headrace.http.rest.forms.moves import MovePage, MoveSample, NewMove, ShownMove
 from headrace.http.rest.reading import answer, body_of
-from headrace.http.rest.showing import record_fields
+from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, Operation, delete, describe, needs, read, write
 
 CONSOLE = "console@localhost"
@@ -133,8 +133,8 @@ def _shown(task: MoveTask, samples: list[EditSample] | None = None) -> ShownMove
         failure=task.failure,
         samples=[
             MoveSample(
-                before=ShownRecord(**record_fields(*one.source[1:], one.before)),
-                after=ShownRecord(**record_fields(*one.source[1:], one.after)),
+                before=ShownRecord(**shown_record(*one.source[1:], one.before)),
+                after=ShownRecord(**shown_record(*one.source[1:], one.after)),
             )
             for one in samples or ()
         ],

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from headrace.broker.coordinators import Coordinators
 from headrace.broker.peers import Peers
@@ -21,7 +21,6 @@ from headrace.broker.txn_client import TransactionClient
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.core.moments import timed
 from headrace.core.pipelines import (
     ALIVE,
     BOARD,
@@ -40,7 +39,16 @@ from headrace.core.ports import Clock
 from headrace.http.contract import Contract, Param, whole
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.pipelines import Asked, OnePipeline, ShownPipelines, ShownRuns
+from headrace.http.rest.forms.pipelines import (
+    Asked,
+    OnePipeline,
+    PipelineVersion,
+    ShownBatchOfRows,
+    ShownPipeline,
+    ShownPipelines,
+    ShownRun,
+    ShownRuns,
+)
 from headrace.http.rest.forms.queues import CHANGE_PROBLEMS, PAGE
 from headrace.http.rest.paging import page, window
 from headrace.http.rest.reading import answer, number
@@ -51,18 +59,6 @@ from headrace.security.rights import OWN, TOPIC, Operation, read, write
 CHUNK = 500
 MAX_BATCHES = 30
 """Of what a run tells about its micro-batches."""
-_NUMBERS = (
-    "records",
-    "bytes",
-    "rate",
-    "lag",
-    "skipped",
-    "dead_rows",
-    "state_rows",
-    "started_ms",
-    "newest_ms",
-)
-_TEXTS = ("ui", "master", "table", "path")
 _TARGETS = ("target", "table", "to", "path", "target_bootstrap", "report", "warehouse")
 
 
@@ -78,7 +74,7 @@ class Followed:
         self._position = 0
         self._one = asyncio.Lock()
         self.shelf = Shelf()
-        self.entries: dict[str, dict[str, Any]] = {}
+        self.entries: dict[str, dict[str, object]] = {}
 
     async def follow(self) -> None:
         async with self._one:
@@ -106,7 +102,7 @@ class Followed:
         self.entries.pop(name, None)
         if record.value is not None and self._tp.topic == BOARD:
             try:
-                self.entries[name] = msgspec.json.decode(record.value, type=dict[str, Any])
+                self.entries[name] = msgspec.json.decode(record.value, type=dict)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 return  # a client wrote it, and perhaps a newer one
 
@@ -129,10 +125,10 @@ class PipelineDoor(Door):
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
-    async def rows(self, request: Request) -> dict[str, dict[str, Any]]:
+    async def rows(self, request: Request) -> dict[str, ShownPipeline]:
         """By name; nothing of a topic that the caller may not read."""
         wall_ms = self._clock.wall_ms()
-        rows: dict[str, dict[str, Any]] = {}
+        rows: dict[str, ShownPipeline] = {}
         if _may(request, Operation.READ, BOARD):
             await self._by_hand.follow()
             for name, entry in on_the_board(self._by_hand.entries, wall_ms).items():
@@ -164,7 +160,7 @@ class PipelineDoor(Door):
         names, cursor = window(request, rows)
         return page(request, [rows[name] for name in names], cursor, len(rows))
 
-    async def _need(self, request: Request) -> dict[str, Any]:
+    async def _need(self, request: Request) -> ShownPipeline:
         name = request.params["pipeline"]
         found = (await self.rows(request)).get(name)
         if found is None:
@@ -183,16 +179,16 @@ class PipelineDoor(Door):
     )
     async def _describe(self, request: Request) -> Answer:
         row = await self._need(request)
-        definition = self._submitted.shelf.definition(row["name"]) if row["submitted"] else None
-        versions = self._submitted.shelf.versions(row["name"]) if row["submitted"] else []
+        definition = self._submitted.shelf.definition(row.name) if row.submitted else None
+        versions = self._submitted.shelf.versions(row.name) if row.submitted else []
         return answer(
-            {
-                **row,
-                "toml": "" if definition is None else definition.toml,
-                "versions": [
-                    timed({"version": one.version, "by": one.by, "created_ms": one.at_ms}) for one in versions
+            OnePipeline(
+                **asdict(row),
+                toml="" if definition is None else definition.toml,
+                versions=[
+                    PipelineVersion(version=one.version, by=one.by, created_ms=one.at_ms) for one in versions
                 ],
-            }
+            )
         )
 
     @route(
@@ -210,7 +206,7 @@ class PipelineDoor(Door):
     async def _runs(self, request: Request) -> Answer:
         row = await self._need(request)
         limit = number(request, "limit", 20, 1, 200)
-        runs = self._submitted.shelf.runs(row["name"]) if row["submitted"] else []
+        runs = self._submitted.shelf.runs(row.name) if row.submitted else []
         return page(request, [_run(one) for one in runs[:limit]], None, len(runs))
 
     # -- what is asked of one ------------------------------------------------------------------------------------------
@@ -229,19 +225,19 @@ class PipelineDoor(Door):
     )
     async def _stop(self, request: Request) -> Answer:
         row = await self._need(request)
-        name = row["name"]
-        if row["submitted"]:
+        name = row.name
+        if row.submitted:
             _need_right(request, DEFINITIONS)
             await self._order(request, name, wanted=False)
-        elif row["state"] not in ALIVE:
-            raise HeadraceError(ErrorKind.CONFLICT, f'pipeline "{name}" does not run: {row["state"]}')
+        elif row.state not in ALIVE:
+            raise HeadraceError(ErrorKind.CONFLICT, f'pipeline "{name}" does not run: {row.state}')
         else:
             _need_right(request, BOARD)
             told = msgspec.json.encode({"run": self._by_hand.entries[name].get("run", "")})
             claim = self._claim(f"headrace-stop-{name}")
             await claim.begin()
             await self._write(claim, TopicPartition(BOARD, 0), f"{name}/stop", told)
-        return answer({"name": name, "state": "asked"}, 202)
+        return answer(Asked(name=name, state="asked"), 202)
 
     @route(
         "POST",
@@ -257,16 +253,16 @@ class PipelineDoor(Door):
     )
     async def _restart(self, request: Request) -> Answer:
         row = await self._need(request)
-        name = row["name"]
-        if not row["submitted"]:
+        name = row.name
+        if not row.submitted:
             raise HeadraceError(
                 ErrorKind.CONFLICT,
-                f'pipeline "{name}" was not submitted: somebody runs it by hand, on {row["host"]}',
+                f'pipeline "{name}" was not submitted: somebody runs it by hand, on {row.host}',
                 "Give it to the supervisors with:  headrace pipeline submit FILE",
             )
         _need_right(request, DEFINITIONS)
         await self._order(request, name, wanted=True, restart=True)
-        return answer({"name": name, "state": "asked"}, 202)
+        return answer(Asked(name=name, state="asked"), 202)
 
     def _claim(self, transactional_id: str) -> TransactionClient:
         return TransactionClient(self._image, self._peers, self._coordinators, transactional_id)
@@ -315,103 +311,103 @@ def _need_right(request: Request, topic: str) -> None:
         )
 
 
-def _submitted_row(definition: Submitted, hold: Hold | None, wall_ms: int) -> dict[str, Any]:
+def _submitted_row(definition: Submitted, hold: Hold | None, wall_ms: int) -> ShownPipeline:
     told = hold or Hold()
-    row = _row(definition.name, told.progress, definition.definition)
-    return {
-        **row,
-        **timed(
-            {
-                "kind": definition.kind,
-                "state": shown_state(definition, hold, wall_ms),
-                "submitted": True,
-                "version": definition.version,
-                "by": definition.by,
-                "cron": definition.cron,
-                "host": told.host,
-                "error": told.error,
-                "restarts": told.restarts,
-                "attempts": told.attempts,
-                "run": told.run,
-                "log": told.log,
-                "since_ms": told.since_ms or None,
-                "updated_ms": told.at_ms or definition.changed_ms or None,
-                "next_ms": told.next_try_ms or None,
-            }
-        ),
-    }
+    return replace(
+        _row(definition.name, told.progress, definition.definition),
+        kind=definition.kind,
+        state=shown_state(definition, hold, wall_ms),
+        submitted=True,
+        version=definition.version,
+        by=definition.by,
+        cron=definition.cron,
+        host=told.host,
+        error=told.error,
+        restarts=told.restarts,
+        attempts=told.attempts,
+        run=told.run,
+        log=told.log,
+        since_ms=told.since_ms or None,
+        updated_ms=told.at_ms or definition.changed_ms or None,
+        next_ms=told.next_try_ms or None,
+    )
 
 
-def _row(name: str, told: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
+def _row(name: str, told: Mapping[str, object], definition: Mapping[str, object]) -> ShownPipeline:
     """Clients wrote it, so nothing in it is taken for granted."""
     topics = definition.get("topics") or [definition.get("topic") or definition.get("queue") or ""]
-    return timed(
-        {
-            "name": name,
-            "kind": _text(told.get("kind")),
-            "state": _text(told.get("state")),
-            "submitted": False,
-            "version": 0,
-            "by": "",
-            "cron": "",
-            "topics": [topic for topic in topics if isinstance(topic, str) and topic]
-            if isinstance(topics, list)
-            else [],
-            "target": next((text for key in _TARGETS if (text := _text(definition.get(key)))), ""),
-            "host": _text(told.get("host")),
-            "error": _text(told.get("error")),
-            "restarts": _number(told.get("restarts")) or 0,
-            "attempts": _number(told.get("attempts")) or 0,
-            "run": 0,
-            "log": "",
-            "since_ms": None,
-            "updated_ms": _number(told.get("updated_ms")),
-            "next_ms": _number(told.get("next_try_ms")) or None,
-            **{key: _number(told.get(key)) for key in _NUMBERS},
-            **{key: _text(told.get(key)) for key in _TEXTS},
-            "watermark": _text(told.get("watermark")),
-            "batches": _batches(told.get("batches")),
-        }
+    return ShownPipeline(
+        name=name,
+        kind=_text(told.get("kind")),
+        state=_text(told.get("state")),
+        submitted=False,
+        version=0,
+        by="",
+        cron="",
+        topics=[topic for topic in topics if isinstance(topic, str) and topic]
+        if isinstance(topics, list)
+        else [],
+        target=next((text for key in _TARGETS if (text := _text(definition.get(key)))), ""),
+        records=_number(told.get("records")),
+        bytes=_number(told.get("bytes")),
+        rate=_number(told.get("rate")),
+        lag=_number(told.get("lag")),
+        skipped=_number(told.get("skipped")),
+        dead_rows=_number(told.get("dead_rows")),
+        state_rows=_number(told.get("state_rows")),
+        watermark=_text(told.get("watermark")),
+        newest_ms=_number(told.get("newest_ms")),
+        started_ms=_number(told.get("started_ms")),
+        since_ms=None,
+        updated_ms=_number(told.get("updated_ms")),
+        next_ms=_number(told.get("next_try_ms")) or None,
+        restarts=_number(told.get("restarts")) or 0,
+        attempts=_number(told.get("attempts")) or 0,
+        error=_text(told.get("error")),
+        run=0,
+        host=_text(told.get("host")),
+        master=_text(told.get("master")),
+        log="",
+        ui=_text(told.get("ui")),
+        table=_text(told.get("table")),
+        path=_text(told.get("path")),
+        batches=_batches(told.get("batches")),
     )
 
 
-def _run(run: Run) -> dict[str, Any]:
-    return timed(
-        {
-            "number": run.number,
-            "version": run.version,
-            "outcome": run.outcome,
-            "reason": run.reason,
-            "error": run.error,
-            "started_ms": run.started_ms or None,
-            "ended_ms": run.ended_ms or None,
-            "host": run.host,
-            "log": run.log,
-            "records": run.records,
-            "bytes": run.bytes,
-        }
+def _run(run: Run) -> ShownRun:
+    return ShownRun(
+        number=run.number,
+        version=run.version,
+        outcome=run.outcome,
+        reason=run.reason,
+        error=run.error,
+        started_ms=run.started_ms or None,
+        ended_ms=run.ended_ms or None,
+        host=run.host,
+        log=run.log,
+        records=run.records,
+        bytes=run.bytes,
     )
 
 
-def _batches(told: object) -> list[dict[str, Any]]:
+def _batches(told: object) -> list[ShownBatchOfRows]:
     """As Spark reports its micro-batches, or a pipeline that works in rounds its own."""
     if not isinstance(told, list):
         return []
     return [
-        timed(
-            {
-                "id": _number(one.get("id")) or 0,
-                "at_ms": _number(one.get("at_ms")),
-                "rows": _number(one.get("rows")) or 0,
-                "total_ms": _number(one.get("total_ms")) or 0,
-                "parts_ms": {
-                    str(key)[:60]: value
-                    for key, value in parts.items()
-                    if isinstance(value, int) and not isinstance(value, bool)
-                }
-                if isinstance(parts := one.get("parts_ms"), dict)
-                else {},
+        ShownBatchOfRows(
+            id=_number(one.get("id")) or 0,
+            at_ms=_number(one.get("at_ms")),
+            rows=_number(one.get("rows")) or 0,
+            total_ms=_number(one.get("total_ms")) or 0,
+            parts_ms={
+                str(key)[:60]: value
+                for key, value in parts.items()
+                if isinstance(value, int) and not isinstance(value, bool)
             }
+            if isinstance(parts := one.get("parts_ms"), dict)
+            else {},
         )
         for one in told[-MAX_BATCHES:]
         if isinstance(one, dict)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -28,11 +27,10 @@ from headrace.http.browsers import need_program
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.forms.messages import CLIENT, STREAM
+from headrace.http.rest.queues import received
 from headrace.http.rest.reading import invalid, number, query_duration_ms
 from headrace.http.sse import encode_event, event_stream
 from headrace.queues.commands import Handle, MessageState, Source
-from headrace.queues.receipt import QueueReceipt, encode_receipt
-from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
 
 Held = tuple[Source, Handle]
@@ -142,14 +140,5 @@ class QueueStreamDoor(Door):
         return status.state is MessageState.ACQUIRED and bool(status.deliveries == handle.delivery)
 
     def _event(self, spec: QueueSpec, delivery: DeliveredMessage) -> bytes:
-        source = delivery.source
-        receipt = QueueReceipt(source.topic, source.partition, delivery.handle)
-        document: dict[str, Any] = {
-            "message_id": delivery.message_id,
-            "receipt": encode_receipt(receipt, spec.id, self._key),
-            "delivery": delivery.handle.delivery,
-            **shown_record(source.topic, source.partition, delivery.record),
-        }
-        return encode_event(
-            msgspec.json.encode(document).decode(), event="message", event_id=delivery.message_id
-        )
+        text = msgspec.json.encode(received(spec, delivery, self._key)).decode()
+        return encode_event(text, event="message", event_id=delivery.message_id)

@@ -13,8 +13,7 @@ GET    /queues/{queue}/messages/{message id}/status
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.queueing import names
@@ -44,6 +43,7 @@ from headrace.http.rest.forms.messages import (
     MessageStatus,
     NewRecord,
     NewRecords,
+    ReceivedMessage,
     SentMessage,
     SentMessages,
 )
@@ -143,9 +143,10 @@ class QueueDoor(Door):
         if spec.queue_config.fifo:  # in order, whatever each has to wait for
             sent = [await self._send_one(spec, record, "") for record in records]
         else:
-            sent = [_shown(one) for one in _all_sent(await self._queues.send_all(spec, records))]
+            found = _all_sent(await self._queues.send_all(spec, records))
+            sent = [SentMessage(**one._asdict()) for one in found]
         self._writers.note(spec.topics[0], (request.agent, "REST"), len(sent))
-        return answer({"items": sent}, 201)
+        return answer(SentMessages(items=sent), 201)
 
     async def _spec_for(self, request: Request, records: Sequence[Record]) -> QueueSpec:
         spec = await self._spec(request.params["queue"], creator=request.peer.host, records=records)
@@ -153,7 +154,7 @@ class QueueDoor(Door):
             need_kept(spec, record)
         return spec
 
-    async def _send_one(self, spec: QueueSpec, record: Record, dedup: str) -> dict[str, Any]:
+    async def _send_one(self, spec: QueueSpec, record: Record, dedup: str) -> SentMessage:
         topic = spec.topics[0]
         config = spec.queue_config
         group = names.header(record.headers, names.GROUP)
@@ -167,7 +168,7 @@ class QueueDoor(Door):
             sent = await self._once.send(place, record, dedup)
         else:
             sent = await queues.send(spec, record, key)
-        return _shown(sent)
+        return SentMessage(**sent._asdict())
 
     async def _spec(
         self, name: str, *, creator: str | None = None, records: Sequence[Record] = ()
@@ -221,7 +222,9 @@ class QueueDoor(Door):
         found = await self._queues.peek(spec, count)
         masks = masks_for(request, self._image)
         return answer(
-            {"items": [self._peeked(source, seen(masks, source.topic, record)) for source, record in found]}
+            Messages(
+                items=[self._peeked(source, seen(masks, source.topic, record)) for source, record in found]
+            )
         )
 
     @route(
@@ -247,22 +250,13 @@ class QueueDoor(Door):
             visibility_ms=None if visibility < 0 else visibility,
             wait_ms=query_duration_ms(request, "wait", 0, MAX_WAIT_MS),
         )
-        return answer({"items": [self._delivered(spec, delivery) for delivery in deliveries]})
+        return answer(Messages(items=[received(spec, delivery, self._key) for delivery in deliveries]))
 
-    def _peeked(self, source: Source, record: Record) -> dict[str, Any]:
+    def _peeked(self, source: Source, record: Record) -> ReceivedMessage:
         topic = self._image.topic(source.topic)
         topic_id = topic.id if topic is not None else b""
         message_id = names.message_id_of(record, topic_id, source.partition)
-        return {"message_id": message_id, **shown_record(source.topic, source.partition, record)}
-
-    def _delivered(self, spec: QueueSpec, delivery: DeliveredMessage) -> dict[str, Any]:
-        receipt = QueueReceipt(delivery.source.topic, delivery.source.partition, delivery.handle)
-        return {
-            "message_id": delivery.message_id,
-            "receipt": encode_receipt(receipt, spec.id, self._key),
-            "delivery": delivery.handle.delivery,
-            **shown_record(delivery.source.topic, delivery.source.partition, delivery.record),
-        }
+        return ReceivedMessage(**shown_record(source.topic, source.partition, record), message_id=message_id)
 
     # -- receipts ------------------------------------------------------------------------------------------------------------
 
@@ -367,7 +361,8 @@ class QueueDoor(Door):
                 if topic is not None and topic.id[:6] == message_id.topic_id:
                     source = Source(spec.name, name, message_id.partition)
                     status = await self._queues.inspect(source, message_id.offset)
-                    return answer({"state": status.state.name.lower(), "deliveries": status.deliveries})
+                    shown = MessageStatus(state=status.state.name.lower(), deliveries=status.deliveries)
+                    return answer(shown)
         raise HeadraceError(ErrorKind.NOT_FOUND, "this queue has no message with that id")
 
 
@@ -392,7 +387,7 @@ def need_kept(spec: QueueSpec, record: Record) -> None:
             )
 
 
-def _records(body: dict[str, Any], wall_ms: int) -> list[Record]:
+def _records(body: Mapping[str, object], wall_ms: int) -> list[Record]:
     given = body.get("records")
     if len(body) > 1 or not isinstance(given, list) or not 0 < len(given) <= MAX_MESSAGES:
         raise invalid(f"records is a list of 1 to {MAX_MESSAGES} records, and nothing is beside it")
@@ -408,13 +403,15 @@ def _all_sent(found: list[Sent | HeadraceError]) -> list[Sent]:
     return sent
 
 
-def _shown(sent: Sent) -> dict[str, Any]:
-    return {
-        "message_id": sent.message_id,
-        "partition": sent.partition,
-        "offset": sent.offset,
-        "duplicate": sent.duplicate,
-    }
+def received(spec: QueueSpec, delivery: DeliveredMessage, key: bytes) -> ReceivedMessage:
+    source = delivery.source
+    receipt = QueueReceipt(source.topic, source.partition, delivery.handle)
+    return ReceivedMessage(
+        **shown_record(source.topic, source.partition, delivery.record),
+        message_id=delivery.message_id,
+        receipt=encode_receipt(receipt, spec.id, key),
+        delivery=delivery.handle.delivery,
+    )
 
 
 def _settled(refusal: Rejected | None) -> Response:

@@ -13,7 +13,7 @@ from headrace.broker.queueing import names
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.units import is_digits, parse_duration_ms
 from headrace.http.messages import JSON, Request, Response
-from headrace.http.rest.showing import row
+from headrace.http.rest.showing import shown
 from headrace.records.build import Record
 from headrace.records.filters.times import rfc3339_ms
 
@@ -32,9 +32,7 @@ def answer(
     status: int = 200,
     headers: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    if isinstance(document, msgspec.Struct):
-        document = row(document)
-    return Response(_encode(document), status, JSON, headers)
+    return Response(_encode(shown(document)), status, JSON, headers)
 
 
 def json_body(request: Request) -> Any:

@@ -1,61 +1,52 @@
-"""Codec: structs as rows of JSON, with each of their moments for people, too (decision 0029).
+"""Codec: structs as JSON, with each of their moments for people, too (decision 0029).
 
-A struct is shown field by field; what is not a struct, or a list of them, is shown as it is: what a record holds is its writer's.
+What has no moment in it is encoded as it is. A struct that has is shown field by field; what is not a struct, or a list of them, is
+shown as it is: what a record holds is its writer's.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from functools import cache
 
 import msgspec
 
-from headrace.core.moments import MOMENTS, rfc3339
-from headrace.records.build import Record
-from headrace.records.shown import shown_bytes, shown_headers
+from headrace.core.moments import moment_name, rfc3339, show_moments
 
 Row = dict[str, object]
 
 
-class RecordFields(TypedDict):
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: Any
-    value: Any
-    headers: dict[str, Any]
+@cache
+def _is_plain(kind: type[msgspec.Struct]) -> bool:
+    """It has no moments to add, and nothing that it holds has."""
+    _, components = msgspec.json.schema_components((kind,))
+    return not any(map(show_moments, components.values()))
 
 
-def record_fields(topic: str, partition: int, record: Record) -> RecordFields:
-    """For forms that are records with something besides: `ShownLetter(**record_fields(…), reason=…)`."""
-    return {
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp,
-        "key": shown_bytes(record.key),
-        "value": shown_bytes(record.value),
-        "headers": shown_headers(record.headers),
-    }
+@cache
+def _fields(kind: type[msgspec.Struct]) -> list[tuple[str, str, str]]:
+    """Their names here and in JSON, and those of moments as people read them."""
+    names = kind.__struct_encode_fields__
+    pairs = zip(kind.__struct_fields__, names, strict=True)
+    return [(field, name, moment_name(name, names)) for field, name in pairs]
 
 
 def row(struct: msgspec.Struct) -> Row:
     """0 and None are never. What is unset is not there."""
-    shown: Row = {}
-    names = struct.__struct_encode_fields__
-    for field, name in zip(struct.__struct_fields__, names, strict=True):
+    row: Row = {}
+    for field, name, moment in _fields(type(struct)):
         value = getattr(struct, field)
         if value is msgspec.UNSET:
             continue
-        if name in MOMENTS and (plain := name[:-3]) not in names:
-            shown[plain] = rfc3339(value) if value else None
-        shown[name] = _shown(value)
-    return shown
+        if moment:
+            row[moment] = rfc3339(value) if value else None
+        row[name] = shown(value)
+    return row
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> object:
+    """What JSON is made of."""
     if isinstance(value, msgspec.Struct):
-        return row(value)
+        return value if _is_plain(type(value)) else row(value)
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [shown(one) for one in value]
     return value

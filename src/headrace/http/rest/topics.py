@@ -11,7 +11,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from itertools import repeat
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -19,7 +18,6 @@ import msgspec
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.partition import Partition
 from headrace.broker.queueing.placement.placement import Placement
-from headrace.broker.queueing.routing.peer_calls import Sent
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.views.views import Views
@@ -34,7 +32,7 @@ from headrace.http.declared import Door, route
 from headrace.http.forwarding import Forwarder
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.filtering import as_input, filter_of
-from headrace.http.rest.forms.messages import PUBLISH, READ
+from headrace.http.rest.forms.messages import PUBLISH, READ, Published, PublishedRecords, Records, ShownRecord
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.reading import (
     answer,
@@ -133,16 +131,16 @@ class TopicDoor(Door):
         )
         if request.sender is None:
             self._writers.note(topic, (request.agent, "REST"), len(sent))
-        return answer({"topic": topic, "records": sent}, 201)
+        return answer(PublishedRecords(topic=topic, records=sent), 201)
 
-    async def _send(
-        self, asker: Request, topic: str, record: Record, chosen: int, key: str
-    ) -> dict[str, Any]:
+    async def _send(self, asker: Request, topic: str, record: Record, chosen: int, key: str) -> Published:
         number_ = self._partition(topic, record, chosen, key)
         if not key:
-            return _row(await self._placement.send_to_partition(topic, number_, record))
+            sent = await self._placement.send_to_partition(topic, number_, record)
+            return Published(**sent._asdict())
         try:
-            return _row(await self._once.send(TopicPartition(topic, number_), record, key))
+            sent = await self._once.send(TopicPartition(topic, number_), record, key)
+            return Published(**sent._asdict())
         except WrongBroker as wrong:
             if asker.sender is not None:
                 raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, wrong.detail) from None
@@ -150,20 +148,19 @@ class TopicDoor(Door):
 
     async def _send_there(
         self, topic: str, number_: int, record: Record, key: str, wrong: WrongBroker
-    ) -> dict[str, Any]:
+    ) -> Published:
         """The leader knows which keys it has seen, so it is asked to publish the record itself."""
         shown = shown_record(topic, number_, record)
         # The number under the plain name: brokers of every version read it so.
-        asked = {name: shown[name] for name in ("key", "value", "headers")} | {"timestamp": record.timestamp}
-        body = msgspec.json.encode(asked)
+        asked = {"key": shown["key"], "value": shown["value"], "headers": shown["headers"]}
+        body = msgspec.json.encode({**asked, "timestamp": record.timestamp})
         headers = {b"content-type": b"application/json", b"idempotency-key": key.encode("latin-1", "replace")}
         path = f"/topics/{quote(topic, safe='')}/records"
         request = Request("POST", path, query_string=f"partition={number_}", headers=headers, body=body)
         response = await self._forwarder.forward(request, wrong)
         if response.status != 201:
             raise HeadraceError(ErrorKind.NOT_LEADER_OR_FOLLOWER, f"{topic}-{number_} can't be written now")
-        row: dict[str, Any] = msgspec.json.decode(response.body)["records"][0]
-        return row
+        return msgspec.json.decode(response.body, type=PublishedRecords).records[0]
 
     async def _ensure(self, topic: str, address: str) -> None:
         problem = topic_name_problem(topic)
@@ -238,13 +235,13 @@ class TopicDoor(Door):
             lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
             return Response(lines, 200, JSONL, (("x-next-cursor", cursor),))
         following = positions[places[0]] if len(places) == 1 else None
-        return answer({"items": rows, "next_offset": following, "next_cursor": cursor})
+        return answer(Records(items=rows, next_offset=following, next_cursor=cursor))
 
     async def _browse(
         self, reader: RecordReader, positions: Positions, accepts: Filter | None, limit: int
-    ) -> list[dict[str, Any]]:
+    ) -> list[ShownRecord]:
         """Moves the positions along."""
-        rows: list[dict[str, Any]] = []
+        rows: list[ShownRecord] = []
         chunks = 0
         for tp, position in positions.items():
             while len(rows) < limit and chunks < MAX_SCANNED_CHUNKS:
@@ -256,7 +253,7 @@ class TopicDoor(Door):
                         break
                     positions[tp] = record.offset + 1
                     if accepts is None or accepts.matches(as_input(tp, record)):
-                        rows.append(shown_record(tp.topic, tp.partition, record))
+                        rows.append(ShownRecord(**shown_record(tp.topic, tp.partition, record)))
                 else:
                     positions[tp] = chunk.next_offset
                 if positions[tp] == position or len(rows) >= limit:
@@ -313,15 +310,6 @@ class TopicDoor(Door):
                 await asyncio.sleep(0)
             if quiet:
                 await self._reader.wait(positions)
-
-
-def _row(sent: Sent) -> dict[str, Any]:
-    return {
-        "partition": sent.partition,
-        "offset": sent.offset,
-        "message_id": sent.message_id,
-        "duplicate": sent.duplicate,
-    }
 
 
 def _place(text: str, wall_ms: int) -> Position:

@@ -9,19 +9,23 @@ Each broker answers for what it coordinates and hosts; the one that was asked as
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.broker.history import Sampler
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.core.units import is_digits
 from headrace.http.contract import Contract, Param, whole
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.looking import MessageGroups, Traces, WriterList
+from headrace.http.rest.forms.looking import (
+    MessageGroups,
+    ShownMessageGroup,
+    Trace,
+    Traces,
+    Writer,
+    WriterList,
+)
 from headrace.http.rest.reading import answer, invalid, number
 from headrace.http.rest.records import RecordReader
 from headrace.http.whole import Whole
@@ -69,25 +73,32 @@ class TraceDoor(Door):
         offset = int(numbers[1])
         rows = self._of_groups(TopicPartition(topic, partition), offset)
         rows += self._of_queues(topic, partition, offset)
-        for other in await self._whole.gather(request):
-            rows += other["items"]
-        known: dict[tuple[str, str], dict[str, Any]] = {}
+        for other in await self._whole.gather(request, Traces):
+            rows += other.items
+        known: dict[tuple[str, str], Trace] = {}
         for row in rows:
-            if request.sees(GROUP, str(row["name"])):
-                known.setdefault((row["kind"], row["name"]), row)
-        return answer({"items": [known[key] for key in sorted(known)], "next_cursor": None})
+            if request.sees(GROUP, row.name):
+                known.setdefault((row.kind, row.name), row)
+        return answer(Traces(items=[known[key] for key in sorted(known)], next_cursor=None))
 
-    def _of_groups(self, tp: TopicPartition, offset: int) -> list[dict[str, Any]]:
+    def _of_groups(self, tp: TopicPartition, offset: int) -> list[Trace]:
         """A group has read what lies below its committed offset; nobody knows what it made of it."""
         return [
-            _row(
-                "group", name, "read" if committed > offset else "not-yet", committed=committed,
+            Trace(
+                kind="group",
+                name=name,
+                state="read" if committed > offset else "not-yet",
+                committed=committed,
                 ahead=max(0, offset - committed + 1),
+                deliveries=None,
+                holder=None,
+                due_ms=None,
+                dead_letter="",
             )
             for name, committed in self._sampler.committed(tp)
-        ]  # fmt: skip
+        ]
 
-    def _of_queues(self, topic: str, partition: int, offset: int) -> list[dict[str, Any]]:
+    def _of_queues(self, topic: str, partition: int, offset: int) -> list[Trace]:
         rows = []
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         for spec in self._sampler.queues.specs():
@@ -102,11 +113,18 @@ class TraceDoor(Door):
             elif status.state is MessageState.SCHEDULED:
                 until_ms = status.until_ms
             rows.append(
-                _row(
-                    spec.kind, spec.name, STATES[status.state], deliveries=status.deliveries,
-                    holder=status.owner or None, due_ms=until_ms, dead_letter=spec.queue_config.dead_letter,
+                Trace(
+                    kind=spec.kind,
+                    name=spec.name,
+                    state=STATES[status.state],
+                    committed=None,
+                    ahead=None,
+                    deliveries=status.deliveries,
+                    holder=status.owner or None,
+                    due_ms=until_ms,
+                    dead_letter=spec.queue_config.dead_letter,
                 )
-            )  # fmt: skip
+            )
         return rows
 
     # -- who writes ----------------------------------------------------------------------------------------------------
@@ -126,11 +144,8 @@ class TraceDoor(Door):
         topic = request.params["topic"]
         self._reader.partitions(topic)
         lately = await self._whole.look()
-        rows = [
-            timed({"client": row.client, "door": row.door, "per_s": row.per_s, "last_ms": row.last_ms})
-            for row in lately.writers_of(topic)
-        ]
-        return answer({"items": rows, "next_cursor": None})
+        rows = [Writer(**row._asdict()) for row in lately.writers_of(topic)]
+        return answer(WriterList(items=rows, next_cursor=None))
 
     # -- FIFO ----------------------------------------------------------------------------------------------------------
 
@@ -158,34 +173,25 @@ class TraceDoor(Door):
         spec = self._spec(request.params["queue"])
         limit = number(request, "limit", 100, 1, MAX_GROUPS)
         if not spec.queue_config.fifo:
-            return answer({"items": [], "next_cursor": None, "fifo": False})
+            return answer(MessageGroups(items=[], next_cursor=None, fifo=False))
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         rows = [
-            timed(
-                {
-                    "group": group.group.decode(errors="replace"),
-                    "waiting": group.waiting,
-                    "in_flight": group.in_flight,
-                    "resting": group.resting,
-                    "blocked": group.by >= 0,
-                    "topic": source.topic,
-                    "partition": source.partition,
-                    "by_offset": group.by if group.by >= 0 else None,
-                    "deliveries": group.deliveries,
-                    "holder": group.owner or None,
-                    "due_ms": wall_ms + max(0, group.until_ms - now_ms) if group.by >= 0 else None,
-                }
+            ShownMessageGroup(
+                group=group.group.decode(errors="replace"),
+                waiting=group.waiting,
+                in_flight=group.in_flight,
+                resting=group.resting,
+                blocked=group.by >= 0,
+                topic=source.topic,
+                partition=source.partition,
+                by_offset=group.by if group.by >= 0 else None,
+                deliveries=group.deliveries,
+                holder=group.owner or None,
+                due_ms=wall_ms + max(0, group.until_ms - now_ms) if group.by >= 0 else None,
             )
             for source, group in self._sampler.queues.groups(spec, limit)
         ]
-        for other in await self._whole.gather(request):
-            rows += other["items"]
-        rows.sort(key=lambda row: (not row["blocked"], -row["waiting"], row["group"]))
-        return answer({"items": rows[:limit], "next_cursor": None, "fifo": True})
-
-
-def _row(kind: str, name: str, state: str, **facts: Any) -> dict[str, Any]:
-    known = {
-        "committed": None, "ahead": None, "deliveries": None, "holder": None, "due_ms": None, "dead_letter": "",
-    }  # fmt: skip
-    return timed({"kind": kind, "name": name, "state": state, **known, **facts})
+        for other in await self._whole.gather(request, MessageGroups):
+            rows += other.items
+        rows.sort(key=lambda row: (not row.blocked, -row.waiting, row.group))
+        return answer(MessageGroups(items=rows[:limit], next_cursor=None, fifo=True))

@@ -26,7 +26,6 @@ from headrace.broker.queueing.specs import QueueSpec, with_config
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError, NameTaken, Unknown
 from headrace.core.ids import topic_name_problem
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.http.contract import FLAG, Contract, Param, whole
 from headrace.http.declared import Door, route
@@ -42,11 +41,12 @@ from headrace.http.rest.forms.webhooks import (
     Retried,
     RetryRequest,
     Rotated,
+    ShownDelivery,
     ShownWebhook,
     Tested,
     WebhookPage,
 )
-from headrace.http.rest.reading import answer, invalid, json_object, number
+from headrace.http.rest.reading import answer, body_of, invalid, json_object, number
 from headrace.push.bodies import Form
 from headrace.push.circuit import CircuitState
 from headrace.push.couriers import Couriers
@@ -148,16 +148,16 @@ class WebhookDoor(Door):
         shown = {
             spec.name: self._shown(spec) for spec in self._registry.all() if request.sees(GROUP, spec.queue)
         }
-        for other in await self._others(request):
-            for item in other.get("items", ()):
-                if item["name"] in shown:
-                    _merge(shown[item["name"]], item)
+        for other in await self._others(request, WebhookPage):
+            for item in other.items:
+                if item.name in shown:
+                    _merge(shown[item.name], item)
         return answer(WebhookPage(items=list(shown.values()), next_cursor=None))
 
     @route("GET", "/api/v1/webhooks/{webhook}", LOOK, Contract("Look at a webhook", TAG, {200: ShownWebhook}))
     async def _describe(self, request: Request) -> Answer:
         shown = self._shown(self._spec(request))
-        for other in await self._others(request):
+        for other in await self._others(request, ShownWebhook):
             _merge(shown, other)
         return answer(shown)
 
@@ -182,7 +182,7 @@ class WebhookDoor(Door):
             timeout_ms=spec.timeout_ms,
             max_concurrency=spec.max_concurrency,
             rate=spec.rate,
-            retry=msgspec.to_builtins(spec.retry),
+            retry=spec.retry,
             owner=spec.owner,
             secrets=len(self._registry.signing(spec.name)),
             created_ms=spec.created_ms,
@@ -218,28 +218,27 @@ class WebhookDoor(Door):
         found = (
             courier.log.newest(limit, failed_only="failed" in request.query) if courier is not None else []
         )
-        items = [timed(entry._asdict()) for entry in found]
-        for other in await self._others(request):
-            items += other.get("items", ())
-        items.sort(key=lambda item: item["at_ms"], reverse=True)
+        items = [ShownDelivery(**entry._asdict()) for entry in found]
+        for other in await self._others(request, DeliveryPage):
+            items += other.items
+        items.sort(key=lambda item: item.at_ms, reverse=True)
         return answer(DeliveryPage(items=items[:limit], next_cursor=None))
 
-    async def _others(self, request: Request) -> list[dict[str, Any]]:
+    async def _others(self, request: Request, kind: type[T]) -> list[T]:
         """What the other brokers say to the same request; nothing when one of them asks."""
         if request.sender is not None:
             return []
         me = self._image.broker_id
-        asked = [self._ask(request, node.id) for node in self._image.live_brokers() if node.id != me]
+        asked = [self._ask(request, node.id, kind) for node in self._image.live_brokers() if node.id != me]
         return [found for found in await asyncio.gather(*asked) if found is not None]
 
-    async def _ask(self, request: Request, broker_id: int) -> dict[str, Any] | None:
+    async def _ask(self, request: Request, broker_id: int, kind: type[T]) -> T | None:
         try:
             async with asyncio.timeout(PEER_S):
                 got = await self._forwarder.forward(request, WrongBroker(broker_id, request.path))
-            found = msgspec.json.decode(got.body) if got.status == 200 else None
+            return msgspec.json.decode(got.body, type=kind) if got.status == 200 else None
         except (HeadraceError, TimeoutError, msgspec.DecodeError):
             return None
-        return found if isinstance(found, dict) else None
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -255,7 +254,7 @@ class WebhookDoor(Door):
         Contract("Add a webhook", TAG, {201: AddedWebhook}, body=(NewWebhook,), problems=PROBLEMS),
     )
     async def _add(self, request: Request) -> Answer:
-        wanted = _read(request, NewWebhook)
+        wanted = body_of(request, NewWebhook)
         if wanted.url is msgspec.UNSET:
             raise invalid("url: where to?")
         self._check_url(wanted.url)
@@ -271,7 +270,7 @@ class WebhookDoor(Door):
             owns_queue=bool(wanted.topics),
             created_ms=now_ms,
             changed_ms=now_ms,
-            **self._in_name(request),
+            **self._standing.of(request.access)._asdict(),
             **wanted.given(),
         )
         await self._ensure_queue(wanted)
@@ -353,11 +352,13 @@ class WebhookDoor(Door):
     )
     async def _change(self, request: Request) -> Answer:
         spec = self._spec(request)
-        changes = _read(request, Options).given()
+        changes = body_of(request, Options).given()
         url = changes.pop("url", spec.url)
         if url != spec.url:
             self._check_url(url)
-        spec = await self._registry.change(spec.name, **changes, **self._in_name(request))
+        spec = await self._registry.change(
+            spec.name, **changes, **self._standing.of(request.access)._asdict()
+        )
         if url != spec.url:
             spec = await self._registry.retarget(spec.name, url)
             await self._couriers.wait_for_confirmation(spec, CONFIRM_S)
@@ -404,13 +405,10 @@ class WebhookDoor(Door):
         if spec.state in ("paused", "disabled"):
             # X23: whoever never confirmed has to do so first.
             state = "active" if spec.confirmed_ms else "pending"
-            spec = await self._registry.change(spec.name, state=state, reason="", **self._in_name(request))
+            spec = await self._registry.change(
+                spec.name, state=state, reason="", **self._standing.of(request.access)._asdict()
+            )
         return answer(self._shown(spec))
-
-    def _in_name(self, request: Request) -> dict[str, Any]:
-        """Whoever sets it is whose rights count from now on."""
-        owner, owner_life = self._standing.of(request.access)
-        return {"owner": owner, "owner_life": owner_life}
 
     @route(
         "POST",
@@ -485,8 +483,7 @@ class WebhookDoor(Door):
         if not isinstance(delivery, str):
             raise invalid("delivery is the id of an entry of the log")
         count = await self._couriers.retry_here(spec, delivery)
-        for other in await self._others(request):
-            count += int(other.get("retried", 0))
+        count += sum(other.retried for other in await self._others(request, Retried))
         return answer(Retried(name=spec.name, retried=count))
 
 
@@ -499,21 +496,17 @@ def _given_secret(text: str | None) -> SigningSecret | None:
         raise invalid(f"secret: {problem}") from None
 
 
-def _read(request: Request, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(json_object(request), kind)
-    except msgspec.ValidationError as problem:
-        raise invalid(str(problem)) from None
-
-
-def _merge(shown: ShownWebhook, other: dict[str, Any]) -> None:
+def _merge(shown: ShownWebhook, other: ShownWebhook) -> None:
     """Another broker's numbers about the same webhook."""
-    for name in ("delivered", "failed", "in_flight", "concurrency"):
-        setattr(shown, name, getattr(shown, name) + other.get(name, 0))
-    shown.reason = shown.reason or other.get("reason", "")
-    circuit = other.get("circuit", _CIRCUITS[0])
-    if circuit in _CIRCUITS and _CIRCUITS.index(circuit) > _CIRCUITS.index(shown.circuit):
-        shown.circuit = circuit
-    if other.get("last_ms", 0) > shown.last_ms:
-        for name in ("last_ms", "last_status", "last_detail"):
-            setattr(shown, name, other.get(name))
+    shown.delivered += other.delivered
+    shown.failed += other.failed
+    shown.in_flight += other.in_flight
+    shown.concurrency += other.concurrency
+    shown.reason = shown.reason or other.reason
+    shown.circuit = max(shown.circuit, other.circuit, key=_CIRCUITS.index)
+    if other.last_ms > shown.last_ms:
+        shown.last_ms, shown.last_status, shown.last_detail = (
+            other.last_ms,
+            other.last_status,
+            other.last_detail,
+        )

@@ -12,6 +12,7 @@ from headrace.http.contract import DURATION, OFFSET, TIME, Contract, Param, one_
 Bytes = Any
 """A text, any JSON, or {"base64": "…"} for bytes that are not text."""
 
+MOMENT = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 MILLISECONDS = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -53,6 +54,7 @@ class ShownRecord(msgspec.Struct, kw_only=True):
     topic: str
     partition: int
     offset: int
+    timestamp: MOMENT | None
     timestamp_ms: int
     key: Bytes
     value: Bytes
@@ -81,10 +83,10 @@ class SentMessages(msgspec.Struct, kw_only=True):
 
 class ReceivedMessage(ShownRecord, kw_only=True):
     message_id: str
-    receipt: str = ""
+    receipt: str | msgspec.UnsetType = msgspec.UNSET
     """What acknowledges it; not in a peek."""
-    delivery: int = 0
-    """1 the first time."""
+    delivery: int | msgspec.UnsetType = msgspec.UNSET
+    """1 the first time; not in a peek."""
 
 
 class Messages(msgspec.Struct, kw_only=True):

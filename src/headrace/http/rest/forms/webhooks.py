@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
+
+from headrace.push.spec import Retry
 
 
 class ShownWebhook(msgspec.Struct, kw_only=True):
@@ -19,7 +19,7 @@ class ShownWebhook(msgspec.Struct, kw_only=True):
     timeout_ms: int
     max_concurrency: int
     rate: float
-    retry: dict[str, Any]
+    retry: Retry
     owner: str
     """Who set it last: it runs in their name; empty: nobody was asked."""
     secrets: int
@@ -45,8 +45,28 @@ class WebhookPage(msgspec.Struct, kw_only=True):
     next_cursor: str | None
 
 
+class ShownDelivery(msgspec.Struct, kw_only=True):
+    id: str
+    at_ms: int
+    message_id: str
+    """Of a batch: the first one's."""
+    messages: int
+    topic: str
+    partition: int
+    offset: int
+    attempt: int
+    outcome: str
+    """delivered, failed, gone or refused."""
+    status: int
+    """0: there was no answer."""
+    duration_ms: int
+    detail: str
+    next_ms: int
+    """When it is tried again; 0 when that is not planned."""
+
+
 class DeliveryPage(msgspec.Struct, kw_only=True):
-    items: list[dict[str, Any]]
+    items: list[ShownDelivery]
     next_cursor: str | None
 
 
