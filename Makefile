@@ -16,10 +16,11 @@ SAMPLE ?= 200
 SEED ?= 1
 KEEP ?=
 RECORD ?=
+PEERS ?=
 ORIGIN ?= http://localhost:9324
 VERSIONS ?=
 
-.PHONY: coverage packages site views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop spark-versions security bench bench-guard limits lock audit docs clean help
+.PHONY: coverage packages site views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop spark-versions security bench bench-guard bench-peers limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -131,6 +132,10 @@ security: env  ## everything about security, with many more examples than make t
 bench-guard: env  ## CPU per unit against the baseline of this kind of machine: make bench-guard [RECORD=--record]
 	@$(BIN)/python bench/guard.py $(RECORD)
 
+bench-peers: env  ## beside Kafka, NATS, Redis, RabbitMQ, ElasticMQ and moto in one run: make bench-peers [PEERS="--short"] [PEERS="--only consume-1k,sqs"]
+	@scripts/system-packages maven=mvn openjdk-17-jre-headless=java golang-go=go etcd-server=etcd || echo "what needs them is left out, and the table says so" >&2
+	@$(BIN)/python bench/peers $(PEERS)
+
 # They put something of their own in the place of what is compiled, or change it (decision 0073).
 UNCOMPILED = tests/unit/broker/test_parking.py tests/unit/broker/test_damaged_reads.py tests/unit/broker/views/test_view_fetch.py \
   tests/unit/kafka/test_fetch_by_id.py
@@ -170,4 +175,4 @@ docs: env  ## write docs/cli.md, config.md, errors.md, metrics.md and openapi.js
 	@$(BIN)/python scripts/generate-docs
 
 clean:
-	rm -rf .venv .pycache .compiled .mutants .mypy_cache .ruff_cache .pytest_cache .demo .interop
+	rm -rf .venv .pycache .compiled .mutants .mypy_cache .ruff_cache .pytest_cache .demo .interop .peers

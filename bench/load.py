@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -188,36 +188,46 @@ class Pipeline:
 class Crowd:
     """Many sockets with one request in flight on each, as many clients that wait for each answer."""
 
-    def __init__(self, port: int, frame: bytes, count: int) -> None:
-        self._pipelines = [Pipeline(port, frame) for _ in range(count)]
-        self._frame = frame
+    def __init__(self, lines: Sequence[tuple[socket.socket, bytes]], noise: bytes = b"") -> None:
+        """Connections and what is sent on each. `noise` is what the server says unasked: it answers nothing."""
         self._poll = select.epoll()
-        self._sockets = {}
-        for pipeline in self._pipelines:
-            self._sockets[pipeline.socket.fileno()] = pipeline.socket
-            self._poll.register(pipeline.socket, select.EPOLLIN)
+        self._noise = noise
+        self._lines = {}
+        for each, frame in lines:
+            self._lines[each.fileno()] = each, frame
+            self._poll.register(each, select.EPOLLIN)
+
+    @classmethod
+    def of(cls, port: int, frame: bytes, count: int) -> Crowd:
+        """So many that all send the same to a broker, after one request each that must be answered."""
+        return cls([(Pipeline(port, frame).socket, frame) for _ in range(count)])
 
     def run(self, count: int) -> tuple[int, int]:
         """Answers are small enough to arrive in one piece."""
-        frame, sockets = self._frame, self._sockets
-        sent = done = 0
-        for each in sockets.values():
+        lines, noise = self._lines, self._noise
+        sent = done = size = 0
+        for each, frame in lines.values():
             each.send(frame)
             sent += 1
         while done < sent:
             for number, _ in self._poll.poll():
-                each = sockets[number]
-                each.recv(65536)
+                each, frame = lines[number]
+                answer = each.recv(65536)
+                if answer == noise:
+                    if not answer:
+                        raise ConnectionResetError("the broker closed the connection")
+                    continue
                 done += 1
+                size += len(frame)
                 if sent < count:
                     each.send(frame)
                     sent += 1
-        return done, done * len(frame)
+        return done, size
 
     def close(self) -> None:
         self._poll.close()
-        for pipeline in self._pipelines:
-            pipeline.close()
+        for each, _ in self._lines.values():
+            each.close()
 
 
 class Drain:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import select
 import socket
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 Client = Generator[bytes, bytes, int]
@@ -90,12 +90,13 @@ def _cut_answer(received: bytearray, *, ended: bool) -> tuple[bytes | None, bool
     return body, closes
 
 
-def run(port: int, clients: Iterable[Client]) -> int:
-    """All of them at once; how many messages they dealt with together."""
+def run(port: int | Sequence[int], clients: Iterable[Client]) -> int:
+    """All of them at once, spread over the ports; how many messages they dealt with together."""
+    ports = [port] if isinstance(port, int) else port
     connections = {}
     epoll = select.epoll()
-    for client in clients:
-        connection = _Connection(port, client)
+    for number, client in enumerate(clients):
+        connection = _Connection(ports[number % len(ports)], client)
         connections[connection.socket.fileno()] = connection
         epoll.register(connection.socket, select.EPOLLIN)
         connection.start()

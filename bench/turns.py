@@ -70,7 +70,7 @@ def _crowd(brokers: list[BrokerProcess]) -> Iterator[Row]:
             made.result(60)
     for topic, connections, count in (("synced", 64, 8_000), ("interval", 64, 8_000), ("synced", 1, 800)):
         frame = produce_frame(topic, -1)
-        crowds = [Crowd(broker.kafka_port, frame, connections) for broker in brokers]
+        crowds = [Crowd.of(broker.kafka_port, frame, connections) for broker in brokers]
         works = [lambda crowd=crowd, count=count: crowd.run(count) for crowd in crowds]
         yield Row(f"{topic}, {connections} connections", "µs CPU", lambda count, _: count / 1e6, works)
 
