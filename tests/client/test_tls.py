@@ -60,7 +60,8 @@ pytestmark = pytest.mark.client
 
 
 class Secure:
-    def __init__(self, data_dir: Path, bootstrap: str, urls: list[str]) -> None:
+    def __init__(self, data_dir: Path, bootstrap: str, urls: list[str], pid: int = 0) -> None:
+        self.pid = pid
         self.files = SecureFiles(data_dir / "security")
         self.bootstrap = bootstrap
         self.urls = urls
@@ -98,7 +99,12 @@ class Secure:
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     data_dir = tmp_path_factory.mktemp("secure") / "data"
     with BrokerProcess(data_dir, arguments=("--secure",)) as running:
-        yield Secure(data_dir, f"localhost:{running.kafka_port}", [f"https://localhost:{running.http_port}"])
+        yield Secure(
+            data_dir,
+            f"localhost:{running.kafka_port}",
+            [f"https://localhost:{running.http_port}"],
+            running.pid,
+        )
 
 
 CLIENTS: dict[str, Callable[..., None]] = {
@@ -130,6 +136,13 @@ def test_p2_each_client_logs_in_over_tls(
     run(secure.login(mechanism), topic, tmp_path)
     with pytest.raises(WrongPassword):
         run(secure.login(mechanism)._replace(password="wrong"), topic, tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what /proc says")
+def test_a35_nothing_of_its_memory_is_in_a_core_dump(secure: Secure) -> None:
+    limits = Path(f"/proc/{secure.pid}/limits").read_text().splitlines()
+    (line,) = [line for line in limits if line.startswith("Max core file size")]
+    assert line.split()[4:6] == ["0", "0"], "and nobody raises it again"
 
 
 def port_of(address: str) -> int:

@@ -23,8 +23,11 @@ def encode_request(header: RequestHeader, body: Buffer) -> bytes:
 
 
 class RawClient:
-    def __init__(self, port: int, timeout_s: float = 240.0, client_id: str = "raw") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+    def __init__(
+        self, port: int, timeout_s: float = 240.0, client_id: str = "raw", host: str = "127.0.0.1"
+    ) -> None:
+        """`host`: from which address of this machine it calls."""
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s, (host, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
         self._client_id = client_id

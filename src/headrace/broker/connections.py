@@ -24,6 +24,11 @@ class ClientConnection(Protocol):
     @property
     def credential(self) -> str: ...
 
+    @property
+    def idle_since_ms(self) -> int | None:
+        """None while something is asked of it, or answered."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -38,6 +43,9 @@ class Connections:
         self.marker_senders = MarkerSenders()
         self.leaderships = Leaderships()
         self._open: dict[int, ClientConnection] = {}
+        self._of_user: dict[Principal, dict[int, ClientConnection]] = {}
+        """Those that have proved to be somebody."""
+        self._user_of: dict[int, Principal] = {}
 
     def next_id(self) -> int:
         self.newest_id += 1
@@ -48,6 +56,33 @@ class Connections:
 
     def closed(self, connection_id: int) -> None:
         self._open.pop(connection_id, None)
+        self._leave(connection_id)
+
+    def _leave(self, connection_id: int) -> None:
+        user = self._user_of.pop(connection_id, None)
+        if user is not None:
+            held = self._of_user[user]
+            del held[connection_id]
+            if not held:
+                del self._of_user[user]
+
+    def proved(self, connection_id: int, most: int) -> bool:
+        """A62: whether a user may have this one too. Where there are as many as may be, the longest idle one makes room; False: none is idle."""
+        connection = self._open.get(connection_id)
+        if connection is None or connection.principal.kind != USER:
+            return connection is not None
+        if self._user_of.get(connection_id) != connection.principal:
+            self._leave(connection_id)  # known by a certificate until now
+            self._user_of[connection_id] = connection.principal
+            self._of_user.setdefault(connection.principal, {})[connection_id] = connection
+        held = [one for one in self._of_user[connection.principal].values() if one.is_open]
+        if len(held) <= most:
+            return True
+        idle = [one for one in held if one.id != connection_id and one.idle_since_ms is not None]
+        if not idle or not most:
+            return False
+        min(idle, key=lambda one: one.idle_since_ms or 0).close()
+        return True
 
     def close(self, connection_id: int) -> None:
         connection = self._open.get(connection_id)

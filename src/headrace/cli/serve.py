@@ -127,10 +127,12 @@ async def _serve(settings: Settings, run: Invocation, pipelines: bool) -> Exit:
     from headrace.broker.os_files import OsFileSystem
     from headrace.broker.runtime import SystemRuntime
     from headrace.log.memory_fs import MemoryFileSystem
+    from headrace.node.core_dumps import keep_memory_private
     from headrace.node.data_directory import DirectoryLock
     from headrace.node.node import Node
 
     stop = _stop_on_signals()
+    keep_memory_private(settings)
     lock = DirectoryLock(settings.directory())
     # An ephemeral broker touches no disk at all, so nothing is left behind, however it ends.
     runtime = SystemRuntime(

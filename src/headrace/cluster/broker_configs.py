@@ -149,6 +149,11 @@ MAX_CONNECTIONS_PER_IP: Final = _settable(
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = _settable(
     "max.connections.per.ip.overrides", _STRING, "", "address:number pairs that override max.connections.per.ip.", None, Scope.PER_BROKER
 )  # fmt: skip
+MAX_CONNECTIONS_PER_USER: Final = _settable(
+    "max.connections.per.user", _INT, str(limits.MAX_CONNECTIONS_PER_USER),
+    "Connections that have logged in as one user. When there are so many, who logs in takes the place of that user's longest idle one; brokers are not counted.",
+    _NOT_NEGATIVE, Scope.PER_BROKER,
+)  # fmt: skip
 MAX_CONNECTION_CREATION_RATE: Final = _settable(
     "max.connection.creation.rate", _INT, str(MAX_INT), "New connections per second; the first request of one that comes too soon is heard later.", _NOT_NEGATIVE, Scope.PER_BROKER
 )  # fmt: skip
@@ -277,6 +282,7 @@ _NETWORK = (
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    MAX_CONNECTIONS_PER_USER,
     MAX_CONNECTION_CREATION_RATE,
     _ignored("num.network.threads", _INT, "1", _ONE_LOOP),
     _ignored("num.io.threads", _INT, "1", _ONE_LOOP),

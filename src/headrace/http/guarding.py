@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from hashlib import sha256
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import ANONYMOUS, Principal
 from headrace.http.before_after import differences
-from headrace.http.messages import Answer, Handler, Request, Response
+from headrace.http.messages import Answer, Handler, Request, Response, StreamingResponse
 from headrace.http.metering import Meter
 from headrace.http.problem import problem
 from headrace.security.access import TRUSTED, Access
@@ -89,14 +90,40 @@ class HttpGuard:
             request.access = await self.identify(request)
         except Unauthenticated as refusal:
             return unauthenticated(request, str(refusal))
+        version = request.access.version
         self.check(rights, request.params, _body(request), request.access)
         ACTING.set(str(request.access.principal))
+        answer = await self._answered(handler, request)
+        if isinstance(answer, StreamingResponse):
+            answer.chunks = self._while_allowed(rights, request, version, answer.chunks)
+        elif request.access.version != version and request.method in ("GET", "HEAD"):
+            # It has perhaps waited, and looked only: so it is asked for again (A9). What was done is told as it was.
+            self.check(rights, request.params, {}, request.access)
+        return answer
+
+    async def _answered(self, handler: Handler, request: Request) -> Answer:
         if is_change_of_page(request):
             return await self._noted(handler, request)
         if self.meter.is_on:
             return await self.meter.metered(handler, request)
         answer = handler(request)
         return answer if isinstance(answer, Answer) else await answer
+
+    async def _while_allowed(
+        self, rights: Rights, request: Request, version: int, chunks: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        """A9: a stream ends before the first event that comes after the right to it was withdrawn."""
+        access = request.access
+        assert access is not None
+        async with aclosing(chunks) as stream:  # type: ignore[type-var]
+            async for chunk in stream:
+                if access.version != version:
+                    version = access.version
+                    try:
+                        self.check(rights, request.params, {}, access)
+                    except HeadraceError:
+                        return
+                yield chunk
 
     async def _noted(self, handler: Handler, request: Request) -> Answer:
         """A change that somebody made in the console is written down (W22): by whom, from where, what, before and after, under which
@@ -190,6 +217,12 @@ class HttpGuard:
         given = request.headers.get(b"authorization")
         if given is None:
             return self._of_session(request)
+        if session_of(request):
+            raise HeadraceError(
+                ErrorKind.INVALID_REQUEST,
+                "the request says twice who sends it: by Authorization and by the cookie of a session",
+                "Send one of them.",
+            )
         scheme, _, value = given.decode("latin-1").partition(" ")
         host = request.peer.host
         self.need_heard(request)

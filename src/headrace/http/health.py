@@ -30,6 +30,8 @@ class Degraded(str):
         return cls(text) if text else None
 
 
+OPENNESS = "x-headrace-security"
+
 VERBOSE = Param("verbose", "one line for each check", FLAG)
 
 
@@ -39,6 +41,8 @@ class HealthDoor(Door):
     ) -> None:
         self._live = dict(live or {})
         self._ready = dict(ready or {})
+        self.openness: Callable[[], str] = str
+        """Who is heard, in a word, where that is everybody (A55); empty: whoever proves who they are."""
 
     def look(self) -> dict[str, str | None]:
         """What each check of readiness says now."""
@@ -52,7 +56,10 @@ class HealthDoor(Door):
     @route("GET", "/healthz", BEFORE_LOGIN, plain_text("As /readyz", VERBOSE))
     @route("GET", "/health", BEFORE_LOGIN, plain_text("As /readyz", VERBOSE))  # ElasticMQ's users probe it
     def _answer_ready(self, request: Request) -> Response:
-        return _answer(request, {**self._live, **self._ready}, "ready")
+        shown = _answer(request, {**self._live, **self._ready}, "ready")
+        if openness := self.openness():
+            shown.headers = (*shown.headers, (OPENNESS, openness))
+        return shown
 
 
 def _answer(request: Request, checks: Mapping[str, HealthCheck], state: str) -> Response:

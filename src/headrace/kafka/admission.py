@@ -1,7 +1,7 @@
 """Driver: who may connect to the Kafka door, and who has to make room (X14).
 
 Limits are broker configs that can be changed while the broker runs: `max.connections`, `max.connections.per.ip` and its overrides,
-`max.connection.creation.rate`, `connections.max.idle.ms`. A door that is full is not a locked one: who connects takes the place of the
+`max.connections.per.user` (asked when somebody has logged in), `max.connection.creation.rate`, `connections.max.idle.ms`. A door that is full is not a locked one: who connects takes the place of the
 connection that has been idle for longest, of the same address where that has had its share, else of the address with the most. When
 nobody is idle, a few reserved places are left for brokers: who sits there and does not prove to be one in time has to go.
 Proven brokers never make room.
@@ -20,6 +20,7 @@ from headrace.cluster.broker_configs import (
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    MAX_CONNECTIONS_PER_USER,
 )
 from headrace.cluster.configs import NO_LAYERS, BrokerLayers, broker_number, broker_value
 from headrace.cluster.quotas import Bucket
@@ -42,6 +43,7 @@ class ConnectionLimits(NamedTuple):
     total: int
     per_host: int
     overrides: tuple[tuple[str, int], ...]
+    per_user: int
     per_second: int
     idle_ms: int
 
@@ -56,6 +58,7 @@ def read_limits(layers: BrokerLayers) -> ConnectionLimits:
         int(broker_number(MAX_CONNECTIONS, layers)),
         int(broker_number(MAX_CONNECTIONS_PER_IP, layers)),
         tuple((host, int(count)) for host, _, count in pairs if is_digits(count)),
+        int(broker_number(MAX_CONNECTIONS_PER_USER, layers)),
         int(broker_number(MAX_CONNECTION_CREATION_RATE, layers)),
         int(broker_number(CONNECTIONS_MAX_IDLE_MS, layers)),
     )

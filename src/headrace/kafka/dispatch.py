@@ -279,6 +279,9 @@ class Dispatcher:
         self._answer(connection.open_slot(), header, response)
         return False
 
+    def _has_place(self, connection: Connection) -> bool:
+        return k36_sasl_authenticate.has_place(self._services, connection.id)
+
     def _bare_token(self, connection: Connection, frame: memoryview) -> bool:
         """A15: after a handshake of version 0 tokens come and go without headers, and a refusal is the end."""
         slot, kept = connection.open_slot(), bytes(frame)
@@ -289,7 +292,8 @@ class Dispatcher:
             except Exception:
                 log.exception("a login failed; closing the connection")
                 token = None
-            if token is None:
+            session = connection.session
+            if token is None or (session.proved_by and not self._has_place(connection)):
                 connection.close()
                 return
             slot.send((len(token).to_bytes(4, "big") + token,))

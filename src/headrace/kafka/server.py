@@ -98,6 +98,11 @@ class KafkaServer:
             self.warn(f"too many connections from {connection.host}, or altogether: an idle one was closed")
         self.connections.add(connection)
         self._known.opened(connection)
+        if connection.session.is_named and not self._known.proved(
+            connection.id, self.admission.limits.per_user
+        ):
+            self.warn(f"{connection.principal} has as many connections as one user may have")
+            return False
         delay_ms = self.admission.delay_ms(now_ms)
         if delay_ms:
             connection.mute(delay_ms)

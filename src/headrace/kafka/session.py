@@ -17,7 +17,7 @@ from headrace.security.logins import SaslExchange
 class Session:
     __slots__ = (
         "access", "answerer", "bare_tokens", "certified_broker", "credential", "ends_ms", "exchange", "is_over", "is_proving", "is_tls", "mechanism", "principal",
-        "proved_by",
+        "proved_by", "proved_ms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -35,6 +35,8 @@ class Session:
         """When the login is not good any more, by the steady clock; 0: never (KIP-368)."""
         self.proved_by = ""
         """The mechanism by which `principal` was proven."""
+        self.proved_ms = 0
+        """When, by the steady clock."""
         self.answerer: Answerer | None = None
         """A broker was challenged and has not answered yet."""
         self.exchange: SaslExchange | None = None

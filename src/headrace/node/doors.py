@@ -173,7 +173,10 @@ class Doors:
             self._runtime, metadata, services.topics, broker.partitions, gatekeeper.audit
         )
         registry.add(self.audit_log)
-        registry.add(OpenDoors(self._settings, gatekeeper.image))
+        openness = OpenDoors(self._settings, gatekeeper.image)
+        registry.add(openness)
+        self._health.door.openness = openness.word
+        self._health.security = gatekeeper.image
 
     def _open_to_peers(self, services: Services, cluster_key: bytes) -> Forwarder:
         broker = services.broker

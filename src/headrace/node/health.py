@@ -10,6 +10,7 @@ elsewhere would not help. Each looks at what others keep: none waits, none touch
     coordinator   no answer; fails once the lease has run out, because then nothing may be read here (R7)
     replication   replicas that are offline, or followers that take nothing
     background    a task without which this is still a broker keeps failing
+    security      what is known about users and rights is old, or can't be read (A30, A51)
     loop          the event loop stood still
 """
 
@@ -23,8 +24,10 @@ from headrace.broker.runtime import Runtime
 from headrace.core.measures import Family, Sample, gauge
 from headrace.http.health import Degraded, HealthDoor
 from headrace.node.membership import Membership
+from headrace.security.image import SecurityImage
 
 SLOW_LOOP_MS = 500
+OLD_RIGHTS_MS = 30_000
 NAMED = 3
 """So many replicas in trouble are named; of the others there is a number."""
 
@@ -39,6 +42,7 @@ class Health:
         self.broker: Broker | None = None
         self.membership: Membership | None = None
         self.housekeeping: Housekeeping | None = None
+        self.security: SecurityImage | None = None
         self.door = HealthDoor(
             ready={
                 "broker": lambda: self.phase,
@@ -48,6 +52,7 @@ class Health:
                 "coordinator": self._coordinator,
                 "replication": self._replication,
                 "background": self._other_tasks,
+                "security": self._security,
                 "loop": self._loop,
             }
         )
@@ -107,6 +112,21 @@ class Health:
         ]
         more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
         return Degraded.of("; ".join(found[:NAMED]) + more)
+
+    def _security(self) -> str | None:
+        image = self.security
+        if image is None:
+            return None
+        if image.unreadable:
+            return Degraded(
+                f"{len(image.unreadable)} of its keys can't be read, and take rights away until they are mended"
+            )
+        silence_ms = 0 if self.membership is None else self.membership.silence_ms()
+        if image.guards and silence_ms >= OLD_RIGHTS_MS:
+            return Degraded(
+                f"users and rights are as they were {silence_ms // 1000} s ago, and can't be changed"
+            )
+        return None
 
     def _loop(self) -> str | None:
         lag_ms = 0 if self.housekeeping is None else self.housekeeping.worst_lag_ms

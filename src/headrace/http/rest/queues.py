@@ -32,6 +32,7 @@ from headrace.http.browsers import need_program
 from headrace.http.contract import DURATION, FLAG, Contract, Param
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.receiving import receive_allowed
 from headrace.http.rest.forms.messages import (
     CLIENT,
     IDEMPOTENCY,
@@ -244,8 +245,10 @@ class QueueDoor(Door):
         spec = await self._spec(request.params["queue"])
         count = number(request, "max", 1, 1, MAX_MESSAGES)
         visibility = query_duration_ms(request, "visibility", -1, 2**53)
-        deliveries = await self._queues.receive(
+        deliveries = await receive_allowed(
+            self._queues,
             spec,
+            request.access,
             count,
             visibility_ms=None if visibility < 0 else visibility,
             wait_ms=query_duration_ms(request, "wait", 0, MAX_WAIT_MS),

@@ -12,6 +12,7 @@ from headrace.broker.queueing.routing.peer_calls import DeliveredMessage
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
+from headrace.http.receiving import receive_allowed
 from headrace.http.sqs.call import SqsCall
 from headrace.http.sqs.checksums import md5_of, md5_of_attributes
 from headrace.http.sqs.message_form import body_of, from_headers
@@ -40,7 +41,9 @@ async def receive_message(call: SqsCall) -> dict[str, object]:
         wanted, named = _wanted_attributes(call)
     if wait is None:
         wait = int(spec.attributes.get("ReceiveMessageWaitTimeSeconds", "0"))
-    deliveries = await call.queues.receive(spec, count, visibility_ms=visibility_ms, wait_ms=wait * 1000)
+    deliveries = await receive_allowed(
+        call.queues, spec, call.request.access, count, visibility_ms=visibility_ms, wait_ms=wait * 1000
+    )
     messages = [_message(call, spec, delivery, wanted, named) for delivery in deliveries]
     return {"Messages": messages} if messages else {}
 

@@ -6,6 +6,8 @@ version 0 tokens come without headers, as old clients send them.
 
 from __future__ import annotations
 
+import asyncio
+
 from headrace.core.errors import ErrorKind
 from headrace.core.peer_proof import MECHANISM
 from headrace.kafka.call import Call
@@ -17,8 +19,16 @@ VERSIONS = (0, 1)
 RIGHTS = BEFORE_LOGIN
 
 
-def handle(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+LEAST_BETWEEN_MS = 1_000
+"""Between one login of a connection and the next. Who comes sooner waits: some clients log in before every request (A21)."""
+
+
+async def handle(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     mechanism, session = call.request.mechanism, call.session
+    if session.proved_by:
+        early_ms = session.proved_ms + LEAST_BETWEEN_MS - call.security.logins.now_ms()
+        if early_ms > 0:
+            await asyncio.sleep(early_ms / 1000)
     session.end_proof()
     if mechanism == MECHANISM and call.version >= 1 and not session.is_named:
         session.begin_proof(MECHANISM, None)

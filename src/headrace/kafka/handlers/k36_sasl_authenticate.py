@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import logging
 
+from headrace.broker.services import Services
+from headrace.cluster.broker_configs import MAX_CONNECTIONS_PER_USER
+from headrace.cluster.configs import broker_number
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind
 from headrace.core.peer_proof import MECHANISM, BadProof
@@ -41,8 +44,20 @@ async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateRespons
         log.warning("too many logins at once: a connection from %s has to try again", call.client_host)
         call.services.connections.close(call.connection_id)
         return SaslAuthenticateResponse()
+    if not session.is_proving and not has_place(call.services, call.connection_id):
+        log.warning(
+            "%r has as many connections as one user may have; closing the newest", session.principal.name
+        )
+        call.services.connections.close(call.connection_id)
+        return SaslAuthenticateResponse()
     lifetime_ms = max(1, session.ends_ms - call.security.logins.now_ms()) if session.ends_ms else 0
     return SaslAuthenticateResponse(ErrorKind.NONE, None, answer, lifetime_ms)
+
+
+def has_place(services: Services, connection_id: int) -> bool:
+    """Whether a user has room for one more connection, which is that one (A62)."""
+    most = int(broker_number(MAX_CONNECTIONS_PER_USER, services.broker.image.layers()))
+    return services.connections.proved(connection_id, most)
 
 
 async def step(session: Session, token: bytes, logins: Logins) -> bytes:
@@ -56,7 +71,8 @@ async def step(session: Session, token: bytes, logins: Logins) -> bytes:
             raise LoginFailed(f"{session.principal} became {found.principal}")
         session.prove(found.principal, found.credential)
         lifetime_ms = logins.lifetime_ms(found.expires_ms)
-        session.ends_ms = logins.now_ms() + lifetime_ms if lifetime_ms else 0
+        session.proved_ms = logins.now_ms()
+        session.ends_ms = session.proved_ms + lifetime_ms if lifetime_ms else 0
     return found.answer
 
 

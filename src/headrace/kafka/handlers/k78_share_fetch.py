@@ -70,6 +70,10 @@ async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
         groups.leave((group, member))
     elif not (request.is_renew_ack and acks):
         await _acquire(call, group, member, turn.session, rows)
+        if call.refuses(Operation.READ, GROUP, group):
+            # Withdrawn while it waited (A9). What it has acquired is given back; nobody has seen it.
+            groups.leave((group, member))
+            return ShareFetchResponse(error_code=ErrorKind.GROUP_AUTHORIZATION_FAILED)
     return _response(call, rows, groups.config(group).lock_ms)
 
 
