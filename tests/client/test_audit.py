@@ -6,9 +6,18 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka.admin import (
+    AclOperation,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from raw_client import RawClient
 from raw_login import log_in
 from sasl_clients import librdkafka
@@ -115,3 +124,46 @@ def test_a41_the_audit_is_read_with_a_right_and_written_by_nobody(secured: Secur
         producer.produce("__audit", b"forged", on_delivery=lambda error, _, to=outcome: to.append(error))
         assert producer.flush(60) == 0
         assert outcome[0] is not None, name
+
+
+def test_a64_what_is_done_to_topics_configs_and_queues_stands_there_by_whom_through_whichever_door(
+    secured: Secured, topic: str
+) -> None:
+    secured.topic(topic)
+    reader = Reader(secured)
+    change = ConfigResource(
+        ResourceType.TOPIC, topic,
+        incremental_configs=[ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)],
+    )  # fmt: skip
+    for future in secured.admin.incremental_alter_configs([change]).values():
+        future.result(30)
+    for future in secured.admin.create_partitions([NewPartitions(topic, 3)]).values():
+        future.result(30)
+    for future in secured.admin.delete_topics([topic]).values():
+        future.result(30)
+    made = {"operation": "Create", "resource": "Topic", "name": topic, "text": "1 partitions"}
+    assert reader.until(event="change", **made)["principal"] == f"User:{ADMIN}"
+    reader.until(event="change", operation="AlterConfigs", name=topic, text="retention.ms=12345")
+    reader.until(event="change", operation="Alter", name=topic, text="3 partitions")
+    reader.until(event="change", operation="Delete", name=topic)
+    path = "/api/v1/topics"
+    status, said = secured.http("POST", path, {"name": f"{topic}-2"}, user=ADMIN, password=PASSWORD)
+    assert status == 201, said
+    written = reader.until(event="change", operation="POST", name=path)
+    assert written["host"] == "127.0.0.1" and f"{topic}-2" in written["text"]
+    key = secured.ask("POST", "/keys", {"owner": ADMIN})
+    sqs = boto3.client(
+        "sqs", endpoint_url=secured.broker.url, region_name="us-east-1",
+        aws_access_key_id=key["id"], aws_secret_access_key=key["secret"],
+    )  # fmt: skip
+    sqs.create_queue(QueueName=f"{topic[:50]}-q")
+    reader.until(event="change", operation="CreateQueue", resource="Group", name=topic[:50])
+    for future in secured.admin.create_topics([NewTopic(f"{topic}-2", 1, 1)]).values():
+        with pytest.raises(confluent_kafka.KafkaException):
+            future.result(30)
+    reader.until(event="change", operation="Create", resource="Topic", name=topic)
+    assert not [
+        event
+        for event in reader.events
+        if event.get("operation") == "Create" and event["name"] == f"{topic}-2"
+    ], "what failed changed nothing"

@@ -94,6 +94,8 @@ class HttpGuard:
         self.check(rights, request.params, _body(request), request.access)
         ACTING.set(str(request.access.principal))
         answer = await self._answered(handler, request)
+        if request.method not in ("GET", "HEAD") and answer.status < 300 and request.path.startswith(_TOLD):
+            self.write_down(request, request.method, "", request.path, _said(request))
         if isinstance(answer, StreamingResponse):
             answer.chunks = self._while_allowed(rights, request, version, answer.chunks)
         elif request.access.version != version and request.method in ("GET", "HEAD"):
@@ -148,6 +150,12 @@ class HttpGuard:
                 ),
                 {"request_id": request.request_id, **differences(before, after)},
             )  # fmt: skip
+
+    def write_down(self, request: Request, operation: str, resource: str, name: str, text: str) -> None:
+        """A64: what has been changed, by whom; where it came in, and not again where it was passed on to."""
+        access = request.access
+        if access is not None and request.sender is None and not is_change_of_page(request):
+            self._logins.audit.did(str(access.principal), request.peer.host, operation, resource, name, text)
 
     def check(
         self, rights: Rights, params: Mapping[str, str], body: Mapping[str, object], access: Access

@@ -25,6 +25,7 @@ from headrace.core.limits import MAX_REQUEST_ENTRIES
 from headrace.core.ports import Buffer
 from headrace.kafka import handlers as handler_package
 from headrace.kafka.call import Call, OfferedApi
+from headrace.kafka.changes import CHANGES
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.handlers import k18_api_versions, k36_sasl_authenticate
 from headrace.kafka.named_topics import ALWAYS_LATEST, NAMED
@@ -179,6 +180,8 @@ class Dispatcher:
         result = (
             self._informed(entry.handle, call) if self._is_late(entry.key, request) else entry.handle(call)
         )
+        if entry.key in CHANGES and self._security.logins.audit.is_on:
+            result = self._written_down(call, entry.key, result)
         if inspect.isawaitable(result):
             self._broker.runtime.spawn(
                 self._finish(connection, slot, header, result, refused), f"api {header.api_key}"
@@ -206,6 +209,14 @@ class Dispatcher:
         await self._services.latest.news()
         result = handle(call)
         return await result if inspect.isawaitable(result) else result
+
+    async def _written_down(self, call: Call[Any], key: int, result: Any) -> object:
+        """A64: what has been changed, by whom."""
+        response = await result if inspect.isawaitable(result) else result
+        if not call.session.principal.is_broker:
+            for act in CHANGES[key](call.request, response):
+                self._security.logins.audit.did(str(call.session.principal), call.client_host, *act)
+        return response
 
     async def _finish(
         self,

@@ -98,6 +98,15 @@ class AuditTrail:
         """Something of security, in a mode other than open, or from it or to it."""
         self.note(AuditEvent(event="change", principal=ACTING.get(), text=text[:MOST_CHARS]), always=True)
 
+    def did(self, principal: str, host: str, operation: str, resource: str, name: str, text: str) -> None:
+        """Something else that counts for everybody was changed: a topic, a queue, a config."""
+        self.note(
+            AuditEvent(
+                event="change", principal=principal, host=host, operation=operation, resource=resource,
+                name=name[:MOST_CHARS], text=text[:MOST_CHARS],
+            )
+        )  # fmt: skip
+
     def logged_in(self, principal: str, host: str, mechanism: str) -> None:
         if self.is_on:
             self.note(AuditEvent(event="login", principal=principal, host=host, mechanism=mechanism))

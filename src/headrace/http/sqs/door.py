@@ -72,6 +72,12 @@ LOOKING = frozenset((
 ))  # fmt: skip
 """Actions that change nothing: any GET may ask for them, an `<img>` of a web page too, which can't read the answer."""
 
+CHANGING = frozenset((
+    "CreateQueue", "DeleteQueue", "SetQueueAttributes", "PurgeQueue", "AddPermission", "RemovePermission", "TagQueue", "UntagQueue",
+    "StartMessageMoveTask", "CancelMessageMoveTask",
+))  # fmt: skip
+"""Actions that change something for everybody: they stand in the audit."""
+
 _BY_TARGET = {(_TARGET + name).encode(): (name, action) for name, action in ACTIONS.items()}
 
 _encode = msgspec.json.Encoder().encode
@@ -157,6 +163,9 @@ class SqsDoor:
                 answer = await (work if meter is None else meter.timed(request, work))
             except (Unknown, WrongBroker) as refusal:
                 answer = await self._once_more(action, call, refusal)
+            if is_guarded and name in CHANGING:
+                queue = named(parameters, call)
+                self._guard.write_down(request, name, "Group", queue["queue"] or queue["source"], "")
             headers = (("x-amzn-requestid", request.request_id),)
             if is_query:
                 body = query.encode_answer(name, answer, request.request_id)
