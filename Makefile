@@ -107,7 +107,7 @@ mutants: env  ## change the source in small places and see whether a test notice
 	@[ -d .mutants/map ] || $(BIN)/python scripts/mutants --map
 	@$(BIN)/python scripts/mutants --sample $(SAMPLE) --seed $(SEED) --doors
 
-interop: env  ## peers from Maven Central, npm and the Go proxy: Java clients of several years, Kafka's tools, Streams and Connect, AWS SDKs, Spark's own connector
+interop: env  ## peers from Maven Central, npm, the Go proxy and environments of their own: Java clients of several years, Kafka's tools, Streams and Connect, a Java registry client, AWS SDKs, Airflow, Spark's own connector
 	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac golang-go=go npm
 	@HEADRACE_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
 

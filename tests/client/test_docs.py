@@ -38,7 +38,7 @@ WITH_A_BROKER = [
 """Their commands are typed beside a broker that runs."""
 FROM_NOTHING = ["quickstart", "../README"]
 """They start one themselves."""
-ELSEWHERE = {"cluster": "below", "spark": "tests/spark/test_docs.py", "pipelines": "tests/spark/test_manual.py", "sqs": "test_awscli.py", "testing": "test_testing_docs.py"}  # fmt: skip
+ELSEWHERE = {"cluster": "below", "spark": "tests/spark/test_docs.py", "pipelines": "tests/spark/test_manual.py", "sqs": "test_awscli.py", "testing": "test_testing_docs.py", "frameworks": "test_frameworks.py"}  # fmt: skip
 
 
 @pytest.fixture
