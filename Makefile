@@ -20,7 +20,7 @@ PEERS ?=
 ORIGIN ?= http://localhost:9324
 VERSIONS ?=
 
-.PHONY: coverage packages site views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop spark-versions security bench bench-guard bench-peers limits lock audit docs clean help
+.PHONY: coverage packages site views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop python-versions spark-versions security bench bench-guard bench-peers limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -114,6 +114,9 @@ interop: env  ## peers from Maven Central, npm, the Go proxy and environments of
 spark-versions: env  ## every minor version of Spark from 4.0 on that PyPI has: make spark-versions [VERSIONS="4.0.5 4.1.4"]
 	@scripts/system-packages openjdk-17-jre-headless=java
 	@$(BIN)/python scripts/spark-versions $(VERSIONS)
+
+python-versions: env  ## the wheel on every Python from 3.11 on that is here: a broker with its doors, and unit tests: make python-versions [VERSIONS="3.13 --tests none"]
+	@scripts/python-versions $(VERSIONS)
 
 bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 	@$(BIN)/python bench/single_node.py
