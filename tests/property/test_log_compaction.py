@@ -171,7 +171,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def consume(self, data: st.DataObject) -> None:
-        stable = self.log.last_stable_offset(self.log.end_offset)
+        stable = self.log.producers.last_stable_offset(self.log.end_offset)
         start = data.draw(st.integers(0, stable))
         got = consume_committed(self.log, start, stable)
         for key, (offset, value) in self.truth(stable).items():
@@ -186,7 +186,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "log"):
-            stable = self.log.last_stable_offset(self.log.end_offset)
+            stable = self.log.producers.last_stable_offset(self.log.end_offset)
             expected = {k: v for k, (_, v) in self.truth(stable).items() if v is not None}
             got = consume_committed(self.log, 0, stable)
             assert {k: v for k, v in got.items() if v is not None} == expected

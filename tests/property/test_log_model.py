@@ -192,7 +192,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.lost_snapshots and derived(self.log)[0] != dumb_derived(self.batches)[0]:
             # Segments below the start went with a restart, and nothing remembers their producers: neither now, nor (F77)
             # when snapshots were lost at an earlier one and what was written since is above what has to be read again.
-            first = self.log._segments[0].base_offset
+            first = self.log._parts.segments[0].base_offset
             self.gone += [batch for batch in self.batches if read_header(batch).base_offset < first]
             self.batches = [batch for batch in self.batches if read_header(batch).base_offset >= first]
             self.first_base = max(self.first_base, first)

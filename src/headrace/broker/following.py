@@ -12,8 +12,8 @@ from headrace.broker.supervision import describe
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Rejected
-from headrace.log.growing_log import FULL_DISK
 from headrace.log.partition_log import PartitionLog
+from headrace.log.parts import FULL_DISK
 from headrace.log.results import LogCorrupt, StartReason
 from headrace.replication.follower import (
     AdvanceLogStart,

@@ -18,7 +18,7 @@ from headrace.broker.replicas import Replicas
 from headrace.broker.runtime import Runtime
 from headrace.cluster.broker_configs import CLEANER_BYTES_PER_SECOND, PRODUCER_ID_EXPIRATION_MS
 from headrace.cluster.image import ClusterImage
-from headrace.log.growing_log import FULL_DISK
+from headrace.log.parts import FULL_DISK
 from headrace.log.results import LogCorrupt
 
 log = logging.getLogger(__name__)

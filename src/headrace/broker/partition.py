@@ -31,7 +31,7 @@ from headrace.core.stored import Stored
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import ACCEPT, UNTOLD, AppendResult, Duplicate, LogCorrupt
-from headrace.records.batch import LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from headrace.records.batch import LENGTH, LENGTH_PREFIX_BYTES, BatchHeader, read_header
 from headrace.replication.acks import Acks
 from headrace.replication.events import (
     AdvanceHighWatermark,
@@ -281,7 +281,7 @@ class Partition:
         appended = self._write(batch, header, self._clock.wall_ms() if wall_ms is None else wall_ms)
         if isinstance(appended, Rejected):
             return appended
-        size = header[1] + LENGTH_PREFIX_BYTES
+        size = header[LENGTH] + LENGTH_PREFIX_BYTES
         self.messages_in += header.record_count
         self.bytes_in += size
         self.request_flush(size, urgent=urgent)

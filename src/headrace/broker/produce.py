@@ -9,7 +9,14 @@ from headrace.broker.partition import Partition
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.log.results import Duplicate
-from headrace.records.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
+from headrace.records.batch import (
+    ATTRIBUTES,
+    CODEC_MASK,
+    HEADER_BYTES,
+    RECORD_COUNT,
+    BatchHeader,
+    read_header,
+)
 from headrace.records.validate import validate_produced
 from headrace.records.walk import is_regular
 
@@ -23,7 +30,9 @@ _FLAWED = "the records of the batch can't be read: %s"
 
 def _is_known_good(records: memoryview, header: BatchHeader, trusted: bool) -> bool:
     """The short way for what most topics get: nothing is made of the batch when its records are all right."""
-    return trusted or (not header[5] & CODEC_MASK and is_regular(records[HEADER_BYTES:], header[12]))
+    return trusted or (
+        not header[ATTRIBUTES] & CODEC_MASK and is_regular(records[HEADER_BYTES:], header[RECORD_COUNT])
+    )
 
 
 class TakenBatch(NamedTuple):

@@ -33,7 +33,7 @@ from headrace.cluster.rows import Topic
 from headrace.cluster.state import NO_LEADER, PartitionState
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.log.growing_log import FULL_DISK
+from headrace.log.parts import FULL_DISK
 from headrace.log.results import LogCorrupt, WrongTopic
 from headrace.replication.events import (
     BrokerChanged,

@@ -4,11 +4,7 @@ Retention is the one part of a log that a wrong clock could turn into data loss,
 
 - A segment's age counts from its highest timestamp, clipped to the time between its first append and its last (plus
   a skew): records dated into the past do not vanish on arrival, records dated into the future do not live for ever.
-- The clock itself is believed only as fast as time passes. Beyond what the monotonic clock confirms, a pass accepts at
-  most one step (retention / 24, between a minute and an hour) and at most twelve times the time that really passed. So
-  a jump of ten years deletes one step's worth per pass, over hours in which somebody can notice. What was believed
-  is kept in the state file, so a restart does not start the believing anew. A clock that goes back is believed at
-  once (it only makes things younger), and so is its return to where it was.
+- The clock itself is believed only as fast as time passes (`trusted_clock.py`).
 - The active segment is never deleted: it is rolled when all of it is expired, and goes one pass later.
 
 Invariant: nothing at or above the high watermark or of an open transaction is ever chosen.
@@ -19,47 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.log.config import HOUR_MS, MINUTE_MS, LogConfig
+from headrace.log.config import LogConfig
+from headrace.log.parts import FULL_DISK, LogParts
+from headrace.log.results import RollReason
 from headrace.log.segment import Segment
-
-_CATCH_UP = 12
-_STEPS_PER_RETENTION = 24
+from headrace.log.snapshots import ensure_snapshot
 
 
 class RetentionReport(NamedTuple):
     deleted_segments: int
     deleted_bytes: int
     start_offset: int
-
-
-class TrustedClock:
-    """The wall clock as far as it can be believed."""
-
-    __slots__ = ("_confirmed_ms", "highest_ms")
-
-    def __init__(self, highest_ms: int) -> None:
-        self.highest_ms = highest_ms
-        """The latest time ever believed."""
-        self._confirmed_ms: int | None = None
-        """The monotonic clock at the last call."""
-
-    def believe(self, wall_ms: int, now_ms: int, step_ms: int) -> int:
-        """The time to go by. `now_ms` is monotonic."""
-        if self._confirmed_ms is None:
-            allowed_ms = step_ms
-        else:
-            passed_ms = max(now_ms - self._confirmed_ms, 0)
-            allowed_ms = passed_ms + min(step_ms, _CATCH_UP * passed_ms)
-        self._confirmed_ms = now_ms
-        if wall_ms > self.highest_ms:
-            self.highest_ms = min(wall_ms, self.highest_ms + allowed_ms)
-        return min(wall_ms, self.highest_ms)
-
-
-def step_ms(config: LogConfig) -> int:
-    if config.retention_ms < 0:
-        return HOUR_MS
-    return min(max(config.retention_ms // _STEPS_PER_RETENTION, MINUTE_MS), HOUR_MS)
 
 
 def age_basis_ms(segment: Segment, config: LogConfig) -> int:
@@ -96,3 +62,66 @@ def deletable_count(
         excess -= segment.size
         count += 1
     return count
+
+
+class Retention:
+    """Taking segments off the beginning of a log."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: LogParts) -> None:
+        self._parts = parts
+
+    def first_kept(self, wall_ms: int, now_ms: int, start: int, end: int, upto: int) -> int | None:
+        """Where a log of [start, end) begins without the segments that are expired, too many, or below the start; none at or above
+        `upto` (the high watermark) goes, and none of an open transaction (R52). None: all stay."""
+        parts = self._parts
+        believed_ms = parts.believed_ms(wall_ms, now_ms)
+        if parts.failure is not None:
+            return None
+        active, config, limit = parts.active, parts.config, parts.settled(upto)
+        count = deletable_count(parts.segments.closed, active, config, believed_ms, start, limit)
+        try:
+            if active.size and config.delete and is_expired(active, config, believed_ms):
+                parts.roll(RollReason.RETENTION, end)
+            if not count:
+                return None
+            first_base = parts.segments[count].base_offset
+            ensure_snapshot(parts.fs, parts.directory, first_base, end, parts.derived.producers)
+        except OSError as error:
+            self._failed(error)
+            return None
+        return first_base
+
+    def drop_before(self, first_base: int, start: int) -> list[Segment]:
+        """The segments in front of the one that begins at `first_base` go, once it is on disk that the log starts at `start`. Returns
+        them; none when that could not be written."""
+        parts, segments = self._parts, self._parts.segments
+        count = segments.position_of(first_base)
+        try:
+            self._checkpoint_before_deleting(count, start)
+        except OSError as error:
+            self._failed(error)
+            return []
+        parts.reader.forget(only_removed=True)
+        gone = segments.retire_first(count)
+        for segment in gone:
+            parts.flushes.forget(segment)
+        # By the first batch that is left, not by the start: those in front of it in its segment keep their epochs.
+        parts.derived.epochs.truncate_start(segments[0].base_offset)
+        return gone
+
+    def _checkpoint_before_deleting(self, count: int, start: int) -> None:
+        """S20: where the log starts is on disk before anything goes, so a missing first segment is always damage."""
+        try:
+            self._parts.checkpoint(start)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            # S15: retention has to work on a full disk. The caches of what is about to go make room for one small file.
+            self._parts.segments.drop_caches(count)
+            self._parts.checkpoint(start)
+
+    def _failed(self, error: OSError) -> None:
+        if error.errno not in FULL_DISK:
+            self._parts.fail(f"retention failed: {error}")

@@ -18,7 +18,14 @@ from headrace.log.extents import Extents
 from headrace.log.index import NO_TIMESTAMP, SegmentSummary, SparseIndex
 from headrace.log.results import LogCorrupt
 from headrace.log.scanning import BadBatch, select_batches
-from headrace.records.batch import BatchHeader
+from headrace.records.batch import (
+    CRC,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    LENGTH_PREFIX_BYTES,
+    MAX_TIMESTAMP,
+    BatchHeader,
+)
 
 RECENT_BATCHES = 256
 """Tail reads, and reads that end at a high watermark inside the active segment, find their place here."""
@@ -93,7 +100,7 @@ class Segment:
     def note(self, header: BatchHeader, base_offset: int, interval: int) -> None:
         """A batch was written at the end of the file. `header` counts for everything but its base offset."""
         position = self.size
-        size = header[1] + 12
+        size = header[LENGTH] + LENGTH_PREFIX_BYTES
         index = self.index
         if index is not None and (position - self.indexed_position >= interval or self.indexed_position < 0):
             index.add(base_offset - self.base_offset, position, self.max_timestamp)
@@ -104,12 +111,12 @@ class Segment:
         self.recent_positions.append(position)
         if len(self.recent_offsets) >= 2 * RECENT_BATCHES:
             del self.recent_offsets[:RECENT_BATCHES], self.recent_positions[:RECENT_BATCHES]
-        if header[8] > self.max_timestamp:
-            self.max_timestamp = header[8]
+        if header[MAX_TIMESTAMP] > self.max_timestamp:
+            self.max_timestamp = header[MAX_TIMESTAMP]
         self.last_position = position
         self.last_base_offset = base_offset
-        self.last_crc = header[4]
-        self.next_offset = base_offset + header[6] + 1
+        self.last_crc = header[CRC]
+        self.next_offset = base_offset + header[LAST_OFFSET_DELTA] + 1
         self.size = position + size
 
     # ---- as a value

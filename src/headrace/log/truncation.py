@@ -1,6 +1,7 @@
 """Machine: cutting a log back to an offset, and the producers back with it (R23).
 
-Invariant: what is left ends at a batch boundary, is synced, and no index or snapshot describes what is gone.
+Invariant: what is left ends at a batch boundary, is synced, and no index or snapshot describes what is gone. After a crash at any point
+the log is the one before or the one after, and all that is derived from it fits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from headrace.log.derived import DerivedState
 from headrace.log.flushing import FlushQueue
 from headrace.log.index import NO_TIMESTAMP
 from headrace.log.names import INDEX, LOG, TEMPORARY
+from headrace.log.parts import FULL_DISK, LogParts
 from headrace.log.producers import ProducerTable
 from headrace.log.results import LogCorrupt
 from headrace.log.scanning import SCAN_CHUNK_BYTES, BadBatch, Scanned, scan_file
@@ -159,6 +161,104 @@ class Cutter:
     def _scan(self, segment: Segment, place: BatchPlace) -> Iterator[Scanned]:
         file, size, gaps = self._cache.file(segment), segment.size, not segment.dense
         return _loudly(segment.path, scan_file(file, place.position, size, place.base_offset, gaps=gaps))
+
+
+class Truncation:
+    """Cutting the end off a log, in an order that a crash at any point in it leaves whole."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: LogParts) -> None:
+        self._parts = parts
+
+    def cut(self, offset: int, start: int) -> tuple[int, int]:
+        """R23: remove every batch that reaches `offset` or beyond, with all that was derived from it. Returns where the log, which starts
+        at `start`, starts and ends now: lower than `offset` when that was in the middle of a batch."""
+        parts = self._parts
+        try:
+            cutter = self._cutter()
+            end = cutter.boundary(offset)
+            if end < start:
+                # The batch that is cut reaches below the start. It has to come again whole (R11), so the log begins there.
+                self.restart(end)
+                return end, end
+            self._lower_state(end)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                parts.fail(f"a truncation failed: {error}")
+            raise
+        try:
+            cutter.cut(end)
+            parts.active = parts.segments.active
+            if parts.active.next_offset != end:
+                parts.begin_segment(
+                    end
+                )  # in a gap that compaction left: the name of the file keeps the offset
+            derived = parts.derived
+            parts.flushes.truncated(end)
+            derived.aborted.truncate(end)
+            derived.epochs.truncate_end(end)
+            self._write_epochs_if_there_is_room()
+            derived.producers.take(cutter.rebuild_producers(end))
+        except OSError as error:
+            parts.fail(f"a truncation failed: {error}")
+            raise
+        parts.settle()
+        return start, end
+
+    def restart(self, offset: int) -> None:
+        """R26: forget everything and begin anew at `offset`, the leader's start."""
+        parts = self._parts
+        # First that it restarts and where, then what is gone: a crash on the way ends with an empty log.
+        state = parts.files.state._replace(
+            recovery_point=offset, log_start=offset, high_watermark=offset, compacted_to=0, sparse=0, restarting=1
+        )  # fmt: skip
+        try:
+            parts.files.write(state)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                parts.fail(f"a restart of the log failed: {error}")
+            raise
+        try:
+            self._cutter().cut_all()
+            parts.begin_segment(offset)
+            parts.files.write(state._replace(restarting=0))
+            parts.flushes.restarted(offset)
+            derived = parts.derived
+            derived.aborted.clear()
+            derived.epochs.clear()
+            self._write_epochs_if_there_is_room()
+            derived.producers.clear()
+        except OSError as error:
+            parts.fail(f"a restart of the log failed: {error}")
+            raise
+        parts.settle()
+
+    def _write_epochs_if_there_is_room(self) -> None:
+        """On a full disk they are in doubt from here on, and written before anything is appended (S15): the file as it is says too much,
+        as after a crash between the cut and this."""
+        try:
+            self._parts.files.write_epochs()
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+
+    def _lower_state(self, offset: int) -> None:
+        """Before the log gets shorter: a log that ends below its recovery point would be taken for damaged."""
+        parts = self._parts
+        state = parts.files.state
+        lowered = state._replace(
+            recovery_point=max(min(state.recovery_point, offset), state.log_start),
+            high_watermark=min(state.high_watermark, offset),
+            compacted_to=min(parts.compacted_to, offset),
+            sparse=int(parts.sparse),
+        )
+        parts.files.write(lowered)
+
+    def _cutter(self) -> Cutter:
+        parts = self._parts
+        interval = parts.config.index_interval_bytes
+        return Cutter(parts.fs, parts.directory, parts.segments, parts.cache, parts.flushes, interval)
 
 
 def _loudly(path: str, batches: Iterator[Scanned]) -> Iterator[Scanned]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from headrace.broker.metadata import Metadata
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.log.growing_log import FULL_DISK
+from headrace.log.parts import FULL_DISK
 from headrace.node.health import Health
 
 T = TypeVar("T")

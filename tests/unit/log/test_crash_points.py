@@ -125,7 +125,7 @@ def truncate(log: PartitionLog, witness: Witness, *, is_lent: bool = False) -> N
     log.checkpoint(high_watermark=10)
     witness.may_lose_from = 7
     if is_lent:
-        for segment in log._segments:
+        for segment in log._parts.segments:
             segment.lent_to = segment.size
     log.truncate(7)
     witness.may_lose_from = None

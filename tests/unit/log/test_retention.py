@@ -24,7 +24,7 @@ from headrace.log.config import DAY_MS, HOUR_MS, LogConfig
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.log.partition_log import PartitionLog
 from headrace.log.results import RollReason
-from headrace.log.retention import TrustedClock
+from headrace.log.trusted_clock import TrustedClock
 
 TEN_YEARS_MS = 3650 * DAY_MS
 WEEK = replace(SMALL, segment_bytes=1 << 20, busy_segment_ms=DAY_MS * 365)
