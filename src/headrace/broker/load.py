@@ -443,6 +443,6 @@ def setter(future: asyncio.Future[ErrorKind]) -> Callable[[ErrorKind], None]:
     return lambda kind: None if future.done() else future.set_result(kind)
 
 
-def _fail(future: asyncio.Future[Any] | None, kind: ErrorKind, detail: str = "") -> None:
+def _fail(future: asyncio.Future[R] | None, kind: ErrorKind, detail: str = "") -> None:
     if future is not None and not future.done():
         future.set_exception(HeadraceError(_AS_A_COORDINATOR_SAYS.get(kind, kind), detail))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.broker.batch_opening import OpenedBatch, open_batch
 from headrace.broker.partition import Partition
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
+from headrace.core.tuples import new_tuple
 from headrace.log.results import Duplicate
 from headrace.records.batch import (
     ATTRIBUTES,
@@ -19,9 +20,6 @@ from headrace.records.batch import (
 )
 from headrace.records.validate import validate_produced
 from headrace.records.walk import is_regular
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 _KEYLESS = "a compacted topic takes no records without a key"
 _STRANGERS = "the schema registry does not have the schemas of the records for this topic"
@@ -107,7 +105,7 @@ def take(
         stamped = result.timestamp if config.is_log_append_time else -1
         return TakenBatch(ErrorKind.NONE, result.base_offset, stamped, result.last_offset + 1)
     base_offset, last_offset, log_append_time = result
-    taken: TakenBatch = _new(
+    taken: TakenBatch = new_tuple(
         TakenBatch, (ErrorKind.NONE, base_offset, log_append_time, last_offset + 1, None, ())
     )
     return taken

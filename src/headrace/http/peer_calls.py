@@ -5,14 +5,14 @@ POST /internal/queue-desk      a question as msgpack (broker/queueing/routing/pe
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.broker.latest import Latest
 from headrace.broker.queueing.routing.answers import PeerAnswers
 from headrace.broker.queueing.routing.lives import Lives
 from headrace.broker.queueing.routing.peer_calls import (
+    A,
     AnyQuestion,
     AskShareOffset,
+    PeerQuestion,
     decode_answer,
     decode_question,
     encode_answer,
@@ -58,7 +58,7 @@ class PeerCallDoor:
     def mount(self, router: Router) -> None:
         router.add("POST", PATH, self._answer, BROKERS, max_body_bytes=MAX_BODY_BYTES, any_body=True)
 
-    async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float) -> Any:
+    async def ask(self, broker_id: int, question: PeerQuestion[A], timeout_s: float) -> A:
         node = self._image.broker(broker_id)
         if node is None or not node.live:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"broker {broker_id} is away")
@@ -80,7 +80,7 @@ class PeerCallDoor:
             return Response(encode_refusal(problem), 200, TYPE)
         return Response(encode_answer(answer), 200, TYPE)
 
-    async def _find_answer(self, question: AnyQuestion) -> Any:
+    async def _find_answer(self, question: AnyQuestion) -> object:
         self._lives.check(question)
         if isinstance(question, AskShareOffset):
             return await self._share_offsets.answer(question)

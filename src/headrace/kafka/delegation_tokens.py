@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import USER, Principal
 from headrace.kafka.call import Call
 from headrace.security.audit import ACTING
 
 
-def requester(call: Call[Any]) -> Principal:
+def requester(call: Call[object]) -> Principal:
     """Who asks. Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: who came with such a token, or with one that may less than its
     owner, or without a name, makes none."""
     session, image = call.session, call.security.image

@@ -350,6 +350,6 @@ class Dispatcher:
         services.broker.liveness.connection_closed(connection.id)
 
 
-def _says_errors(response: type[Any], version: int) -> bool:
+def _says_errors(response: type, version: int) -> bool:
     """Whether the answer has a place for an error of the whole request."""
     return any(spec.name == "error_code" and spec.carried_by(version) for spec in STRUCTS.get(response, ()))

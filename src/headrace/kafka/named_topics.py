@@ -5,62 +5,98 @@ know one of them (F34). Produce and Fetch are not here: their clients ask for Me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar, cast
 
 from headrace.core.ids import ZERO_UUID
-from headrace.wire.api import ApiKey
+from headrace.wire.api import API, ApiKey
+from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from headrace.wire.messages.alter_configs import AlterConfigsRequest
+from headrace.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from headrace.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from headrace.wire.messages.create_partitions import CreatePartitionsRequest
+from headrace.wire.messages.delete_records import DeleteRecordsRequest
+from headrace.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from headrace.wire.messages.delete_topics import DeleteTopicsRequest
+from headrace.wire.messages.describe_producers import DescribeProducersRequest
+from headrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from headrace.wire.messages.elect_leaders import ElectLeadersRequest
+from headrace.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from headrace.wire.messages.list_offsets import ListOffsetsRequest
+from headrace.wire.messages.metadata import MetadataRequest
+from headrace.wire.messages.offset_commit import OffsetCommitRequest
+from headrace.wire.messages.offset_fetch import OffsetFetchRequest
+from headrace.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 TOPIC_RESOURCE = 2
 
+Q = TypeVar("Q")
 Named = Iterable[str | bytes]
+Reader = Callable[[object], Named]
 
 
-def _topics(request: Any) -> Named:
-    return [topic.name for topic in request.topics]
+def _of(request: type[Q], read: Callable[[Q], Named]) -> tuple[type[Q], Reader]:
+    """The one place that forgets which request a reader is for; the table remembers it."""
+    return request, cast(Reader, read)
 
 
-def _by_name_or_id(request: Any) -> Named:
-    entries = request.topics or ()
-    return [entry.topic_id if entry.topic_id != ZERO_UUID else entry.name or "" for entry in entries]
+def _id_or(topic_id: bytes, name: str | None) -> str | bytes:
+    return topic_id if topic_id != ZERO_UUID else name or ""
 
 
-def _share_topics(request: Any) -> Named:
-    return [topic.topic_name for topic in request.topics]
-
-
-def _resources(request: Any) -> Named:
+def _configured(request: AlterConfigsRequest | IncrementalAlterConfigsRequest) -> Named:
     return [entry.resource_name for entry in request.resources if entry.resource_type == TOPIC_RESOURCE]
 
 
-NAMED: dict[int, Callable[[Any], Named]] = {
-    ApiKey.LIST_OFFSETS: _topics,
-    ApiKey.METADATA: _by_name_or_id,
-    ApiKey.OFFSET_COMMIT: _by_name_or_id,
-    ApiKey.OFFSET_FETCH: lambda request: [
-        topic.topic_id
-        for group in request.groups
-        for topic in group.topics or ()
-        if topic.topic_id != ZERO_UUID
-    ],
-    ApiKey.DELETE_TOPICS: lambda request: [*request.topic_names, *_by_name_or_id(request)],
-    ApiKey.DELETE_RECORDS: _topics,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda request: [topic.topic for topic in request.topics],
-    ApiKey.ADD_PARTITIONS_TO_TXN: lambda request: [
-        topic.name
-        for topics in (request.v3_and_below_topics, *(entry.topics for entry in request.transactions))
-        for topic in topics
-    ],
-    ApiKey.TXN_OFFSET_COMMIT: _topics,
-    ApiKey.ALTER_CONFIGS: _resources,
-    ApiKey.CREATE_PARTITIONS: _topics,
-    ApiKey.ELECT_LEADERS: lambda request: [entry.topic for entry in request.topic_partitions or ()],
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _resources,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _topics,
-    ApiKey.DESCRIBE_PRODUCERS: _topics,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _topics,
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _share_topics,
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _share_topics,
-}
+_READERS = (
+    _of(ListOffsetsRequest, lambda request: [topic.name for topic in request.topics]),
+    _of(
+        MetadataRequest,
+        lambda request: [_id_or(topic.topic_id, topic.name) for topic in request.topics or ()],
+    ),
+    _of(
+        OffsetCommitRequest, lambda request: [_id_or(topic.topic_id, topic.name) for topic in request.topics]
+    ),
+    _of(
+        OffsetFetchRequest,
+        lambda request: [
+            topic.topic_id
+            for group in request.groups
+            for topic in group.topics or ()
+            if topic.topic_id != ZERO_UUID
+        ],
+    ),
+    _of(
+        DeleteTopicsRequest,
+        lambda request: [
+            *request.topic_names,
+            *(_id_or(topic.topic_id, topic.name) for topic in request.topics),
+        ],
+    ),
+    _of(DeleteRecordsRequest, lambda request: [topic.name for topic in request.topics]),
+    _of(OffsetForLeaderEpochRequest, lambda request: [topic.topic for topic in request.topics]),
+    _of(
+        AddPartitionsToTxnRequest,
+        lambda request: [
+            topic.name
+            for topics in (request.v3_and_below_topics, *(entry.topics for entry in request.transactions))
+            for topic in topics
+        ],
+    ),
+    _of(TxnOffsetCommitRequest, lambda request: [topic.name for topic in request.topics]),
+    _of(AlterConfigsRequest, _configured),
+    _of(CreatePartitionsRequest, lambda request: [topic.name for topic in request.topics]),
+    _of(ElectLeadersRequest, lambda request: [entry.topic for entry in request.topic_partitions or ()]),
+    _of(IncrementalAlterConfigsRequest, _configured),
+    _of(AlterPartitionReassignmentsRequest, lambda request: [topic.name for topic in request.topics]),
+    _of(DescribeProducersRequest, lambda request: [topic.name for topic in request.topics]),
+    _of(DescribeTopicPartitionsRequest, lambda request: [topic.name for topic in request.topics]),
+    _of(AlterShareGroupOffsetsRequest, lambda request: [topic.topic_name for topic in request.topics]),
+    _of(DeleteShareGroupOffsetsRequest, lambda request: [topic.topic_name for topic in request.topics]),
+)
+
+_KEYS = {api.request: key for key, api in API.items()}
+NAMED: dict[int, Reader] = {_KEYS[request]: read for request, read in _READERS}
 
 ALWAYS_LATEST = frozenset((ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_CLIENT_QUOTAS))
 """What was set at another broker a moment ago is seen here: there is no absence that would tell that we are late."""

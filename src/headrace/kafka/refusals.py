@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
 
 from headrace.security.guard import RefusedEntry
 from headrace.wire.schema import STRUCTS, FieldKind
@@ -19,7 +18,7 @@ _CALLED = {"user": "name"}
 _NUMBERS = ("partition_index", "partition", "producer_id")
 
 
-def add_refusals(response: Any, refused: Iterable[RefusedEntry]) -> None:
+def add_refusals(response: object, refused: Iterable[RefusedEntry]) -> None:
     kinds = {spec.name: spec.element for spec in STRUCTS[type(response)]}
     for part, entry, kind in refused:
         element = kinds[part.response]
@@ -29,7 +28,7 @@ def add_refusals(response: Any, refused: Iterable[RefusedEntry]) -> None:
         setattr(response, part.response, rows)
 
 
-def refusal(row_kind: type[Any], entry: Any, code: int) -> Any:
+def refusal(row_kind: type, entry: object, code: int) -> object:
     row = row_kind()
     specs = STRUCTS[row_kind]
     if not dataclasses.is_dataclass(entry):
@@ -55,7 +54,7 @@ def refusal(row_kind: type[Any], entry: Any, code: int) -> Any:
     return row
 
 
-def _says_errors(kind: type[Any]) -> bool:
+def _says_errors(kind: type) -> bool:
     return any(
         spec.name in _ERRORS
         or (
@@ -65,7 +64,7 @@ def _says_errors(kind: type[Any]) -> bool:
     )
 
 
-def _below(entry: Any, name: str) -> Iterable[Any]:
+def _below(entry: object, name: str) -> Iterable[object]:
     """Of what an entry lists: under the same name, or the only list that it has."""
     if hasattr(entry, name):
         return getattr(entry, name) or ()
@@ -77,7 +76,7 @@ def _below(entry: Any, name: str) -> Iterable[Any]:
     return lists[0] if len(lists) == 1 else ()
 
 
-def _has_same(entry: Any, name: str, struct: type[Any]) -> bool:
+def _has_same(entry: object, name: str, struct: type) -> bool:
     return any(
         spec.name == name and spec.element is not None and spec.element.struct is struct
         for spec in STRUCTS.get(type(entry), ())

@@ -21,12 +21,12 @@ Invariants
 from __future__ import annotations
 
 from errno import EIO
-from typing import Any
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer, FileSystem
 from headrace.core.stored import Stored
+from headrace.core.tuples import new_tuple
 from headrace.log import recovery
 from headrace.log.aborted import AbortedIndex, AbortedTxn
 from headrace.log.checkpoints import LogState
@@ -65,9 +65,6 @@ from headrace.records.batch import (
     stamp,
     stamp_log_append_time,
 )
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 
 class PartitionLog:
@@ -234,7 +231,7 @@ class PartitionLog:
         if header[PRODUCER_ID] >= 0:
             parts.derived.absorb(header, batch, 0, base_offset, wall_ms)
         self.end_offset = last_offset + 1
-        appended: AppendResult = _new(AppendResult, (base_offset, last_offset, append_time))
+        appended: AppendResult = new_tuple(AppendResult, (base_offset, last_offset, append_time))
         return appended
 
     def append_replicated(self, data: Buffer, wall_ms: int) -> AppendResult | Rejected:

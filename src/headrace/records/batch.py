@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from fastcrc.crc32 import iscsi as crc32c
 
 from headrace.core.ports import Buffer
+from headrace.core.tuples import new_tuple
 
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
@@ -50,7 +51,6 @@ MIN_RECORD_BYTES = 7
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _unpack_header = _HEADER.unpack_from
-_new_tuple = tuple.__new__
 _pack_offset = struct.Struct(">q").pack_into
 _pack_epoch = struct.Struct(">i").pack_into
 _pack_crc = struct.Struct(">I").pack_into
@@ -131,7 +131,7 @@ class BatchHeader(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`. The batch itself may still be cut short or fail its CRC."""
     try:
-        header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
+        header = new_tuple(BatchHeader, _unpack_header(buffer, position))
     except struct.error:
         raise CorruptBatch(f"{len(buffer) - position} bytes are too few for a batch header") from None
     # S2: magic and length are outside the CRC, so they are range-checked here. Indexes: a hot path.

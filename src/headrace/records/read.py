@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.core.ports import Buffer
+from headrace.core.tuples import new_tuple
 from headrace.records.batch import (
     ABORT_MARKER,
     COMMIT_MARKER,
@@ -32,7 +33,6 @@ from headrace.records.varint import read_varint, read_varlong
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 _MIN_HEADER_BYTES = 2
-_new_tuple = tuple.__new__
 
 
 class RecordSpan(NamedTuple):
@@ -143,7 +143,7 @@ def read_span(body: bytes, position: int) -> RecordSpan:
         or (header_count == 0 and cursor != end)
     ):
         raise CorruptBatch(f"{header_count} headers with {end - cursor} bytes left")
-    return _new_tuple(
+    return new_tuple(
         RecordSpan,
         (
             position,

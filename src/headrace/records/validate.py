@@ -14,6 +14,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
+from headrace.core.tuples import new_tuple
 from headrace.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -32,7 +33,6 @@ from headrace.records.compression import Codec
 from headrace.records.read import iter_spans
 
 _unpack_header = struct.Struct(">qiibIhiqqqhii").unpack_from
-_new_tuple = tuple.__new__
 _ZSTD_SINCE_PRODUCE = 7
 _BROKER_OWNED_BITS = LOG_APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 _NO_TIMESTAMP = -1
@@ -103,7 +103,7 @@ def validate_produced(
         problem = _timestamp_problem((base_timestamp, max_timestamp), earliest_timestamp, latest_timestamp)
         if problem is not None:
             return problem
-    return _new_tuple(BatchHeader, fields)
+    return new_tuple(BatchHeader, fields)
 
 
 def _timestamp_problem(

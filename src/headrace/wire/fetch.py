@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from headrace.core.ids import ZERO_UUID
 from headrace.core.ports import Buffer
+from headrace.core.tuples import new_tuple
 from headrace.wire.primitives import (
     MALFORMED,
     UNLIMITED,
@@ -79,9 +80,6 @@ class FetchRequest(NamedTuple):
     where: str = ""
     """A filter for everything that is asked for: our own tagged field, which other brokers step over (v12)."""
 
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 _head_v15 = Struct(">iiibiiB").unpack_from
 _head_v12 = Struct(">iiiibiiB").unpack_from
@@ -163,12 +161,12 @@ def _decode_flexible(view: memoryview, pos: int, version: int, left: int) -> Fet
         for _ in range(count - 1):
             values = _partition_v12(view, pos)
             pos += 33
-            partitions.append(_new(FetchPartition, values[:6] + _UNTAGGED))
+            partitions.append(new_tuple(FetchPartition, values[:6] + _UNTAGGED))
             if values[6]:
                 reader = Reader(view, pos - 1, left=left)
                 partitions[-1] = _tagged_partition(partitions[-1], reader, version)
                 pos, left = reader.pos, reader.left
-        topics.append(_new(FetchTopic, (name, topic_id, partitions)))
+        topics.append(new_tuple(FetchTopic, (name, topic_id, partitions)))
         pos, left = skip_counted_tags(view, pos, left) if view[pos] else (pos + 1, left)
     head = (max_wait, min_bytes, max_bytes, isolation, session, epoch, topics)
     return _finish(view, pos, version, replica_id, head, left)
@@ -178,7 +176,7 @@ def _finish(
     view: memoryview, pos: int, version: int, replica_id: int, head: tuple[Any, ...], left: int
 ) -> FetchRequest:
     if view[pos:] == _PLAIN_TAIL[version]:
-        request: FetchRequest = _new(FetchRequest, (replica_id, -1, *head, (), "", None, ""))
+        request: FetchRequest = new_tuple(FetchRequest, (replica_id, -1, *head, (), "", None, ""))
         return request
     reader = Reader(view, pos, flexible=version >= FLEXIBLE, left=left)
     return _decode_tail(reader, version, replica_id, head)
@@ -269,8 +267,8 @@ def _decode_classic(view: memoryview, pos: int, version: int, left: int) -> Fetc
                 partition, offset, limit = _partition_v4(view, pos)
             pos += size
             row = (partition, leader_epoch, offset, -1, start, limit, *_UNTAGGED)
-            partitions.append(_new(FetchPartition, row))
-        topics.append(_new(FetchTopic, (name, ZERO_UUID, partitions)))
+            partitions.append(new_tuple(FetchPartition, row))
+        topics.append(new_tuple(FetchTopic, (name, ZERO_UUID, partitions)))
     head = (max_wait, min_bytes, max_bytes, isolation, session, epoch, topics)
     return _finish(view, pos, version, replica_id, head, left)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from headrace.core.ids import ZERO_UUID
 from headrace.core.ports import Buffer
 from headrace.core.stored import Piece, Stored
+from headrace.core.tuples import new_tuple
 from headrace.wire.fetch import FIRST, FLEXIBLE, LAST, TOPIC_IDS
 from headrace.wire.leader_hint import (
     LEADER,
@@ -71,8 +72,6 @@ class FetchResponse(NamedTuple):
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()
 
-
-_new: Any = tuple.__new__
 
 _ONE_PIECE = (bytes, memoryview, bytearray, Stored)
 _head = Struct(">ihi").pack
@@ -230,7 +229,7 @@ def _read_partition_flexible(reader: Reader, version: int) -> FetchPartitionResp
     if view[pos] == 0:
         reader.pos = pos + 1
         row = (*fixed, aborted, preferred, records, None, NO_LEADER, None)
-        partition: FetchPartitionResponse = _new(FetchPartitionResponse, row)
+        partition: FetchPartitionResponse = new_tuple(FetchPartitionResponse, row)
         return partition
     reader.pos = pos
     tagged: dict[str, Any] = {}

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.core.ports import Buffer
 from headrace.core.stored import Piece
+from headrace.core.tuples import new_tuple
 from headrace.wire.api import API, ApiKey, request_header_version, response_header_version
 from headrace.wire.primitives import MALFORMED, ProtocolError, skip_tags
 
@@ -28,7 +29,6 @@ _FIRST_TAGGED_RESPONSE = {
     key: _NEVER if key == ApiKey.API_VERSIONS else spec.flexible_from for key, spec in API.items()
 }
 """`response_header_version` as a table: this is asked for every answer."""
-_new: Any = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -60,7 +60,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
                 pos += 1
     except MALFORMED as error:
         raise ProtocolError(f"request header: {error}") from None
-    return _new(RequestHeader, (key, version, correlation_id, client_id)), pos
+    return new_tuple(RequestHeader, (key, version, correlation_id, client_id)), pos
 
 
 def encode_request_frame(header: RequestHeader, body: Sequence[Buffer]) -> list[Buffer]:

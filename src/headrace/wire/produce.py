@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.core.ids import ZERO_UUID
 from headrace.core.ports import Buffer
+from headrace.core.tuples import new_tuple
 from headrace.wire.leader_hint import (
     LEADER,
     NO_LEADER,
@@ -90,9 +91,6 @@ class ProduceResponse(NamedTuple):
     node_endpoints: Sequence[NodeEndpoint] = ()
 
 
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
-
 _acks_timeout_count = Struct(">hiB").unpack_from
 _acks_timeout_count32 = Struct(">hii").unpack_from
 _no_id_acks_timeout_count32 = Struct(">hhii").unpack_from
@@ -135,9 +133,9 @@ def _decode_one_batch(view: memoryview, pos: int) -> ProduceRequest | None:
     if size == 0 or start + size - 1 != end - 3:
         return None
     acks, timeout_ms, _ = _acks_timeout_count(view, pos + 1)
-    partition = _new(ProducePartition, (index, view[start : end - 3]))
-    topic = _new(ProduceTopic, (str(view[pos + 9 : name_end], "utf-8"), ZERO_UUID, [partition]))
-    request: ProduceRequest = _new(ProduceRequest, (None, acks, timeout_ms, [topic]))
+    partition = new_tuple(ProducePartition, (index, view[start : end - 3]))
+    topic = new_tuple(ProduceTopic, (str(view[pos + 9 : name_end], "utf-8"), ZERO_UUID, [partition]))
+    request: ProduceRequest = new_tuple(ProduceRequest, (None, acks, timeout_ms, [topic]))
     return request
 
 
@@ -197,17 +195,17 @@ def _decode_flexible(view: memoryview, pos: int, by_id: bool, left: int) -> Prod
                 stop = pos + size - 1
                 if stop >= end:
                     fail(f"{size - 1} bytes of records are claimed, {end - pos} are there")
-                partitions.append(_new(ProducePartition, (index, view[pos:stop])))
+                partitions.append(new_tuple(ProducePartition, (index, view[pos:stop])))
                 pos = stop
             else:
-                partitions.append(_new(ProducePartition, (index, None)))
+                partitions.append(new_tuple(ProducePartition, (index, None)))
             pos, left = skip_counted_tags(view, pos, left) if view[pos] else (pos + 1, left)
-        topics.append(_new(ProduceTopic, (name, topic_id, partitions)))
+        topics.append(new_tuple(ProduceTopic, (name, topic_id, partitions)))
         pos, left = skip_counted_tags(view, pos, left) if view[pos] else (pos + 1, left)
     pos = skip_counted_tags(view, pos, left)[0] if view[pos] else pos + 1
     if pos != end:
         fail(f"{end - pos} bytes are left over")
-    request: ProduceRequest = _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
+    request: ProduceRequest = new_tuple(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
     return request
 
 
@@ -258,16 +256,16 @@ def _decode_classic(view: memoryview, pos: int, left: int) -> ProduceRequest:
             pos += 8
             stop = pos + size
             if size == -1:
-                partitions.append(_new(ProducePartition, (index, None)))
+                partitions.append(new_tuple(ProducePartition, (index, None)))
                 continue
             if size < 0 or stop > end:
                 fail(f"{size} bytes of records are claimed, {end - pos} are there")
-            partitions.append(_new(ProducePartition, (index, view[pos:stop])))
+            partitions.append(new_tuple(ProducePartition, (index, view[pos:stop])))
             pos = stop
-        topics.append(_new(ProduceTopic, (name, ZERO_UUID, partitions)))
+        topics.append(new_tuple(ProduceTopic, (name, ZERO_UUID, partitions)))
     if pos != end:
         fail(f"{end - pos} bytes are left over")
-    request: ProduceRequest = _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
+    request: ProduceRequest = new_tuple(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
     return request
 
 

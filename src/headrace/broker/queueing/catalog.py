@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -153,7 +152,7 @@ class QueueCatalog:
             spec = msgspec.structs.replace(spec, since=since)
         return spec
 
-    async def change(self, name: str, *, attempts: int = MAX_ATTEMPTS, **changes: Any) -> QueueSpec:
+    async def change(self, name: str, *, attempts: int = MAX_ATTEMPTS, **changes: object) -> QueueSpec:
         """Replace fields of a spec; compared, so two changes at once can't lose one another (R1)."""
         for _ in range(attempts):
             spec = msgspec.structs.replace(
@@ -169,7 +168,7 @@ class QueueCatalog:
                 return spec
         raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this queue; try again")
 
-    async def change_seen(self, seen: QueueSpec, **changes: Any) -> QueueSpec:
+    async def change_seen(self, seen: QueueSpec, **changes: object) -> QueueSpec:
         """As `change`, but only if the spec is still the one that the decision rests on."""
         if self.find(seen.name) != seen:
             raise HeadraceError(ErrorKind.CONFLICT, f"{seen.name} has changed meanwhile")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -24,7 +24,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """New with each creation, so that receipts of a queue that was deleted mean nothing to its successor."""
     topics: tuple[Name, ...]
     kind: Literal["queue", "subscription"] = "queue"
-    config: dict[str, Any] = {}
+    config: dict[str, object] = {}
     """queues.config.QueueConfig, field by field."""
     filter: str = ""
     default_delay_ms: int = 0
@@ -45,7 +45,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """When all groups were where they belong; 0: not yet. The change is over a deduplication window later."""
     era: int = 0
     """Grows when such a change begins and when it ends."""
-    push: dict[str, Any] = {}
+    push: dict[str, object] = {}
     """Where a subscription is pushed to; empty for pull."""
     created_ms: int = 0
     changed_ms: int = 0

@@ -9,7 +9,6 @@ v13: topics by id; a batch is never written to a topic that was made again under
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from headrace.broker.batch_opening import GLANCED_BYTES, SMALL_BYTES, Glance, OpenedBatch, is_small
 from headrace.broker.pacing import Pace
@@ -20,6 +19,7 @@ from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.core.limits import MAX_REQUEST_PARTITIONS, SLICE_ENTRIES, WIDE_REQUEST_PARTITIONS
+from headrace.core.tuples import new_tuple
 from headrace.kafka.connection import Connection, Slot
 from headrace.kafka.leader_hints import endpoints_for, hint_for
 from headrace.kafka.throttle import throttle_produce
@@ -48,9 +48,6 @@ from headrace.wire.produce import (
     decode_produce_request,
     encode_produce_response,
 )
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 _Uncommitted = tuple[Partition, int, str, list[ProducePartitionResponse], int]
 """acks=all: the partition, what must be committed there, and where its row of the answer is."""
@@ -130,7 +127,7 @@ def _with_names(services: Services, request: ProduceRequest) -> ProduceRequest:
     topics: list[ProduceTopic] = []
     for _, topic_id, partitions in request.topics:
         known = services.broker.image.topic_by_id(topic_id)
-        topics.append(_new(ProduceTopic, ("" if known is None else known.name, topic_id, partitions)))
+        topics.append(new_tuple(ProduceTopic, ("" if known is None else known.name, topic_id, partitions)))
     return request._replace(topics=topics)
 
 
@@ -239,7 +236,7 @@ async def _append_wide(
         topics.append(ProduceTopicResponse(name, topic_id, rows))
         for first in range(0, len(partitions), SLICE_ENTRIES):
             entries = partitions[first : first + SLICE_ENTRIES]
-            topic: ProduceTopic = _new(ProduceTopic, (name, topic_id, entries))
+            topic: ProduceTopic = new_tuple(ProduceTopic, (name, topic_id, entries))
             _append(services, header, request.acks, topic, verdicts, opened, rows, uncommitted)
             await pace.step(len(entries))
             if request.transactional_id is not None and spoken_over(
@@ -285,7 +282,7 @@ def _append_and_answer(
     uncommitted: list[_Uncommitted] = []
     for topic in request.topics:
         rows: list[ProducePartitionResponse] = []
-        topics.append(_new(ProduceTopicResponse, (topic[0], topic[1], rows)))
+        topics.append(new_tuple(ProduceTopicResponse, (topic[0], topic[1], rows)))
         _append(services, header, request.acks, topic, verdicts, opened, rows, uncommitted)
     _answer(services, connection, slot, header, request, topics, uncommitted, throttle_ms)
 
@@ -386,7 +383,7 @@ def _row(
 ) -> ProducePartitionResponse:
     start = -1 if partition is None else partition.log.start_offset
     if taken.error is ErrorKind.NONE:
-        row: ProducePartitionResponse = _new(
+        row: ProducePartitionResponse = new_tuple(
             ProducePartitionResponse,
             (index, 0, taken.base_offset, taken.log_append_time, start, (), None, NO_LEADER),
         )
@@ -411,7 +408,7 @@ def _encode(
             if row.error_code:
                 hints.append(row.current_leader)  # noqa: PERF401 (nearly always none, and a comprehension is a call)
     endpoints = endpoints_for(image, hints) if hints else ()
-    body = encode_produce_response(_new(ProduceResponse, (topics, throttle_ms, endpoints)), version)
+    body = encode_produce_response(new_tuple(ProduceResponse, (topics, throttle_ms, endpoints)), version)
     return encode_response(key, version, correlation_id, body)
 
 

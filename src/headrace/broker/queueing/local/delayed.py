@@ -10,11 +10,12 @@ Invariant: a record of a batch marked as waiting is hidden exactly when its due 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.broker.queueing import names
 from headrace.core.limits import MAX_DECOMPRESSED_BYTES
 from headrace.core.ports import Buffer
+from headrace.core.tuples import new_tuple
 from headrace.queues.levels import level_by_name
 from headrace.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, scan
 from headrace.records.build import Headers, assemble
@@ -22,9 +23,6 @@ from headrace.records.opened import OpenBatch
 from headrace.records.read import iter_spans, plain_body, read_headers
 from headrace.records.rebuild import rebuild_batch
 from headrace.records.varint import read_varint, read_varlong
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 WAITING_BIT = 0x4000
 """Of a batch's attributes: some of its records wait. Kafka leaves the upper bits alone; readers never see this one."""
@@ -114,7 +112,7 @@ def read_dues(
         if due is None:
             unclear.append(place)
         elif due:
-            found.append(_new(Due, (base_offset + place, due, timestamp)))
+            found.append(new_tuple(Due, (base_offset + place, due, timestamp)))
     return found, unclear
 
 

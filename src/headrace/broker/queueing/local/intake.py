@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
@@ -25,6 +25,7 @@ from headrace.broker.queueing.local.payloads import is_aborted
 from headrace.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from headrace.core.plan import Rejected
 from headrace.core.ports import Buffer
+from headrace.core.tuples import new_tuple
 from headrace.queues.commands import LoggedMessage, WantedRecords
 from headrace.queues.config import DEFAULT_PRIORITY, MAX_PRIORITY, QueueConfig
 from headrace.queues.ranges import Range
@@ -38,9 +39,6 @@ READ_BYTES = 512 * KIB
 MAX_LOOKED = 1_000
 """Records of one look: opening them costs time, and others wait for their turn of the loop. A producer may well send ten
 thousand in one batch, so a look may end in the middle of one."""
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 
 class IntakeProgress(NamedTuple):
@@ -231,7 +229,7 @@ def _by_header(batch: OpenBatch, first: int, end: int, interest: Interest) -> li
     messages: list[LoggedMessage] = []
     if config.delays:
         messages = [
-            _new(LoggedMessage, (offset, due, b"", b"", DEFAULT_PRIORITY, 0, timestamp))
+            new_tuple(LoggedMessage, (offset, due, b"", b"", DEFAULT_PRIORITY, 0, timestamp))
             for offset, due, timestamp in dues
         ]
     if unclear:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
@@ -23,12 +22,10 @@ from headrace.broker.runtime import Runtime, happens
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.core.plan import Command, R, Rejected
+from headrace.core.tuples import new_tuple
 from headrace.queues import commands as engine
 from headrace.queues.commands import Counts, Handle, ReceivedRuns, Source
 from headrace.records.build import Record
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 
 class LocalQueues:
@@ -283,7 +280,7 @@ def _open(
     topic_id, number, epoch = data.topic_id, source.partition, received.epoch
     for first, end, delivery, first_received_ms in runs:
         for offset in range(first, end):
-            handle = _new(Handle, (offset, delivery, epoch))
+            handle = new_tuple(Handle, (offset, delivery, epoch))
             record = records.get(offset)
             if record is not None:
                 message_id = (
@@ -291,7 +288,9 @@ def _open(
                     if record.headers
                     else names.encode_message_id(topic_id, number, offset)
                 )
-                found.append(_new(DeliveredMessage, (source, record, handle, first_received_ms, message_id)))
+                found.append(
+                    new_tuple(DeliveredMessage, (source, record, handle, first_received_ms, message_id))
+                )
             elif offset < data.last_stable_offset:
                 # Beyond what can be read yet it is no gap: its lease ends, and it is handed out again.
                 gone.append(handle)

@@ -6,13 +6,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.broker.queueing.local.delayed import has_waiting, is_waiting
 from headrace.core.errors import HeadraceError
 from headrace.core.limits import MIB
 from headrace.core.plan import Rejected
+from headrace.core.tuples import new_tuple
 from headrace.records.batch import BatchHeader, CorruptBatch, scan
 from headrace.records.build import Record
 from headrace.records.opened import OpenBatch
@@ -22,9 +23,6 @@ READ_BYTES = 64 * 1024
 MAX_SENT_BYTES = 256 * 1024
 HELD_BYTES = 1_000
 """What a batch that is held open costs besides its records: single sends make many small ones."""
-
-# The Python-level constructor of a NamedTuple costs more than the tuple itself.
-_new: Any = tuple.__new__
 
 
 class _Held(NamedTuple):
@@ -61,7 +59,7 @@ class Payloads:
         for record in records:
             key, value, headers, timestamp, _ = record
             if timestamp >= 0:  # else the log has the time at which it was written
-                sent[offset] = _new(Record, (key, value, headers, timestamp, offset))
+                sent[offset] = new_tuple(Record, (key, value, headers, timestamp, offset))
                 size += HELD_BYTES + len(value or b"") + (_extra_bytes(record) if key or headers else 0)
             offset += 1
         if size > MAX_SENT_BYTES:

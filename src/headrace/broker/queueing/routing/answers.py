@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import assert_never
 
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.local.local_queues import LocalQueues
@@ -26,6 +27,7 @@ from headrace.broker.queueing.routing.peer_calls import (
     QueueStats,
 )
 from headrace.broker.runtime import happens
+from headrace.core.plan import Rejected
 from headrace.queues.commands import Source
 
 
@@ -44,7 +46,7 @@ class PeerAnswers:
         self._moves = moves
         self._shards = shards
 
-    async def answer(self, question: AnyQuestion) -> Any:
+    async def answer(self, question: AnyQuestion) -> object:
         local = self._local
         match question:
             case AskSettle():
@@ -75,9 +77,11 @@ class PeerAnswers:
             case AskStats():
                 return QueueStats(local.counts(spec), local.oldest_age_ms(spec))
             case AskPurge():
-                return await local.purge(spec, question.min_interval_ms)
+                await local.purge(spec, question.min_interval_ms)
+                return None
             case AskPause():
-                return await local.pause(spec, paused=question.paused)
+                await local.pause(spec, paused=question.paused)
+                return None
             case AskPeek(source=Source() as source):
                 return await local.peek_at(source, question.from_offset, question.limit)
             case AskPeek():
@@ -87,7 +91,7 @@ class PeerAnswers:
             case _:
                 assert_never(question)
 
-    async def _settle(self, ask: AskSettle) -> Any:
+    async def _settle(self, ask: AskSettle) -> Sequence[Rejected | None]:
         source, handles = ask.source, ask.handles
         match ask.how:
             case "ack":

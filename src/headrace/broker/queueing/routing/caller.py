@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.broker.queueing.routing.lives import OTHER_LIFE, Lives
-from headrace.broker.queueing.routing.peer_calls import AnyQuestion
+from headrace.broker.queueing.routing.peer_calls import A, PeerQuestion
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 
@@ -15,7 +15,7 @@ ASK_S = 10.0
 class PeerBrokers(Protocol):
     """Port: how another broker is asked."""
 
-    async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float) -> Any:
+    async def ask(self, broker_id: int, question: PeerQuestion[A], timeout_s: float) -> A:
         """Raises HeadraceError: what the other said, NOT_COORDINATOR when it was not reached, REQUEST_TIMED_OUT when
         nobody knows."""
         ...
@@ -28,7 +28,7 @@ class PeerCaller:
         self.peers: PeerBrokers | None = None
         """None: this broker is alone, and what is not here is nowhere."""
 
-    async def ask(self, broker_id: int, question: AnyQuestion, timeout_s: float = ASK_S) -> Any:
+    async def ask(self, broker_id: int, question: PeerQuestion[A], timeout_s: float = ASK_S) -> A:
         """Raises Unknown when the other knows another life of what is asked about: nothing has happened, and our news may be the
         older ones."""
         if self.peers is None or broker_id == self._node_id:

@@ -16,7 +16,6 @@ import msgspec
 
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.routing.peer_calls import (
-    AnyQuestion,
     AskLeftBehind,
     AskMove,
     AskPeek,
@@ -24,6 +23,7 @@ from headrace.broker.queueing.routing.peer_calls import (
     AskSend,
     AskSettle,
     AskShareOffset,
+    PeerQuestion,
 )
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, Unknown
@@ -31,7 +31,7 @@ from headrace.core.errors import ErrorKind, Unknown
 OTHER_LIFE = ErrorKind.UNKNOWN_TOPIC_ID
 """What a question about another life is refused with; nothing has happened then."""
 
-Q = TypeVar("Q", bound=AnyQuestion)
+Q = TypeVar("Q", bound=PeerQuestion[object])
 
 
 class Lives:
@@ -49,7 +49,7 @@ class Lives:
             topic_ids=question.topic_ids or self._topic_ids(question),
         )
 
-    def check(self, question: AnyQuestion) -> None:
+    def check(self, question: PeerQuestion[object]) -> None:
         """Raises Unknown when it is about another life than the one that there is, as far as is known here. A topic that only one
         of the two brokers knows is such a difference, too: it may be gone, or young."""
         if question.queue_id:
@@ -61,11 +61,11 @@ class Lives:
                 OTHER_LIFE, f"the topics of {question.queue} here are not those that were asked about"
             )
 
-    def _topic_ids(self, question: AnyQuestion) -> dict[str, bytes]:
+    def _topic_ids(self, question: PeerQuestion[object]) -> dict[str, bytes]:
         known = map(self._image.topic, self._topics(question))
         return {topic.name: topic.id for topic in known if topic is not None}
 
-    def _topics(self, question: AnyQuestion) -> Iterable[str]:
+    def _topics(self, question: PeerQuestion[object]) -> Iterable[str]:
         match question:
             case AskSend() | AskShareOffset():
                 return (question.topic,)

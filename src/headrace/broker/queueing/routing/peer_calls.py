@@ -1,8 +1,8 @@
-"""Codec: what one broker asks another about queues, as msgpack. The answer's type is known from the question."""
+"""Codec: what one broker asks another about queues, as msgpack. A question is a `PeerQuestion[A]`, and `A` is its answer."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -10,6 +10,9 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
 from headrace.queues.commands import Counts, Handle, Source
 from headrace.records.build import Record
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 
 
 class DeliveredMessage(NamedTuple):
@@ -48,7 +51,20 @@ class QueueStats(NamedTuple):
     oldest_age_ms: int
 
 
-class PeerQuestion(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class ShareOffset(NamedTuple):
+    start_offset: int
+    leader_epoch: int
+    lag: int
+
+
+class MovedSome(NamedTuple):
+    moved: int
+    exhausted: bool
+    skipped: int = 0
+    """Wanted, and left alone because the edits do not fit them."""
+
+
+class PeerQuestion(msgspec.Struct, Generic[A_co], frozen=True, tag=True, kw_only=True):
     """Tags are names on the wire, and stay when a class gets a better one: brokers of two versions ask each other.
 
     Which life of the queue and of its topics is meant is said by their ids (lives.py); a broker of the version before says none."""
@@ -58,7 +74,7 @@ class PeerQuestion(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     topic_ids: dict[str, bytes] = {}
 
 
-class AskReceive(PeerQuestion, frozen=True, kw_only=True):
+class AskReceive(PeerQuestion[list[DeliveredMessage]], frozen=True, kw_only=True):
     count: int
     visibility_ms: int | None
     wait_ms: int
@@ -67,7 +83,7 @@ class AskReceive(PeerQuestion, frozen=True, kw_only=True):
     """Whether to wait a while for what is being loaded."""
 
 
-class AskArrivals(PeerQuestion, frozen=True, kw_only=True, tag="AskNews"):
+class AskArrivals(PeerQuestion[int], frozen=True, kw_only=True, tag="AskNews"):
     """Wait until something may have become available since the number that was seen last. The answer is what to say next
     time; it takes nothing."""
 
@@ -75,7 +91,7 @@ class AskArrivals(PeerQuestion, frozen=True, kw_only=True, tag="AskNews"):
     wait_ms: int
 
 
-class AskSend(PeerQuestion, frozen=True, kw_only=True):
+class AskSend(PeerQuestion[SentSome], frozen=True, kw_only=True):
     """Messages of one group, in their order, or a single one. `queue` is empty for one that nobody deduplicates."""
 
     topic: str
@@ -88,14 +104,14 @@ class AskSend(PeerQuestion, frozen=True, kw_only=True):
     hops: int = 0
 
 
-class AskLeftBehind(PeerQuestion, frozen=True, kw_only=True, tag="AskStrays"):
+class AskLeftBehind(PeerQuestion[int], frozen=True, kw_only=True, tag="AskStrays"):
     """How many message groups lie in a partition that they do not belong to any more, in this era of the queue."""
 
     source: Source
     era: int
 
 
-class AskSettle(PeerQuestion, frozen=True, kw_only=True):
+class AskSettle(PeerQuestion[list[Rejected | None]], frozen=True, kw_only=True):
     source: Source
     how: Literal["ack", "extend", "release", "reject"]
     handles: tuple[Handle, ...]
@@ -104,26 +120,26 @@ class AskSettle(PeerQuestion, frozen=True, kw_only=True):
     stale_may_prolong: bool = False
 
 
-class AskStats(PeerQuestion, frozen=True, kw_only=True, tag="AskStanding"):
+class AskStats(PeerQuestion[QueueStats], frozen=True, kw_only=True, tag="AskStanding"):
     pass
 
 
-class AskPurge(PeerQuestion, frozen=True, kw_only=True):
+class AskPurge(PeerQuestion[None], frozen=True, kw_only=True):
     min_interval_ms: int
 
 
-class AskPause(PeerQuestion, frozen=True, kw_only=True):
+class AskPause(PeerQuestion[None], frozen=True, kw_only=True):
     paused: bool
 
 
-class AskPeek(PeerQuestion, frozen=True, kw_only=True):
+class AskPeek(PeerQuestion[list[tuple[Source, Record]]], frozen=True, kw_only=True):
     limit: int
     source: Source | None = None
     """None: of all that the broker has."""
     from_offset: int = 0
 
 
-class AskScheduled(PeerQuestion, frozen=True, kw_only=True):
+class AskScheduled(PeerQuestion[list[tuple[int, Record]]], frozen=True, kw_only=True):
     """Messages that wait for their time, from an offset on."""
 
     source: Source
@@ -131,7 +147,7 @@ class AskScheduled(PeerQuestion, frozen=True, kw_only=True):
     limit: int
 
 
-class AskShareOffset(PeerQuestion, frozen=True, kw_only=True):
+class AskShareOffset(PeerQuestion[ShareOffset], frozen=True, kw_only=True):
     """Where a share group stands in a partition; set it or forget it first."""
 
     topic: str
@@ -140,13 +156,7 @@ class AskShareOffset(PeerQuestion, frozen=True, kw_only=True):
     offset: int = -1
 
 
-class ShareOffset(NamedTuple):
-    start_offset: int
-    leader_epoch: int
-    lag: int
-
-
-class AskMove(PeerQuestion, frozen=True, kw_only=True):
+class AskMove(PeerQuestion[MovedSome], frozen=True, kw_only=True):
     """Move some of what this broker leads of a queue, for a task that another broker runs. `count` 0 ends the task."""
 
     task_id: str
@@ -156,13 +166,6 @@ class AskMove(PeerQuestion, frozen=True, kw_only=True):
     act: Literal["redrive", "edit", "discard"] = "redrive"
     edits: tuple[str, ...] = ()
     by: str = ""
-
-
-class MovedSome(NamedTuple):
-    moved: int
-    exhausted: bool
-    skipped: int = 0
-    """Wanted, and left alone because the edits do not fit them."""
 
 
 AnyQuestion = (
@@ -180,30 +183,18 @@ AnyQuestion = (
     | AskShareOffset
 )
 
-_ANSWERS: dict[type, Any] = {
-    AskReceive: list[DeliveredMessage],
-    AskArrivals: int,
-    AskSend: SentSome,
-    AskLeftBehind: int,
-    AskSettle: list[Rejected | None],
-    AskStats: QueueStats,
-    AskPurge: None,
-    AskPause: None,
-    AskPeek: list[tuple[Source, Record]],
-    AskScheduled: list[tuple[int, Record]],
-    AskMove: MovedSome,
-    AskShareOffset: ShareOffset,
-}
-
 _encoder = msgspec.msgpack.Encoder()
 _questions = msgspec.msgpack.Decoder(AnyQuestion)
 _refusals = msgspec.msgpack.Decoder(Rejected)
-_answers = {question: msgspec.msgpack.Decoder(kind) for question, kind in _ANSWERS.items()}
+_answers = {
+    question: msgspec.msgpack.Decoder(get_args(question.__orig_bases__[0])[0])
+    for question in get_args(AnyQuestion)
+}
 
 OK, REFUSED = b"\x00", b"\x01"
 
 
-def encode_question(question: AnyQuestion) -> bytes:
+def encode_question(question: PeerQuestion[A]) -> bytes:
     return _encoder.encode(question)
 
 
@@ -215,7 +206,7 @@ def decode_question(raw: bytes) -> AnyQuestion:
         raise HeadraceError(ErrorKind.INVALID_REQUEST, str(problem)) from None
 
 
-def encode_answer(value: Any) -> bytes:
+def encode_answer(value: object) -> bytes:
     return OK + _encoder.encode(value)
 
 
@@ -223,11 +214,12 @@ def encode_refusal(problem: HeadraceError) -> bytes:
     return REFUSED + _encoder.encode(Rejected(problem.kind, problem.detail))
 
 
-def decode_answer(question: AnyQuestion, raw: bytes) -> Any:
+def decode_answer(question: PeerQuestion[A], raw: bytes) -> A:
     """What was answered; a refusal is raised."""
     try:
         if raw[:1] == OK:
-            return _answers[type(question)].decode(raw[1:])
+            answer: A = _answers[type(question)].decode(raw[1:])
+            return answer
         refusal = _refusals.decode(raw[1:])
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as problem:
         raise HeadraceError(

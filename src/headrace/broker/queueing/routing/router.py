@@ -125,8 +125,7 @@ class QueueRouter:
                 owner=ask.owner,
                 patient=ask.patient,
             )
-        found: list[DeliveredMessage] = await self.ask(place, msgspec.structs.replace(ask, wait_ms=0))
-        return found
+        return await self.ask(place, msgspec.structs.replace(ask, wait_ms=0))
 
     # -- what is done with a delivery ----------------------------------------------------------------------------------
 
@@ -149,13 +148,11 @@ class QueueRouter:
             detail=detail,
             stale_may_prolong=stale_may_prolong,
         )
-        answer: Sequence[Rejected | None] = await self.ask(self._layouts.home_of(source), ask)
-        return answer
+        return await self.ask(self._layouts.home_of(source), ask)
 
     async def scheduled(self, source: Source, from_offset: int, limit: int) -> list[tuple[int, Record]]:
         ask = AskScheduled(queue=source.queue, source=source, from_offset=from_offset, limit=limit)
-        found: list[tuple[int, Record]] = await self.ask(self._layouts.home_of(source), ask)
-        return found
+        return await self.ask(self._layouts.home_of(source), ask)
 
     # -- the whole queue -----------------------------------------------------------------------------------------------
 
@@ -223,5 +220,4 @@ class QueueRouter:
         if here:
             return await self._local.peek_at(source, position, limit)
         ask = AskPeek(queue=source.queue, limit=limit, source=source, from_offset=position)
-        found: list[tuple[Source, Record]] = await self.ask(self._layouts.home_of(source), ask)
-        return found
+        return await self.ask(self._layouts.home_of(source), ask)
