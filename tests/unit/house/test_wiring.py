@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from house_figures import attributes, imports, knots, pried_open, taking, too_long, trees
+from house_figures import anys, attributes, imports, knots, pried_open, taking, too_long, trees
 
 LARGEST_CIRCLE = 5
 IN_CIRCLES = 20
