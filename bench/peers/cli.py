@@ -1,18 +1,20 @@
 """Headrace and its peers in one run: the same work for all, in turns; a table with ratios, and plots.
 
     make bench-peers [PEERS="--short"]
-    .venv/bin/python bench/peers [--short] [--only ROW[,ROW]] [--sides SIDE[,SIDE]] [--minutes M] [--out BASE] [--list]
+    .venv/bin/python bench/peers [--short] [--only ROW[,ROW]] [--sides SIDE[,SIDE]] [--minutes M] [--out BASE] [--add] [--list]
 
 Peers are obtained when they are first needed (Maven Central, the Go proxy, Debian, PyPI) and kept in .peers and .interop; one that can't
 be had is said in the table. All listen on loopback, have a directory of their own that is removed, and are ended by their ids, also on Ctrl-C.
 A run takes at most --minutes (38; --short: 7.5): rows that have not begun by then are said to be missing. Figures mean something on
-a quiet machine; the load average is in the table. Results: bench/results/peers-DATE.json, .md and plots.
+a quiet machine; the load average is in the table. Results: bench/results/peers-DATE.json, .md and plots; `--add` keeps the rows that are there
+already and are not measured now.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -100,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="ROW", help="some rows, with commas between them")
     parser.add_argument("--sides", metavar="SIDE", help="some peers, with commas between them")
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--add", action="store_true", help="to the rows that are in the results already")
     parser.add_argument("--out", type=Path, help="where results go, without a suffix")
     parser.add_argument("--list", action="store_true", help="rows and their sides")
     options = parser.parse_args(arguments)
@@ -112,6 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = TINY if options.tiny else SHORT if options.short else FULL
     told = run(rows, size, options.minutes or size.minutes)
     day = told["about"]["date"].split()[0]
-    for file in report.write(told, options.out or RESULTS / f"peers-{day}"):
+    base = options.out or RESULTS / f"peers-{day}"
+    kept = base.with_name(f"{base.name}.json")
+    if options.add and kept.exists():
+        told = report.added(json.loads(kept.read_text()), told)
+    for file in report.write(told, base):
         print(file)
     return 0

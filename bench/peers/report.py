@@ -47,6 +47,14 @@ def document(rows: Sequence[Row], found: dict[str, Found], about: dict[str, Any]
     return {"about": about, "rows": table}
 
 
+def added(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """What another run had found, and over it what this one has: each row is whole in itself, with the load it had."""
+    about = {**now["about"], "versions": {**before["about"]["versions"], **now["about"]["versions"]}}
+    about["minutes"] += before["about"]["minutes"]
+    about["load"] = [max(pair) for pair in zip(before["about"]["load"], now["about"]["load"], strict=True)]
+    return {"about": about, "rows": {**before["rows"], **now["rows"]}}
+
+
 def _figure(figure: Figure) -> dict[str, Any]:
     goal = figure.goal
     shown = None if goal is None else {"limit": goal.limit, "of": list(goal.of), "side": goal.side}
@@ -88,7 +96,7 @@ def markdown(told: dict[str, Any], plots: Sequence[str] = ()) -> str:
 
 def _table_lines(key: str, row: dict[str, Any]) -> list[str]:
     lines = []
-    title = f"{row['title']} (`{key}`)"
+    title = f"{row['title']} (`{key}`, load {row['load'][0]:.0f})"
     for figure in row["figures"]:
         name, more = figure["name"], figure["more"]
         measured = {side: values[name] for side, values in row["values"].items() if name in values}

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -75,7 +76,7 @@ ROW = Row(
 )
 
 
-def told(found: dict[str, Found], load: float = 0.2) -> dict[str, object]:
+def told(found: dict[str, Found], load: float = 0.2) -> dict[str, Any]:
     about = {
         "date": "2026-11-18 10:00 UTC", "size": "short", "machine": "some machine", "revision": "abc", "load": [load, load],
         "minutes": 1.0, "versions": {"headrace": "0.1"},
@@ -89,8 +90,12 @@ def test_who_is_away_or_fails_is_told_and_the_others_go_on(tmp_path: Path) -> No
     assert found.values["kafka"]["CPU-s/GB"] == [4.0, 2.0, 3.0]
     assert found.missing["nats"] == "there is no go here"
     assert "gone" in found.missing["redis"]
+    found.load = (3.0, 4.0)
     table = report.markdown(told({ROW.key: found}))
-    assert "| made up (`made-up`) | MB/s | **Headrace** | 12.0 | 50 % | 1.50 | ≥ 1.2 × kafka: met |" in table
+    assert (
+        "| made up (`made-up`, load 3) | MB/s | **Headrace** | 12.0 | 50 % | 1.50 | ≥ 1.2 × kafka: met |"
+        in table
+    )
     assert "|  | CPU-s/GB | **Headrace** | 2.00 | 50 % | 1.00 | ≤ 1.50: missed |" in table
     assert "nats is missing: there is no go here" in table
     assert "busy" not in table
@@ -102,6 +107,19 @@ def test_when_the_time_is_up_rows_are_said_to_be_missing(tmp_path: Path) -> None
     assert not found.values
     assert found.missing["headrace"] == "the time was up"
     assert "not measured" in report.markdown(told({ROW.key: found}))
+
+
+def test_rows_can_be_added_to_those_of_another_run() -> None:
+    one = told({ROW.key: Found(values={"headrace": {"MB/s": [1.0]}})}, load=7.0)
+    two = told({ROW.key: Found(values={"headrace": {"MB/s": [2.0]}})}, load=1.0)
+    two["rows"]["other"] = two["rows"].pop(ROW.key)
+    both = report.added(one, two)
+    assert {key: row["values"]["headrace"]["MB/s"] for key, row in both["rows"].items()} == {
+        "made-up": [1.0],
+        "other": [2.0],
+    }
+    assert both["about"]["load"] == [7.0, 7.0], "the busier of the two"
+    assert report.added(one, one)["rows"] == one["rows"]
 
 
 def test_rows_and_sides_can_be_chosen() -> None:
