@@ -17,6 +17,7 @@ from peers.servers import Unobtainable, command_line, descendants
 
 class Headrace(KafkaPeer):
     name = "headrace"
+    synced = True
     title = "Headrace"
     durability = "fsync before the ack (the default)"
     settings: dict[str, str] = {}  # noqa: RUF012 - never changed
@@ -70,6 +71,7 @@ class Headrace(KafkaPeer):
 
 class HeadraceInterval(Headrace):
     name = "headrace-interval"
+    synced = False
     title = "Headrace, flush=interval"
     durability = "page cache; synced every second (flush=interval)"
     settings = {"HEADRACE_FLUSH": "interval"}  # noqa: RUF012
@@ -129,12 +131,14 @@ class HeadraceCluster(KafkaPeer):
 
 class ThreeHeadraces(HeadraceCluster):
     name = "headrace-three"
+    synced = True
     title = "Headrace"
     durability = "fsync on two of three replicas (the default)"
 
 
 class TwoHeadraces(HeadraceCluster):
     name = "headrace-two"
+    synced = True
     title = "Headrace, two brokers"
     durability = "fsync before the ack (the default)"
     size = 2

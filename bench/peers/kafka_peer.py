@@ -141,6 +141,7 @@ group.initial.rebalance.delay.ms=0
 
 class KafkaSynced(Kafka):
     name = "kafka-fsync"
+    synced = True
     title = f"Kafka {VERSION}, fsync"
     durability = "fsync before the ack (log.flush.interval.messages=1)"
     extra = SYNC
@@ -155,6 +156,7 @@ class ThreeKafkas(Kafka):
 
 class ThreeKafkasSynced(ThreeKafkas):
     name = "kafka-three-fsync"
+    synced = True
     title = f"Kafka {VERSION}, fsync"
     durability = "fsync on two of three replicas (log.flush.interval.messages=1)"
     extra = SYNC

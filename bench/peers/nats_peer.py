@@ -135,6 +135,7 @@ class Nats(ProcessPeer):
 
 class NatsSynced(Nats):
     name = "nats-always"
+    synced = True
     title = f"NATS {VERSION}, always"
     durability = "fsync before the ack (sync_interval: always)"
     sync = "always"

@@ -44,6 +44,7 @@ def cut(received: bytearray) -> Iterator[tuple[int, bytes]]:
 
 class RabbitMq(ProcessPeer):
     name = "rabbitmq"
+    synced = True
     title = "RabbitMQ, quorum queue"
     durability = "fsync before the confirm (quorum queue)"
 

@@ -107,6 +107,7 @@ class Redis(ProcessPeer):
 
 class RedisSynced(Redis):
     name = "redis-always"
+    synced = True
     title = "Redis, always"
     durability = "fsync before the ack (appendfsync always)"
     sync = "always"

@@ -39,7 +39,10 @@ def document(rows: Sequence[Row], found: dict[str, Found], about: dict[str, Any]
             "title": row.title,
             "note": row.note,
             "figures": [_figure(figure) for figure in row.figures],
-            "sides": {kind.name: {"title": kind.title, "durability": kind.durability} for kind in row.sides},
+            "sides": {
+                kind.name: {"title": kind.title, "durability": kind.durability, "synced": kind.synced}
+                for kind in row.sides
+            },
             "values": one.values,
             "missing": one.missing,
             "load": list(one.load),
@@ -70,14 +73,20 @@ def markdown(told: dict[str, Any], plots: Sequence[str] = ()) -> str:
         f"{about['load'][1]:.1f} after; {about['minutes']:.0f} minutes.",
         "",
         "Each figure is the best of its rounds, in which everybody had the same work in turns; *rounds apart* is how far the worst is from the best, in percent "
-        "of the highest. *Ratio* is Headrace to the best of the others: above 1 is better where more is better, below 1 where less is.",
+        "of the highest. *Ratio* is Headrace to the best of the others: above 1 is better where more is better, below 1 where less is; "
+        "*like for like* counts only those whose acknowledgement means the same: on disk, or not yet.",
         "",
     ]
     if max(about["load"]) > 1.5:
         lines += ["**The machine was busy:** rates and latencies are those of a busy machine; CPU is dearer on one, too, for everybody. A run on a quiet one is owed.", ""]  # fmt: skip
+    if about["size"] == "short":
+        lines += [
+            "**A short run:** a JVM is not warm after so little, so the CPU of Kafka and ElasticMQ is too high here.",
+            "",
+        ]
     lines += [
-        "| row | figure | side | value | rounds apart | ratio | goal |",
-        "|---|---|---|---:|---:|---:|---|",
+        "| row | figure | side | value | rounds apart | ratio | like for like | goal |",
+        "|---|---|---|---:|---:|---:|---:|---|",
     ]
     for key, row in told["rows"].items():
         lines += _table_lines(key, row)
@@ -100,22 +109,36 @@ def _table_lines(key: str, row: dict[str, Any]) -> list[str]:
     for figure in row["figures"]:
         name, more = figure["name"], figure["more"]
         measured = {side: values[name] for side, values in row["values"].items() if name in values}
-        others = [best(values, more=more) for side, values in measured.items() if not side.startswith(OURS)]
+        others = {
+            side: best(values, more=more) for side, values in measured.items() if not side.startswith(OURS)
+        }
         label = name
         for side in row["sides"]:
             if side in measured:
                 value = best(measured[side], more=more)
-                ratio = f"{value / best(others, more=more):.2f}" if side.startswith(OURS) and others and best(others, more=more) else ""  # fmt: skip
+                alike = [
+                    at
+                    for other, at in others.items()
+                    if row["sides"][other]["synced"] == row["sides"][side]["synced"]
+                ]
+                ratios = [
+                    _ratio(value, them, more=more) if side.startswith(OURS) else ""
+                    for them in (list(others.values()), alike)
+                ]
                 apart = f"{spread(measured[side]):.0f} %" if len(measured[side]) > 1 else ""
                 goal = _goal(figure, side, value, measured)
                 lines.append(
-                    f"| {title} | {label} | {_strong(row['sides'][side]['title'], side)} | {number(value)} | {apart} | {ratio} | {goal} |"
+                    f"| {title} | {label} | {_strong(row['sides'][side]['title'], side)} | {number(value)} | {apart} | {' | '.join(ratios)} | {goal} |"
                 )
                 title, label = "", ""
     if not lines:
-        lines.append(f"| {title} | not measured | | | | | |")
+        lines.append(f"| {title} | not measured | | | | | | |")
     away = [row["sides"][side]["title"] for side in row["missing"]]
-    return lines + [f"| | | {one} | not measured (see notes) | | | |" for one in away]
+    return lines + [f"| | | {one} | not measured (see notes) | | | | |" for one in away]
+
+
+def _ratio(value: float, others: list[float], *, more: bool) -> str:
+    return f"{value / best(others, more=more):.2f}" if others and best(others, more=more) else ""
 
 
 def _strong(title: str, side: str) -> str:

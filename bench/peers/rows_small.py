@@ -42,7 +42,7 @@ def _single(connections: int) -> Callable[[SmallPeer, Size], Turns]:
             for line in lines:
                 publish(line, 1)
             count = size.requests if connections > 1 else size.alone
-            crowd.run(max(connections, count // 5))
+            crowd.run(count)  # a JVM is not itself before it is warm
             while True:
                 own = time.process_time()
                 found = counted(peer.pids(), "requests/s", "CPU µs", lambda: crowd.run(count)[0])

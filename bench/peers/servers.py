@@ -68,6 +68,8 @@ class Peer(ABC):
     title: str
     durability: str
     """What an acknowledgement means."""
+    synced = False
+    """Whether it means that the message is on disk."""
 
     def __init__(self, scratch: Path) -> None:
         self.directory = scratch / self.name

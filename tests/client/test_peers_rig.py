@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -40,11 +41,17 @@ class Stub(Peer):
 
 class Ours(Stub):
     name = "headrace"
+    synced = True
     title = "Headrace"
 
 
 class Theirs(Stub):
     name = "kafka"
+
+
+class Alike(Stub):
+    name = "kafka-fsync"
+    synced = True
 
 
 class Away(Stub):
@@ -93,13 +100,21 @@ def test_who_is_away_or_fails_is_told_and_the_others_go_on(tmp_path: Path) -> No
     found.load = (3.0, 4.0)
     table = report.markdown(told({ROW.key: found}))
     assert (
-        "| made up (`made-up`, load 3) | MB/s | **Headrace** | 12.0 | 50 % | 1.50 | ≥ 1.2 × kafka: met |"
+        "| made up (`made-up`, load 3) | MB/s | **Headrace** | 12.0 | 50 % | 1.50 |  | ≥ 1.2 × kafka: met |"
         in table
     )
-    assert "|  | CPU-s/GB | **Headrace** | 2.00 | 50 % | 1.00 | ≤ 1.50: missed |" in table
+    assert "|  | CPU-s/GB | **Headrace** | 2.00 | 50 % | 1.00 |  | ≤ 1.50: missed |" in table
     assert "nats is missing: there is no go here" in table
     assert "busy" not in table
     assert "busy" in report.markdown(told({ROW.key: found}, load=9.0))
+
+
+def test_a_second_ratio_is_against_those_that_promise_the_same() -> None:
+    row = replace(ROW, sides=(Ours, Theirs, Alike))
+    values = {"headrace": {"MB/s": [6.0]}, "kafka": {"MB/s": [12.0]}, "kafka-fsync": {"MB/s": [3.0]}}
+    made = told({})
+    made["rows"] = report.document([row], {row.key: Found(values=values)}, {})["rows"]
+    assert "| MB/s | **Headrace** | 6.00 |  | 0.50 | 2.00 |" in report.markdown(made)
 
 
 def test_when_the_time_is_up_rows_are_said_to_be_missing(tmp_path: Path) -> None:
