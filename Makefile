@@ -126,7 +126,7 @@ SECURITY_TESTS = tests/unit/security tests/unit/house/test_rights.py tests/unit/
   tests/client/test_audit.py tests/client/test_open_doors.py tests/client/test_browsers.py tests/client/test_chromium.py tests/client/test_bounds.py \
   tests/client/test_connection_limits.py tests/client/test_securing.py tests/client/test_security_doors.py tests/client/test_narrower_tokens.py \
   tests/client/test_standing_orders.py tests/client/test_delegation_tokens.py tests/client/test_tenants.py tests/client/test_user_quotas.py tests/client/test_certified_users.py tests/client/test_withdrawn.py \
-  tests/client/test_login_limits.py tests/client/test_rights_matrix.py tests/spark/test_secured.py
+  tests/client/test_login_limits.py tests/client/test_rights_matrix.py tests/client/test_before_login.py tests/spark/test_secured.py
 
 security: EXAMPLES ?= 20000
 security: env  ## everything about security, with many more examples than make test has, and sslyze against a secured broker: make security EXAMPLES=20000

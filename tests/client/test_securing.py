@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 import threading
 from collections.abc import Callable, Iterator
@@ -226,7 +227,8 @@ def test_p10_a_right_that_is_withdrawn_counts_at_every_broker_in_long_polls_too(
 def test_a9_who_is_disabled_is_out_at_every_broker(world: World) -> None:
     world.ask("POST", "/users", new_user("carol", WORD))
     until(known(world))
-    clients = [RawClient(port) for port in world.ports]
+    count = 200 if os.environ.get("HEADRACE_SECURITY") == "1" else len(world.ports)
+    clients = [RawClient(port) for port in itertools.islice(itertools.cycle(world.ports), count)]
     for client in clients:
         log_in(client, "carol", WORD)
     world.ask("PATCH", "/users/carol", {"enabled": False})
