@@ -166,7 +166,7 @@ packages: env  ## wheel and sdist, and what is deployed held against the schemas
 
 lock: env  ## write requirements.lock anew from pyproject.toml, with the newest versions and their hashes
 	@$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --python-version 3.11 --no-header --custom-compile-command "make lock" \
-	  --group dev --extra spark --extra avro --extra tables --extra oidc -o requirements.lock pyproject.toml
+	  --group dev --extra spark --extra avro --extra tables --extra oidc --extra otel -o requirements.lock pyproject.toml
 
 audit: env  ## ask PyPI's advisories about everything in requirements.lock
 	@$(BIN)/uv tool run -q pip-audit --strict --require-hashes --disable-pip -r requirements.lock

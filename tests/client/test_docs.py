@@ -31,6 +31,7 @@ WITH_A_BROKER = [
     "schemas",
     "sdk",
     "security",
+    "tracing",
     "transactions",
     "views",
     "webhooks",

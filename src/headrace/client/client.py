@@ -28,6 +28,7 @@ from headrace.client.queue_client import QueueClient
 from headrace.client.reaching import LARGE_MESSAGES, need_broker
 from headrace.client.semantics import CommitOrder, contract
 from headrace.client.subscription import Ack, Subscription
+from headrace.client.tracing import client_spans
 from headrace.client.transaction import TransactionalPublisher
 from headrace.client.worker import Worker
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -64,6 +65,7 @@ class Client:
         tls_ca: str = "",
         url: str = "",
         config: Mapping[str, Any] | None = None,
+        tracing: Any = None,
     ) -> None:
         """`delivery` is at-most-once, at-least-once or exactly-once. `config` is passed on to librdkafka.
 
@@ -73,6 +75,10 @@ class Client:
         Exactly-once: what is published while a group's messages are read belongs to them and is committed with their
         offsets; what is published otherwise becomes visible at `flush`, all of it or nothing. With a `transactional_id`
         of its own that it keeps over restarts, a worker that crashed holds nobody up: its successor ends its transaction.
+
+        `tracing` makes spans of OpenTelemetry and passes their context on in headers (W3C): by default when the program has set a tracer
+        provider by now; False never; True in any case, with an exporter of its own where OTEL_EXPORTER_OTLP_ENDPOINT names a collector and
+        the program has no provider; a TracerProvider is used. Needs headrace[otel].
         """
         self._transactional_id = transactional_id
         self._contract = contract(delivery)
@@ -94,6 +100,7 @@ class Client:
         self._workers: list[Worker] = []
         self._publisher: Publisher | None = None
         self._subscriptions: list[Subscription] = []
+        self._spans = client_spans(tracing, bootstrap)
 
     # -- publishing --------------------------------------------------------------------------------------------
 
@@ -150,6 +157,8 @@ class Client:
                 self._publisher = TransactionalPublisher(settings, self._timeout, self._transactional_id)
             else:
                 self._publisher = Publisher(settings)
+            if self._spans is not None:
+                self._publisher.trace(self._spans.producing)
         return self._publisher
 
     def _reach(self) -> None:
@@ -188,7 +197,7 @@ class Client:
             )
         self._reach()
         transaction = self._transaction_for(group)
-        subscription = Subscription(
+        subscription = self._subscribed(
             {
                 "group.id": group or LONE_GROUP,
                 "allow.auto.create.topics": create,
@@ -207,6 +216,13 @@ class Client:
         )
         self._subscriptions.append(subscription)
         return subscription
+
+    def _subscribed(self, config: Mapping[str, Any], topics: Sequence[str], **given: Any) -> Subscription:
+        if self._spans is None:
+            return Subscription(config, topics, **given)
+        from headrace.client.spans import TracedSubscription
+
+        return TracedSubscription(self._spans, config, topics, **given)
 
     def _transaction_for(self, group: str | None) -> TransactionalPublisher | None:
         if group is None or self._contract.commit is not CommitOrder.WITH_RESULTS:
@@ -246,6 +262,8 @@ class Client:
             link = self._queues.get(queue)
             if link is None:
                 link = self._queues[queue] = self._open_queue(queue)
+            if self._spans is not None:
+                return self._spans.send(link, queue, record, len(value or b""))
             return link.send(record)
 
     def worker(
@@ -264,6 +282,7 @@ class Client:
                     work,
                     concurrency=concurrency,
                     visibility_ms=round(visibility * 1000),
+                    around=None if self._spans is None else self._spans.working,
                 )
             )
             return work
@@ -324,8 +343,12 @@ class Client:
 
     def _drop(self) -> None:
         publisher, self._publisher = self._publisher, None
-        if publisher is not None:
-            publisher.close(self._timeout)
+        try:
+            if publisher is not None:
+                publisher.close(self._timeout)
+        finally:
+            if self._spans is not None:
+                self._spans.close()
 
     async def __aenter__(self) -> Client:
         return self

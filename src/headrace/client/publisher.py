@@ -32,6 +32,10 @@ class Publisher:
         # Runs at close, when we are collected, and at exit: what was published is not lost by forgetting to flush.
         self._end = weakref.finalize(self, _finish, self._producer, self._server)
 
+    def trace(self, producing: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+        """From now on each message is produced in a span."""
+        self._produce = producing(self._produce)
+
     def publish(
         self,
         topic: str,

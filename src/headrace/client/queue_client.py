@@ -11,7 +11,7 @@ import json
 import ssl
 import urllib.parse
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -71,9 +71,9 @@ class QueueClient:
             raise _refusal(status, body)
         return [_message(item) for item in body["items"]]
 
-    def send(self, record: dict[str, Any]) -> str:
-        """One message, in REST's words for it. Returns its id."""
-        status, body = self._ask("POST", f"{self._queue}/messages", record)
+    def send(self, record: dict[str, Any], headers: Mapping[str, str] | None = None) -> str:
+        """One message, in REST's words for it, with these headers of the request. Returns its id."""
+        status, body = self._ask("POST", f"{self._queue}/messages", record, headers)
         if status >= _OK:
             raise _refusal(status, body)
         return str(body["message_id"])
@@ -134,11 +134,18 @@ class QueueClient:
         found: list[dict[str, Any]] = body["items"]
         return found
 
-    def _ask(self, method: str, path: str, given: dict[str, Any] | None = None) -> tuple[int, Any]:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        given: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:
         body = None if given is None else json.dumps(given)
+        sent = self._headers if headers is None else {**self._headers, **headers}
         for last in (False, True):
             try:
-                self._connection.request(method, path, body, headers=self._headers)
+                self._connection.request(method, path, body, headers=sent)
                 answer = self._connection.getresponse()
                 raw = answer.read()
                 return answer.status, json.loads(raw) if raw else None
@@ -171,7 +178,11 @@ def _message(item: dict[str, Any]) -> Received:
         item["timestamp_ms"],
         _bytes(item["key"]),
         _bytes(item["value"]),
-        tuple((name, _bytes(value)) for name, value in item["headers"].items()),
+        tuple(
+            (name, _bytes(one))
+            for name, value in item["headers"].items()
+            for one in (value if isinstance(value, list) else (value,))
+        ),
         item["delivery"],
     )
 

@@ -97,12 +97,15 @@ class Worker:
         *,
         concurrency: int,
         visibility_ms: int,
+        around: Callable[[str, Callable[[Received], Any]], Callable[[Received], Any]] | None = None,
     ) -> None:
+        """`around` makes of a queue's name and what is called for its messages what is called instead."""
         self.queue = queue
         self._open = open_queue
         self._visibility_ms = visibility_ms
         self._concurrency = concurrency
-        self._call = _caller(work)
+        call = _caller(work)
+        self._call = call if around is None else around(queue, call)
         self._stop = threading.Event()
         self._under_way: dict[str, Received] = {}
         self._hands = threading.Condition()

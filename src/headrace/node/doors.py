@@ -45,6 +45,7 @@ from headrace.node.health import Health
 from headrace.node.process_metrics import ProcessMetrics
 from headrace.node.securing import NodeTls, OpenDoors
 from headrace.node.settings import Settings
+from headrace.node.tracing import NodeSpans
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
 from headrace.security.audit_log import AuditLog
@@ -67,13 +68,15 @@ class Doors:
         gatekeeper: Gatekeeper,
         tls: NodeTls | None,
         image: ClusterImage,
+        spans: NodeSpans | None = None,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._health = health
         self._gatekeeper = gatekeeper
         self._tls = tls
-        self._router = router = Router(gatekeeper.http)
+        self._spans = spans
+        self._router = router = Router(gatekeeper.http if spans is None else spans.before(gatekeeper.http))
         router.otherwise = self._answer_not_yet
         self._registry = registry = Collectors()
         health.door.mount(router)
@@ -225,7 +228,10 @@ class Doors:
             services.writers,
         )
         guard, keys = self._gatekeeper.http, self._gatekeeper.keys
-        SqsDoor(host, sqs, forwarder, self._console.front, guard, keys).mount(self._router)
+        door = SqsDoor(host, sqs, forwarder, self._console.front, guard, keys)
+        if self._spans is not None:
+            door.told = self._spans.before(guard).sqs
+        door.mount(self._router)
 
     def _open_schemas(self, services: Services) -> None:
         door = SchemaDoor(services.schemas)
@@ -268,6 +274,7 @@ class Doors:
             ca_file=self._settings.webhook_ca_file,
             standing=self.security.standing,
             sealer=self._gatekeeper.sealer,
+            spans=None if self._spans is None else self._spans.of_webhooks(),
         )
         WebhookDoor(
             self._runtime.clock,

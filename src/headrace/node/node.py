@@ -41,6 +41,7 @@ from headrace.node.securing import (
 from headrace.node.services import ServiceOptions, build_services
 from headrace.node.settings import Settings
 from headrace.node.static_configs import static_configs, without_credentials
+from headrace.node.tracing import NodeSpans
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,10 @@ class Node:
         would only make it wait by other means."""
         settings = self.settings
         image = ClusterImage(settings.node_id, static_configs(settings))
-        self.doors = Doors(settings, self.runtime, self.health, self._gatekeeper, self.tls, image)
+        self._spans = NodeSpans(settings) if settings.otlp_endpoint else None
+        self.doors = Doors(
+            settings, self.runtime, self.health, self._gatekeeper, self.tls, image, self._spans
+        )
         # Bound first, as the other one below: a taken port must cost nothing, not even the clean-shutdown marker.
         self.http_port = await self.doors.bind_http()
         await self.patience.wait_for("there is room on the disk", self._make_directory)
@@ -397,6 +401,8 @@ class Node:
             self._directory.mark_clean(self.membership.broker_epoch)
         self.metadata.stop()
         await self._coordinator.close()
+        if self._spans is not None:
+            await self._spans.close()
 
     async def _hand_over_leaderships(self) -> None:
         """R33: while we still serve, the controller gives our partitions to others; clients hardly notice."""

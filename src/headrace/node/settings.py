@@ -146,6 +146,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Ports that webhooks may use, or any."""
     webhook_ca_file: str = ""
     """Certificates that webhooks trust, instead of the system's."""
+    otlp_endpoint: str = ""
+    """Where spans of REST, SQS and webhooks are sent, as in http://collector:4318 (OTLP over HTTP); empty: where OTEL_EXPORTER_OTLP_ENDPOINT says, if anywhere. Needs headrace[otel]."""
     repair: bool = False
     """Open a log with corruption in the middle: quarantine what is damaged. Never automatic."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"

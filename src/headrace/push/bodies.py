@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.core.limits import KIB
 from headrace.core.moments import rfc3339
+from headrace.core.trace_context import TRACEPARENT, context_of
 from headrace.records.build import Headers, Record
 from headrace.records.shown import shown_bytes, shown_record
 
@@ -103,6 +104,13 @@ def failures_in(body: bytes, ids: Sequence[str]) -> frozenset[str]:
     if not isinstance(listed, list):
         return frozenset()
     return frozenset(entry for entry in listed if isinstance(entry, str)) & frozenset(ids)
+
+
+def trace_headers(messages: Sequence[PushMessage]) -> dict[str, str]:
+    """A request is part of one trace: that of its messages, when they are all of the same."""
+    contexts = {context_of(message.record.headers) for message in messages}
+    context = contexts.pop() if len(contexts) == 1 else None
+    return {} if context is None else context.http_headers()
 
 
 def size_of(record: Record) -> int:
@@ -198,6 +206,10 @@ def _event(message: PushMessage) -> dict[str, str]:
         if room < 0:
             break
         event[attribute] = value.decode("utf-8", "replace")
+    # CloudEvents' extension for distributed tracing: the event's own context, or the record's.
+    context = context_of(record.headers)
+    if context is not None and TRACEPARENT not in event:
+        event |= context.http_headers()
     return event
 
 

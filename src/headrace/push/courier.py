@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.queues import Queues
@@ -34,6 +34,9 @@ from headrace.push.verdict import NO_ANSWER, PushOutcome, PushVerdict, honours_r
 from headrace.queues.commands import Handle, Source
 from headrace.security.rights import Operation, Resource
 from headrace.security.standing import StandingOrders
+
+if TYPE_CHECKING:
+    from headrace.push.spans import DeliverySpans
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +99,9 @@ class Courier:
         budget: CourierBudget,
         spec: WebhookSpec,
         standing: StandingOrders | None = None,
+        spans: DeliverySpans | None = None,
     ) -> None:
+        self._spans = spans
         self._runtime = runtime
         self._node_id = node_id
         self._queues = queues
@@ -318,11 +323,22 @@ class Courier:
         """True when all of it was taken."""
         spec, started_ms, wall_ms = self.spec, self._clock.now_ms(), self._clock.wall_ms()
         generation = self.circuit.began()
+        messages = [
+            bodies.PushMessage(
+                one.message_id, one.source.topic, one.source.partition, one.handle.delivery, one.record
+            )
+            for one in job.deliveries
+        ]
+        span = None if self._spans is None else self._spans.begin(spec, messages)
+        traced = bodies.trace_headers(messages) if span is None else span.headers()
         try:
-            result = await self._post(spec, job, wall_ms)
+            result = await self._post(spec, messages, traced, wall_ms)
         except asyncio.CancelledError:
             self.circuit.abandoned(generation)
             raise
+        if span is not None:
+            taken_up = result.verdict.outcome is PushOutcome.DELIVERED and not result.refused_ids
+            span.end(result.verdict.outcome.value, result.status, taken=taken_up)
         now_ms = self._clock.now_ms()
         self._learn(result, generation, now_ms - started_ms, now_ms)
         if result.verdict.outcome is PushOutcome.GONE:
@@ -340,13 +356,13 @@ class Courier:
         )
         return not refused
 
-    async def _post(self, spec: WebhookSpec, job: Job, wall_ms: int) -> Result:
-        messages = [
-            bodies.PushMessage(
-                one.message_id, one.source.topic, one.source.partition, one.handle.delivery, one.record
-            )
-            for one in job.deliveries
-        ]
+    async def _post(
+        self,
+        spec: WebhookSpec,
+        messages: Sequence[bodies.PushMessage],
+        traced: Mapping[str, str],
+        wall_ms: int,
+    ) -> Result:
         made = (
             bodies.one(spec.form, messages[0]) if spec.batch_size == 1 else bodies.many(spec.form, messages)
         )
@@ -359,7 +375,11 @@ class Courier:
                 None,
                 _NONE,
             )
-        headers = {**made.headers, **signed_headers(secrets, made.id, wall_ms // 1000, made.body)}
+        headers = {
+            **made.headers,
+            **traced,
+            **signed_headers(secrets, made.id, wall_ms // 1000, made.body),
+        }
         try:
             answer = await self._client.send(spec.url, headers, made.body, spec.timeout_ms / 1000)
         except NotSent as problem:

@@ -9,7 +9,7 @@ import hmac
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,9 @@ from headrace.push.verdict import PushOutcome, why
 from headrace.queues.commands import EndRest
 from headrace.security.sealing import Sealer
 from headrace.security.standing import StandingOrders
+
+if TYPE_CHECKING:
+    from headrace.push.spans import DeliverySpans
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +70,9 @@ class Couriers:
         resolve: Resolve | None = None,
         standing: StandingOrders | None = None,
         sealer: Sealer | None = None,
+        spans: DeliverySpans | None = None,
     ) -> None:
+        self._spans = spans
         self._standing = standing
         self._runtime = runtime
         self._image = metadata.image
@@ -140,6 +145,7 @@ class Couriers:
                         self._budget,
                         spec,
                         self._standing,
+                        self._spans,
                     )
                 courier.start(spec)
             elif courier is not None:

@@ -40,6 +40,7 @@ from headrace.http.rest.forms.messages import (
     RAW_QUERY,
     RECEIPT_PROBLEMS,
     RECEIVE_QUERY,
+    TRACE_HEADERS,
     Messages,
     MessageStatus,
     NewRecord,
@@ -58,6 +59,7 @@ from headrace.http.rest.reading import (
     query_duration_ms,
     record_from_json,
     record_from_request,
+    traced,
 )
 from headrace.queues.commands import Source
 from headrace.queues.config import QueueConfig, standard_queue
@@ -107,7 +109,7 @@ class QueueDoor(Door):
             "JSON is a record; any other body is the value. A priority or a ttl that the queue "
             "does not keep is refused. A queue that is not there is made where topics are made on first use.",
             query=RAW_QUERY,
-            headers=(IDEMPOTENCY,),
+            headers=(IDEMPOTENCY, *TRACE_HEADERS),
             body=(NewRecord,),
             raw_body=True,
         ),
@@ -120,6 +122,7 @@ class QueueDoor(Door):
             record = record_from_json(json_object(request), wall_ms)
         else:
             record = record_from_request(request, wall_ms)
+        (record,) = traced(request, [record])
         spec = await self._spec_for(request, [record])
         sent = await self._send_one(spec, record, request.header(b"idempotency-key"))
         self._writers.note(spec.topics[0], (request.agent, "REST"), 1)
@@ -134,12 +137,13 @@ class QueueDoor(Door):
             "queues",
             {201: SentMessages},
             "When one of them is refused, others may have been sent.",
+            headers=TRACE_HEADERS,
             body=(NewRecords,),
         ),
         max_body_bytes=MAX_BODY_BYTES,
     )
     async def _send_many(self, request: Request) -> Answer:
-        records = _records(json_object(request), self._clock.wall_ms())
+        records = traced(request, _records(json_object(request), self._clock.wall_ms()))
         spec = await self._spec_for(request, records)
         if spec.queue_config.fifo:  # in order, whatever each has to wait for
             sent = [await self._send_one(spec, record, "") for record in records]

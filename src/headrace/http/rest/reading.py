@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.broker.queueing import names
 from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.core.trace_context import TRACEPARENT, trace_context
 from headrace.core.units import is_digits, parse_duration_ms
 from headrace.http.messages import JSON, Request, Response
 from headrace.http.rest.showing import shown
@@ -21,6 +22,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 HEADER_PREFIX = b"x-header-"
+_TRACEPARENT = TRACEPARENT.encode()
 
 
 def invalid(detail: str, hint: str = "") -> HeadraceError:
@@ -151,6 +153,20 @@ def record_from_json(entry: Any, wall_ms: int) -> Record:
         tuple(headers),
         wall_ms if timestamp is None else timestamp,
     )
+
+
+def traced(request: Request, records: Sequence[Record]) -> list[Record]:
+    """The trace that the request belongs to (W3C), in every record that names none of its own."""
+    given = request.headers.get(_TRACEPARENT)
+    context = None if given is None else trace_context(given, request.headers.get(b"tracestate"))
+    if context is None:
+        return list(records)
+    return [
+        record
+        if names.header(record.headers, TRACEPARENT) is not None
+        else record._replace(headers=(*record.headers, *context.headers()))
+        for record in records
+    ]
 
 
 def special_headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:

@@ -42,6 +42,7 @@ from headrace.http.rest.reading import (
     record_from_json,
     record_from_request,
     time_ms,
+    traced,
 )
 from headrace.http.rest.records import OffsetBounds, RecordReader
 from headrace.http.sse import encode_event, event_stream
@@ -119,6 +120,7 @@ class TopicDoor(Door):
             records = [record_from_json(entry, wall_ms) for entry in entries]
         else:
             records = [record_from_request(request, wall_ms)]
+        records = traced(request, records)
         await self._ensure(topic, request.peer.host)
         key = request.header(b"idempotency-key")
         sent = await asyncio.gather(

@@ -105,6 +105,8 @@ class SqsDoor:
         self._keys = keys
         self._verifier = SignatureVerifier(keys.secret_of)
         self.requests: dict[str, int] = {}
+        self.told: Callable[[str, SqsCall], None] | None = None
+        """Told which action a request turned out to be."""
 
     def mount(self, router: Router) -> None:
         for path in ("/", "/{account}/{queue}"):
@@ -151,6 +153,8 @@ class SqsDoor:
                 name, action, parameters = _older(request, is_query)
             self.requests[name] = self.requests.get(name, 0) + 1
             call = SqsCall(self._services, request, parameters, region)
+            if self.told is not None:
+                self.told(name, call)
             if is_guarded:
                 await self._check(call, credential, RIGHTS[name])
             meter = self._guard.meter if self._guard.meter.is_on and request.sender is None else None

@@ -146,6 +146,11 @@ RAW_QUERY = (
 IDEMPOTENCY = Param(
     "Idempotency-Key", "the same key within ten minutes is the same message", {"type": "string", "pattern": "^[!-~]{1,256}$"}
 )  # fmt: skip
+TRACE_HEADERS = (
+    Param("traceparent", "the trace this belongs to (W3C); a header of each record that has none of its own"),
+    Param("tracestate", "what vendors say of that trace (W3C)"),
+)
+"""What is not well-formed is left out, and no error."""
 EVENTS = "text/event-stream"
 
 PUBLISH = Contract(
@@ -155,7 +160,7 @@ PUBLISH = Contract(
     "JSON is one record or {\"records\": […]}; any other body is the value of one record, with `x-header-…` headers as its "
     "headers. Answered when the records are committed.",
     query=(Param("partition", "instead of the one the key leads to", whole(-1, 1_000_000)), *RAW_QUERY),
-    headers=(IDEMPOTENCY,),
+    headers=(IDEMPOTENCY, *TRACE_HEADERS),
     body=(NewRecord, NewRecords),
     raw_body=True,
     problems=(400, 404, 409),
