@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from headrace.cli.failure import Exit
 from headrace.cli.main import main
@@ -340,6 +341,9 @@ def test_ephemeral_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     cli = CliRunner()
     assert cli.invoke(main, ["topic", "produce", "t", "gone"]).exit_code == Exit.OK
     assert cli.invoke(main, ["topic", "consume", "t", "-g", "g"]).stdout == "gone\n"
+    admin = AdminClient({"bootstrap.servers": os.environ["HEADRACE_BOOTSTRAP"]})
+    (told,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
+    assert told.result()["log.dirs"].value == "memory:", "F36: not a directory that another broker may use"
     process.terminate()
     _, errors = process.communicate(timeout=120)
     assert process.returncode == Exit.OK, errors

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kafka_apis import KAFKA_4_3
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -50,3 +51,11 @@ def run(program: str, version: str) -> str:
 def test_what_the_tools_ask_through_the_admin_client() -> None:
     """F37: transactions are ended, config resources listed, features and log directories answered for."""
     assert "ADMIN TOOLS OK" in run("AdminTools", VERSIONS[-1])
+
+
+@pytest.mark.timeout(600)
+def test_f37_our_list_of_kafkas_apis_is_kafkas_own() -> None:
+    command = ["java", "-cp", class_path(VERSIONS[-1]), str(HERE / "java" / "Apis.java")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=400).stdout
+    rows = [line.split()[1:] for line in said.splitlines() if line.startswith("API ")]
+    assert {int(key): (int(oldest), int(newest)) for key, oldest, newest in rows} == KAFKA_4_3

@@ -90,9 +90,11 @@ def test_a_partition_moves_while_it_serves(cluster: RealCluster, admin: AdminCli
     assert produce(cluster, "moving", 100) == [None] * 100
     leader = placed(admin, "moving")[0]
     target = [number for number in cluster.brokers if number != leader]
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic("moving", [ReassignablePartition(0, target)])]
-    )
+    moves = [ReassignableTopic("moving", [ReassignablePartition(0, target)])]
+    keeping = AlterPartitionReassignmentsRequest(allow_replication_factor_change=False, topics=moves)
+    answer = ask(cluster, leader, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, keeping)
+    assert answer.responses[0].partitions[0].error_code == ErrorKind.INVALID_REPLICATION_FACTOR
+    request = AlterPartitionReassignmentsRequest(topics=moves)
     answer = ask(cluster, leader, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
     assert answer.responses[0].partitions[0].error_code == 0
 

@@ -54,6 +54,8 @@ class Broker:
         self.node_id = metadata.image.broker_id
         self.log_dir = options.log_dir
         self._is_ephemeral = options.ephemeral
+        self.shown_log_dir = "memory:" if options.ephemeral else options.log_dir
+        """What administrators are told: the directory of a broker that keeps all in memory may be another one's."""
         self._on_disk_failed = on_disk_failed
         self.introductions = Introductions(runtime, metadata, options.cluster_key, options.peer_tls)
         self.liveness = Liveness(runtime, metadata)

@@ -54,13 +54,20 @@ class PartitionAdmin:
 
         await self._decide(topic, number, decide)
 
-    async def move(self, topic: str, number: int, target: Sequence[int]) -> None:
-        """Start moving a partition to `target`; it is done when the controller has shrunk it (R35)."""
+    async def move(self, topic: str, number: int, target: Sequence[int], *, keep_count: bool = False) -> None:
+        """Start moving a partition to `target`; it is done when the controller has shrunk it (R35).
+        `keep_count`: to as many replicas as it has, or not at all (KIP-860)."""
         await self._decide(
             topic,
             number,
             lambda found, epoch: start(
-                self._image, found, number, target, epoch, Standings(self._image).of(found.config)
+                self._image,
+                found,
+                number,
+                target,
+                epoch,
+                Standings(self._image).of(found.config),
+                keep_count,
             ),
         )
 

@@ -100,6 +100,7 @@ def start(
     target: Sequence[int],
     controller_epoch: int,
     standing: BrokersStanding,
+    keep_count: bool = False,
 ) -> Change | Rejected:
     partition = topic.partitions[number]
     if partition is None:
@@ -107,6 +108,11 @@ def start(
     problem = replicas_problem(image, [target], len(target))
     if problem is not None:
         return problem
+    if keep_count and len(target) != len(partition.target):
+        return Rejected(
+            ErrorKind.INVALID_REPLICATION_FACTOR,
+            f"the number of replicas would change from {len(partition.target)} to {len(target)}",
+        )
     moved = reassign(partition, target)
     if isinstance(moved, Rejected):
         return moved

@@ -1,11 +1,12 @@
-"""Codec: regular expressions over topic names, in time linear in the name, whatever the expression (KIP-848).
+"""Codec: regular expressions over names, in time linear in the name, whatever the expression (KIP-848, KIP-1152).
 
-Clients choose these expressions and the coordinator evaluates them, on its one event loop, for every topic. Python's
+Clients choose these expressions and the coordinator evaluates them, on its one event loop, for every topic or transactional id. Python's
 `re` backtracks, so a few characters (`(a+)+$`, or just `.*.*.*.*x`) could stop the broker; limits on its syntax
 either let such patterns through or refuse honest ones. Kafka uses RE2, which never backtracks. So do we: the
-expression becomes an automaton, its states are found lazily, one step per character. What RE2 can do and a topic
-name (65 different characters, at most 249 of them) can notice is here: alternation, groups, classes, repetition,
-anchors, (?i). Backreferences and lookaround are not regular, and refused as in RE2.
+expression becomes an automaton, its states are found lazily, one step per character. What RE2 can do and a
+name can notice is here: alternation, groups, classes, repetition,
+anchors, (?i). Backreferences and lookaround are not regular, and refused as in RE2. Expressions are in ASCII, as topic names
+are; of other characters, which a transactional id may have, it is known only that they are none of those.
 """
 
 from __future__ import annotations
@@ -26,16 +27,21 @@ WORK_PER_NAME = 100
 """How many automaton nodes may be visited to select among names. Steps seen before are free, so an honest expression
 needs a few for each name; one built to need its hundreds of nodes for every character is refused."""
 
-_ALPHABET = string.ascii_letters + string.digits + "._-"
+_ALPHABET = "".join(map(chr, range(128)))
 _BIT = {char: 1 << index for index, char in enumerate(_ALPHABET)}
-_ALL = (1 << len(_ALPHABET)) - 1
+_OTHER = 1 << len(_ALPHABET)
+_ALL = (_OTHER << 1) - 1
 
 
 def _mask(chars: str) -> int:
     return sum(_BIT[char] for char in set(chars) if char in _BIT)
 
 
-_CLASSES = {"d": _mask(string.digits), "w": _mask(string.ascii_letters + string.digits + "_"), "s": 0}
+_CLASSES = {
+    "d": _mask(string.digits),
+    "w": _mask(string.ascii_letters + string.digits + "_"),
+    "s": _mask("\t\n\f\r "),
+}
 _CLASSES.update({name.upper(): _ALL & ~mask for name, mask in _CLASSES.items()})
 _POSIX = {
     "alpha": _mask(string.ascii_letters),
@@ -43,10 +49,10 @@ _POSIX = {
     "alnum": _mask(string.ascii_letters + string.digits),
     "lower": _mask(string.ascii_lowercase),
     "upper": _mask(string.ascii_uppercase),
-    "punct": _mask("._-"),
+    "punct": _mask(string.punctuation),
     "word": _CLASSES["w"],
     "xdigit": _mask(string.hexdigits),
-    "space": 0,
+    "space": _mask(string.whitespace),
 }
 
 
@@ -163,7 +169,7 @@ class _Parser:
         if char == "[":
             return _Set(self.bracket())
         if char == ".":
-            return _Set(_ALL)
+            return _Set(_ALL & ~_BIT["\n"])
         if char in "^$":
             return _Anchor(char == "$")
         if char in "*+?":
@@ -266,7 +272,7 @@ class _Parser:
 _State = frozenset[int]
 
 
-class TopicPattern:
+class NamePattern:
     """A compiled expression. Invariant: matching costs at most one automaton step per character of the name."""
 
     __slots__ = ("_accept", "_accepting", "_edges", "_first", "_free", "_steps", "_visited")
@@ -310,7 +316,7 @@ class TopicPattern:
         return accepting
 
     def _step(self, state: _State, char: str) -> _State:
-        bit = _BIT.get(char, 0)
+        bit = _BIT.get(char, _OTHER)
         self._visited += len(state)
         edges = (self._edges[node] for node in state)
         reached = self._closure({edge[1] for edge in edges if edge is not None and edge[0] & bit})

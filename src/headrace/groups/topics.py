@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from headrace.core.ids import is_internal
-from headrace.groups.topic_regex import InvalidPattern, TopicPattern
+from headrace.groups.topic_regex import InvalidPattern, NamePattern
 
 MAX_CACHED_PATTERNS = 1_000
 
@@ -37,7 +37,7 @@ class TopicIndex:
         """Raises InvalidPattern. Internal topics are left out, as clients do (exclude.internal.topics)."""
         found = self._matches.get(pattern)
         if found is None:
-            found = TopicPattern(pattern).select([name for name in self.topics if not is_internal(name)])
+            found = NamePattern(pattern).select([name for name in self.topics if not is_internal(name)])
             if len(self._matches) >= MAX_CACHED_PATTERNS:
                 self._matches.clear()
             self._matches[pattern] = found

@@ -234,12 +234,13 @@ class Node:
         settings = self.settings
         advertised = settings.advertised_host or settings.host
         protocol = "PLAINTEXT" if self.tls is None else "SASL_SSL"
+        log_dir = "memory:" if settings.ephemeral else self._directory.topics
         return {
             "listeners": f"{protocol}://{settings.host}:{self.kafka_port}",
             "advertised.listeners": f"{protocol}://{advertised}:{self.kafka_port}",
             "headrace.http.address": f"{'http' if self.tls is None else 'https'}://{advertised}:{self.http_port}",
-            "log.dir": self._directory.topics,
-            "log.dirs": self._directory.topics,
+            "log.dir": log_dir,
+            "log.dirs": log_dir,
             "headrace.coordinator": without_credentials(self._coordinator_url()),
         }
 

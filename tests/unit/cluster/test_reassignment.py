@@ -167,6 +167,27 @@ def test_moves_that_are_refused(target: tuple[int, ...]) -> None:
     assert isinstance(decided, Rejected) and decided.kind is ErrorKind.INVALID_REPLICA_ASSIGNMENT
 
 
+def test_f37_a_move_that_may_not_change_the_number_of_replicas() -> None:
+    """KIP-860: the number is that of where the partition is going, also while it moves."""
+    world = ClusterWorld(1, 2, 3)
+    topic = world.create("t", (1,))
+    standing = Standings(world.image).of(topic.config)
+
+    def decide(*target: int) -> Change | Rejected:
+        topic = world.image.topic("t")
+        assert topic is not None
+        return reassignment.start(
+            world.image, topic, 0, target, world.controller_epoch, standing, keep_count=True
+        )
+
+    grown = decide(1, 2)
+    assert isinstance(grown, Rejected) and grown.kind is ErrorKind.INVALID_REPLICATION_FACTOR
+    moved = decide(2)
+    assert isinstance(moved, Change)
+    world.do(moved)
+    assert isinstance(decide(3), Change), "two replicas for a while, and still one"
+
+
 def test_stopping_a_move() -> None:
     world = ClusterWorld(1, 2)
     topic = world.create("t", (1,))

@@ -1,8 +1,8 @@
 """Door: Fetch (1), the other hot path. Whole batches as they lie in the file; an empty fetch parks.
 
 A view, or a filter that came along, is read through a lens (services.views).
-v7: sessions (KIP-227). v9: leader epochs. v12: flexible. v13: topic ids. v16: node endpoints (KIP-951).
-Not served: v18.
+v7: sessions (KIP-227). v9: leader epochs. v12: flexible. v13: topic ids. v16: node endpoints (KIP-951). v18: a follower's high
+watermark (KIP-1166), which says nothing new to a leader that waits for nobody's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from headrace.wire.leader_hint import LeaderIdAndEpoch
 from headrace.wire.primitives import TooManyEntries
 
 KEY = 1
-VERSIONS = (4, 17)
+VERSIONS = (4, 18)
 RIGHTS = needs(read(TOPIC, "topics[].name", "topics[].topic_id"))
 MOST_ENTRIES = MAX_REQUEST_PARTITIONS
 

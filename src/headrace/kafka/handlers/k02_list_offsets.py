@@ -1,7 +1,7 @@
 """Door: ListOffsets (2): where a time, the start or the end lies.
 
 -1 latest (the last stable offset for read_committed), -2 earliest, -3 offset of the newest timestamp (v7), -4 earliest
-local (v8: as -2, nothing is tiered), -5 latest tiered (v9: unknown, nothing is tiered). By time: the first offset whose
+local (v8: as -2, nothing is tiered), -5 latest tiered (v9) and -6 earliest to be tiered (v11): unknown, nothing is. By time: the first offset whose
 timestamp is not older, exactly, with the epoch of that record.
 """
 
@@ -21,7 +21,7 @@ from headrace.wire.messages.list_offsets import (
 )
 
 KEY = 2
-VERSIONS = (1, 10)
+VERSIONS = (1, 11)
 RIGHTS = needs(describe(TOPIC, "topics[].name"))
 PARTS = (Parts("topics", "topics"),)
 

@@ -43,7 +43,7 @@ async def handle(call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsR
 
 
 def _placed(call: Call[AlterReplicaLogDirsRequest], path: str, topic: str, number: int) -> ErrorKind:
-    if os.path.normpath(path) != os.path.normpath(call.broker.log_dir):
+    if os.path.normpath(path) != os.path.normpath(call.broker.shown_log_dir):
         return ErrorKind.LOG_DIR_NOT_FOUND
     if call.broker.image.partition(topic, number) is None:
         return ErrorKind.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,6 @@
-"""Door: DescribeLogDirs (35): how large each partition is on this broker, and how much room is left (v4)."""
+"""Door: DescribeLogDirs (35): how large each partition is on this broker, and how much room is left (v4).
+
+v5: whether a directory takes no new replicas (KIP-1066): a broker has one, and it always does."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from headrace.wire.messages.describe_log_dirs import (
 )
 
 KEY = 35
-VERSIONS = (1, 4)
+VERSIONS = (1, 5)
 RIGHTS = needs(describe(CLUSTER))
 
 
@@ -34,7 +36,7 @@ async def handle(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
         results=[
             DescribeLogDirsResult(
                 ErrorKind.KAFKA_STORAGE_ERROR if call.broker.flusher.failure else ErrorKind.NONE,
-                call.broker.log_dir,
+                call.broker.shown_log_dir,
                 [DescribeLogDirsTopic(name, rows) for name, rows in topics.items()],
                 total,
                 usable,
