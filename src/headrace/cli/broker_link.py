@@ -68,7 +68,7 @@ class BrokerLink:
         raise Failure(
             Exit.UNREACHABLE,
             f"cannot reach a broker at {'; '.join(reasons)}",
-            "start one with:  headrace serve\nor point at one with --bootstrap HOST:PORT, HEADRACE_BOOTSTRAP or --context NAME",
+            "start one with:  headrace serve\nor another: --bootstrap HOST:PORT, HEADRACE_BOOTSTRAP or --context NAME",
         )
 
     def client_config(self, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:

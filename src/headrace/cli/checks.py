@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import shutil
+import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -104,16 +105,24 @@ def broker_store(profile: Profile) -> StoreReport | None:
     except Failure:
         return None
     directory = Path(found.log_dir).parent
-    is_here = any(
-        split_address(one.strip())[0] in ("localhost", "127.0.0.1", "::1")
-        for one in profile.bootstrap.split(",")
-    )
+    is_here = any(_is_ours(split_address(one.strip())[0]) for one in profile.bootstrap.split(","))
     return StoreReport(
         directory if is_here and directory.exists() else None,
         str(directory),
         found.usable_bytes,
         bool(found.error_code),
     )
+
+
+def _is_ours(host: str) -> bool:
+    """Whether an address is one of this machine's: only those can be bound."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 def store_checks(store: StoreReport | None, directory: Path) -> Iterator[CheckRow]:

@@ -23,7 +23,7 @@ from headrace import __version__
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.local_context import keep_local
-from headrace.cli.output import Row
+from headrace.cli.output import Row, short_path
 from headrace.cli.processes import age_ms
 from headrace.cli.setting_options import flag_words
 from headrace.node.settings import Settings
@@ -199,7 +199,7 @@ def banner(row: ClusterRow) -> str:
         f"  Broker {place.node_id}  {place.kafka}   {place.http}   pid {place.pid}" for place in row.brokers
     ]
     lines += [
-        f"  Data      {row.data_dir}   (durable; one coordinator for all)",
+        f"  Data      {short_path(row.data_dir)}   (durable; one coordinator for all)",
         f"Try:  headrace cluster status -b {first.kafka}     Stop: Ctrl+C",
     ]
     if row.security_dir is not None:

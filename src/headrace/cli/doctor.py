@@ -16,6 +16,7 @@ from headrace.cli.profile import settings_failure
 from headrace.node.settings import SettingsError, default_files, load_settings
 
 _STYLE = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
+_INDENT = 22
 
 
 @leaf(CheckRow, Shape.ITEMS, broker=True)
@@ -46,6 +47,7 @@ def command(run: Invocation, url: str | None, data_dir: str | None, coordinator:
 
 def _show(output: Output, row: CheckRow) -> None:
     word, colour = _STYLE[row.status]
-    click.echo(f"{output.styled(word, fg=colour)}  {row.name:<15} {printable(row.detail)}")
+    click.echo(f"{output.styled(word, fg=colour)}  {row.name:<15} {output.wrapped(row.detail, _INDENT)}")
     if row.hint:
-        click.echo(f"{'':<21} hint: {printable(row.hint)}")
+        # Not wrapped: a command in it is there to be copied.
+        click.echo(f"{'':<{_INDENT}}hint: {printable(row.hint)}")

@@ -96,7 +96,7 @@ class HttpLink:
         except TimeoutError:
             raise Failure(Exit.TIMEOUT, f"{self._answers} did not answer in time") from None
         except (OSError, http.client.HTTPException) as problem:
-            raise _nobody([f"{self._answers}: {problem}"]) from None
+            raise _nobody([f"{self._answers}: {_reason(problem)}"]) from None
         finally:
             connection.close()
 
@@ -112,7 +112,7 @@ class HttpLink:
                 connection.connect()
             except OSError as problem:
                 connection.close()
-                reasons.append(f"{url}: {problem}")
+                reasons.append(f"{url}: {_reason(problem)}")
                 continue
             self._answers = url
             return connection, address.path.rstrip("/")
@@ -158,11 +158,17 @@ class HttpLink:
         return items[:limit]
 
 
+def _reason(problem: Exception) -> str:
+    """Without the number that the system has for it."""
+    words = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    return words[:1].lower() + words[1:]
+
+
 def _nobody(reasons: list[str]) -> Failure:
     return Failure(
         Exit.UNREACHABLE,
         f"no broker answers at {'; '.join(reasons)}",
-        "start one with: headrace serve; another address: --url, HEADRACE_URL or --context NAME",
+        "start one with:  headrace serve\nor another: --url URL, HEADRACE_URL or --context NAME",
     )
 
 

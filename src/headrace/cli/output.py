@@ -9,9 +9,11 @@ from __future__ import annotations
 import csv
 import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, StrEnum
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import click
@@ -195,6 +197,15 @@ class Output:
             blocks.append("\n".join(lines))
         return "\n\n".join(blocks)
 
+    def wrapped(self, text: str, indent: int) -> str:
+        """Between words, each line below where the first began. A path or a command is there to be copied: it is not cut."""
+        clean = printable(text)
+        if self._width is None:
+            return clean
+        room = max(NARROWEST, self._width - indent)
+        lines = textwrap.wrap(clean, room, break_long_words=False, break_on_hyphens=False)
+        return f"\n{'':<{indent}}".join(lines)
+
     def styled(self, text: str, **style: Any) -> str:
         clean = printable(text)
         return click.style(clean, **style) if self.colour else clean
@@ -283,6 +294,12 @@ def _clean_lines(text: str) -> str:
 
 def _csv_cell(value: object) -> object:
     return encode(value) if isinstance(value, list | dict | bool) else value
+
+
+def short_path(path: str) -> str:
+    """As a shell takes it, and short enough for a line."""
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(home + "/") else path
 
 
 def printable(text: str) -> str:

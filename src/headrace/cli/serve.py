@@ -20,7 +20,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.local_context import keep_local
-from headrace.cli.output import Row, Shape
+from headrace.cli.output import Row, Shape, short_path
 from headrace.cli.processes import age_ms
 from headrace.cli.profile import settings_failure
 from headrace.cli.setting_options import setting_options
@@ -267,7 +267,7 @@ def banner(row: ServeRow, is_local: bool = False) -> str:
     """At most eight lines: what runs, where, where the data is, and what to type next; without an address where commands find it."""
     data = "in memory only, gone when it stops (--ephemeral)"
     if row.data_dir is not None:
-        data = f"{_short(row.data_dir)}   (durable; --ephemeral to discard)"
+        data = f"{short_path(row.data_dir)}   (durable; --ephemeral to discard)"
     elsewhere = "" if is_local or row.kafka_port == 9092 else f" -b {row.kafka}"
     if row.security_dir is not None:
         return _secure_banner(row, data)
@@ -295,7 +295,7 @@ def _secure_banner(row: ServeRow, data: str) -> str:
             f"  HTTP      {row.http}",
             *([f"  Console   {row.console}"] if row.console else []),
             f"  Data      {data}",
-            f"  Security  {_short(row.security_dir)}   (keep ca.key to yourself)",
+            f"  Security  {short_path(row.security_dir)}   (keep ca.key to yourself)",
             "Clients, as the administrator (make others with: headrace user create NAME):",
             shown_lines(client_lines(SecureFiles(Path(row.security_dir)), row.kafka, row.http)),
         ]
@@ -308,8 +308,3 @@ def _doors(row: ServeRow) -> str:
         if row.sqs_signed
         else "SQS with any access key, REST"
     )
-
-
-def _short(path: str) -> str:
-    home = str(Path.home())
-    return f"~{path[len(home) :]}" if path.startswith(home + "/") else path

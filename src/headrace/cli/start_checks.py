@@ -47,7 +47,7 @@ def bind_failure(problem: OSError, host: str, port: int, flag: str) -> Failure:
         return Failure(
             Exit.UNREACHABLE,
             f"port {port} is in use{_by_whom(port)}",
-            f"stop that one, or choose another port:  headrace serve {flag} 0   (0 picks a free one)",
+            f"stop that one, or take any that is free:  headrace serve {flag} 0",
             code="PORT_IN_USE",
         )
     if problem.errno == errno.EACCES:
@@ -62,8 +62,9 @@ def _by_whom(port: int) -> str:
     pid = listener(port)
     if pid is None:
         return ""
-    what = command_line(pid)
-    return f" by process {pid}" + (f" ({what[:80]})" if what else "")
+    what = command_line(pid) or ""
+    shown = "another headrace" if "headrace" in what else what[:80]
+    return f" by process {pid}" + (f" ({shown})" if shown else "")
 
 
 def start_failure(problem: Exception, settings: Settings) -> Failure | None:

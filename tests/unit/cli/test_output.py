@@ -101,3 +101,14 @@ def test_f53_a_character_that_takes_two_cells_is_counted_as_two(capsys: pytest.C
     assert [cells_of(line) for line in lines] == [40, 37, 37]
     places = [cells_of(line[: line.rindex("  ")]) for line in lines]
     assert len(set(places)) == 1, "columns stay below each other"
+
+
+def test_f53_a_sentence_wraps_between_words_and_a_path_is_not_cut() -> None:
+    path = "/var/lib/" + "deep/" * 20
+    shown = Output(width=80).wrapped(
+        f"69.8 GiB are free on the disk that is mounted there, {path} is on it", 22
+    )
+    first, *rest = shown.split("\n")
+    assert len(first) <= 58 and all(line.startswith(" " * 22) for line in rest)
+    assert shown.split() == f"69.8 GiB are free on the disk that is mounted there, {path} is on it".split()
+    assert Output().wrapped(path * 2, 22) == path * 2, "in a file nothing wraps"

@@ -70,7 +70,7 @@ def _words(row: ClusterStatusRow) -> str:
         f"  {counted(row.topics, 'topic')}, {counted(row.partitions, 'partition')}",
     ]
     lines += [
-        f"  broker {number} is down or starting: start it, or move what it holds: headrace cluster drain {number}"
+        f"  broker {number} is down or starting: start it, or move what it holds:\n    headrace cluster drain {number}"
         for number in row.fenced
     ]
     lines += [f"  {trouble}" for trouble in row.troubles]
