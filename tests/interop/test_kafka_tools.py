@@ -6,12 +6,13 @@ import re
 import shlex
 import subprocess
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_jars import HERE, java
+from kafka_jars import HERE, class_path, java
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -27,6 +28,8 @@ TOOLS = {
         "kafka-share-consumer-perf-test": "ShareConsumerPerformance",
         "kafka-verifiable-producer": "VerifiableProducer",
         "kafka-verifiable-consumer": "VerifiableConsumer",
+        "kafka-verifiable-share-consumer": "VerifiableShareConsumer",
+        "kafka-replica-verification": "ReplicaVerificationTool",
         "kafka-dump-log": "DumpLogSegments",
         "kafka-e2e-latency": "EndToEndLatency",
         "kafka-get-offsets": "GetOffsetShell",
@@ -49,7 +52,35 @@ TOOLS = {
         "kafka-delegation-tokens": "DelegationTokenCommand",
     }.items()
 } | {"kafka-configs": "kafka.admin.ConfigCommand"}
+NOT_TYPED = {
+    "JmxTool": "there is no JVM to be asked",
+    "OAuthCompatibilityTool": "it talks to an issuer, not to a broker",
+}
 Type = Callable[..., str]
+
+
+def test_f37_every_tool_of_kafka_is_typed() -> None:
+    (jar,) = Path(class_path()).parent.glob("kafka-tools-*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        classes = [name.removesuffix(".class") for name in archive.namelist() if "$" not in name]
+    ends = (
+        "Command",
+        "Tool",
+        "Shell",
+        "Consumer",
+        "Producer",
+        "Performance",
+        "Resetter",
+        "Latency",
+        "Segments",
+    )
+    tools = {
+        name.removeprefix("org/apache/kafka/tools/").replace("/", ".")
+        for name in classes
+        if name.endswith(ends)
+    }
+    typed = {kind.removeprefix("org.apache.kafka.tools.") for kind in TOOLS.values()}
+    assert tools - typed == set(NOT_TYPED)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +111,8 @@ def type_(broker: BrokerProcess) -> Type:
 
 @pytest.mark.timeout(1_200)
 def test_f37_topics_and_records(type_: Type, broker: BrokerProcess, tmp_path: Path) -> None:
-    type_("kafka-topics --create --topic t --partitions 3 --config retention.ms=100000", "Created topic t")
-    described = r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: retention.ms=100000"
+    type_("kafka-topics --create --topic t --partitions 3 --config retention.ms=86400000", "Created topic t")
+    described = r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: retention.ms=86400000"
     type_("kafka-topics --describe --topic t", described)
     type_("kafka-topics --alter --topic t --partitions 4")
     type_("kafka-topics --list", r"(?m)^t$")
@@ -94,6 +125,8 @@ def test_f37_topics_and_records(type_: Type, broker: BrokerProcess, tmp_path: Pa
     type_("kafka-consumer-perf-test --topic t --num-records 400 --group perf", r"start\.time")
     type_("kafka-verifiable-producer --topic t --max-messages 10", r'"acked":10|"sent":10')
     type_("kafka-verifiable-consumer --topic t --group-id verify --max-messages 10", '"count":')
+    share = "--group-id verify-share --max-messages 10 --offset-reset-strategy earliest"
+    type_(f"kafka-verifiable-share-consumer --topic t {share}", "offsets_acknowledged")
     type_("kafka-e2e-latency --topic t --num-records 20 --producer-acks 1 --record-size 20", "Avg latency")
     type_("kafka-get-offsets --topic t", r"(?m)^t:3:\d+$")
     segment = max(broker.data_dir.glob("topics/t@*/*/*.log"), key=lambda file: file.stat().st_size)
@@ -146,18 +179,20 @@ def test_f37_groups(type_: Type) -> None:
 
 
 @pytest.mark.timeout(1_200)
-def test_f37_cluster(type_: Type, tmp_path: Path) -> None:
+def test_f37_cluster(type_: Type, broker: BrokerProcess, tmp_path: Path) -> None:
     type_("kafka-topics --create --topic c --partitions 2", "Created")
     type_("kafka-leader-election --election-type preferred --all-topic-partitions")
     moves = tmp_path / "moves.json"
     moves.write_text('{"version": 1, "partitions": [{"topic": "c", "partition": 0, "replicas": [1]}]}')
     reassign = f"kafka-reassign-partitions --reassignment-json-file {moves}"
-    type_(f"{reassign} --execute", "Successfully started")
+    type_(f"{reassign} --execute --disallow-replication-factor-change", "Successfully started")
     type_(f"{reassign} --verify", "complete")
     type_("kafka-reassign-partitions --list", "No partition reassignments found")
     type_("kafka-features describe", r"streams\.version")
     type_("kafka-transactions list", "TransactionalId")
+    type_("kafka-transactions list --transactional-id-pattern .*-pay", "TransactionalId")
     type_("kafka-transactions find-hanging --broker-id 1", "Topic")
+    assert "among 2 partitions" in verified(broker, "c")
     type_("kafka-broker-api-versions", "StreamsGroupHeartbeat")
     type_("kafka-cluster cluster-id", "Cluster ID: ")
     type_("kafka-metadata-quorum describe --status", "LeaderId")
@@ -233,6 +268,18 @@ def test_f37_connect_standalone(broker: BrokerProcess, type_: Type, tmp_path: Pa
     finally:
         connect.terminate()
         connect.wait(120)
+
+
+def verified(broker: BrokerProcess, topic: str) -> str:
+    """What the first report of kafka-replica-verification says, which goes on for ever."""
+    of = ["--broker-list", broker.bootstrap, "--topics-include", topic, "--report-interval-ms", "500"]
+    with subprocess.Popen(
+        java(TOOLS["kafka-replica-verification"], *of), stdout=subprocess.PIPE, text=True
+    ) as tool:
+        assert tool.stdout is not None
+        report = next((line for line in tool.stdout if "max lag is" in line), "")
+        tool.kill()
+    return report
 
 
 def write(path: Path, settings: dict[str, Any]) -> str:
