@@ -35,4 +35,6 @@ def test_every_row_names_tests_and_each_of_them_exists(finding: str) -> None:
         text = path.read_text()
         assert re.search(rf"^\s*(async )?def {beginning}", text, re.MULTILINE), f"{file}::{beginning}"
         texts.append(text)
-    assert any(re.search(rf"\b{finding}\b|_{finding.lower()}_", text) for text in texts), "none of them says so"
+    assert any(re.search(rf"\b{finding}\b|_{finding.lower()}_", text) for text in texts), (
+        "none of them says so"
+    )
