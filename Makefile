@@ -78,7 +78,7 @@ console: env  ## build the web console anew into the package (needs Node and npm
 console-test: env  ## the web console: types, a build that must give the committed bytes, and every page in a real browser
 	@scripts/system-packages nodejs=node npm=npm chromium=chromium
 	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent types
-	@$(BIN)/python -m pytest -q --import-mode=importlib tests/unit/http/test_console.py tests/client/test_console.py
+	@HEADRACE_CONSOLE=1 $(BIN)/python -m pytest -q --import-mode=importlib tests/unit/http/test_console.py tests/client/test_console.py tests/client/test_console_pages.py tests/client/test_console_login.py tests/client/test_console_trouble.py
 
 console-pictures: env  ## every page of the console, empty, small, big and broken, dark and light, at three widths, to look at (in .pictures)
 	@cd console && npm ci --ignore-scripts --no-audit --no-fund --silent

@@ -24,6 +24,7 @@ const PLACES: Place[] = [
   { at: /^\/webhooks$/, load: () => import('./pages/webhooks.tsx') },
   { at: /^\/pipelines$/, load: () => import('./pages/pipelines.tsx') },
   { at: /^\/pipelines\/([^/]+)$/, load: () => import('./pages/pipeline.tsx') },
+  { at: /^\/happenings$/, load: () => import('./pages/happenings.tsx') },
   { at: /^\/cluster$/, load: () => import('./pages/cluster.tsx') },
   { at: /^\/api$/, load: () => import('./pages/api.tsx') },
   { at: /^\/groups$/, load: () => import('./pages/groups.tsx') },
@@ -38,6 +39,7 @@ export const RAIL: { words: string; href: string; key: string; at: string }[] = 
   { words: 'Schedules', href: '/console/schedules', key: 's', at: '/schedules' },
   { words: 'Webhooks', href: '/console/webhooks', key: 'w', at: '/webhooks' },
   { words: 'Pipelines', href: '/console/pipelines', key: 'p', at: '/pipelines' },
+  { words: 'Happenings', href: '/console/happenings', key: 'e', at: '/happenings' },
   { words: 'Cluster', href: '/console/cluster', key: 'c', at: '/cluster' },
   { words: 'API', href: '/console/api', key: 'a', at: '/api' },
 ];
@@ -68,6 +70,7 @@ function Rail({ open, close }: { open: boolean; close: () => void }) {
         ))}
       </ul>
       <div class="foot">
+        <div class="narrow"><Switches /></div>
         {known && <p>Broker {known.answered_by} of {known.brokers.length} answers</p>}
         {version.value && <p>Version {version.value.version}</p>}
         {session.value && <p title="Who you are to this broker">{visible(session.value.principal)}</p>}
@@ -114,17 +117,26 @@ function Banners() {
   );
 }
 
-function Top({ open }: { open: () => void }) {
+// In the header, and where that has no room for them, in the menu (W7, W12).
+function Switches() {
   const next = { system: 'dark', dark: 'light', light: 'system' } as const;
   const words = { system: 'System', dark: 'Dark', light: 'Light' } as const;
+  return (
+    <>
+      <button class="quiet" title="Local time or UTC" aria-pressed={utc.value} onClick={() => { utc.value = !utc.value; }}>{utc.value ? 'UTC' : zone(false)}</button>
+      <button class="quiet" title="Dark, light, or as the system" onClick={() => { theme.value = next[theme.value]; }}>{words[theme.value]}</button>
+    </>
+  );
+}
+
+function Top({ open }: { open: () => void }) {
   return (
     <header class="top">
       <button class="menu small" aria-label="Pages" onClick={open}>☰</button>
       <How />
       <div class="right">
         <button class="search" onClick={() => dispatchEvent(new Event('headrace-search'))}>Search <kbd class="faint wide">Ctrl K</kbd></button>
-        <button class="quiet wide" title="Local time or UTC" aria-pressed={utc.value} onClick={() => { utc.value = !utc.value; }}>{utc.value ? 'UTC' : zone(false)}</button>
-        <button class="quiet wide" title="Dark, light, or as the system" onClick={() => { theme.value = next[theme.value]; }}>{words[theme.value]}</button>
+        <span class="wide"><Switches /></span>
       </div>
     </header>
   );

@@ -26,9 +26,12 @@ function address(template: string, names: Values, query: Values): string {
   return text ? `${path}?${text}` : path;
 }
 
-// Numbers beyond 2^53 are kept as they were written (W21), not as the nearest double.
+// Whole numbers beyond 2^53 (ids of producers, what somebody set) are kept as they were written, as text, and not as the nearest double (W21).
 export function parse(text: string): unknown {
-  return JSON.parse(text);
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const exactly = (_: string, value: unknown, context?: { source?: string }): unknown =>
+    typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value;
+  return JSON.parse(text, exactly as (key: string, value: unknown) => unknown);
 }
 
 // Of the session in the cookie (W18): changes carry it. And who is told when the broker says that nobody is logged in.

@@ -1,6 +1,7 @@
 // The cluster: who is there, and what is not well.
 import { get } from '../api/client.ts';
 import { useLoad } from '../parts/load.ts';
+import { Table } from '../parts/table.tsx';
 import { Command, Head, ProblemBox, Waiting } from '../parts/ui.tsx';
 import { count, many, rate, size, span, visible } from '../parts/words.ts';
 import { viaKafka } from '../state/places.ts';
@@ -20,7 +21,7 @@ export function Page(_: { name: string }) {
       </div>
       <section class="stack">
         <h2>Brokers</h2>
-        <div class="scroll moves"><table>
+        <Table>
           <thead><tr><th class="n slim" scope="col">Broker</th><th scope="col">Kafka</th><th scope="col">HTTP</th><th class="n" scope="col">Leads</th><th class="n" scope="col">In/s</th><th class="n less" scope="col">Written</th><th class="n less" scope="col">Read</th><th class="n" scope="col">Disk left</th><th scope="col">Rack</th><th scope="col">Role</th></tr></thead>
           <tbody>{value.brokers.map((broker) => (
             <tr key={broker.id}>
@@ -28,7 +29,7 @@ export function Page(_: { name: string }) {
               <td>{broker.id === value.controller && <span class="chip accent">controller</span>} {broker.id === value.answered_by && <span class="chip">answers this page</span>}</td>
             </tr>
           ))}</tbody>
-        </table></div>
+        </Table>
       </section>
       <section class="stack">
         <h2>What is not well</h2>

@@ -5,9 +5,11 @@ import type { LetterKind, LetterQueue, ShownMove } from '../api/types.ts';
 import { Redrive } from '../parts/letter_acts.tsx';
 import { Letters } from '../parts/letters.tsx';
 import { useLoad } from '../parts/load.ts';
-import { A, Age, Empty, Head, Name, ProblemBox, Waiting } from '../parts/ui.tsx';
+import { A, Age, Command, Empty, Head, Name, ProblemBox, Waiting } from '../parts/ui.tsx';
 import { count, many, visible } from '../parts/words.ts';
+import { viaHttp } from '../state/places.ts';
 import { choose, chosen, to } from '../state/place.ts';
+import { useRights } from '../state/rights.ts';
 
 const text = (value: string): string => `"${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 
@@ -45,6 +47,8 @@ function Moves({ queue, changed }: { queue: string; changed: () => void }) {
 
 function Queue({ queue, again }: { queue: LetterQueue; again: () => void }) {
   const [redriving, setRedriving] = useState<{ filter: string } | undefined>();
+  const may = useRights('group', queue.queue);
+  const refused = may('read') ?? may('delete');
   const most = Math.max(1, ...queue.kinds.map((kind) => kind.count));
   const where = chosen('queue') === queue.queue ? chosen('where') : '';
   const opened = chosen('queue') === queue.queue;
@@ -53,7 +57,7 @@ function Queue({ queue, again }: { queue: LetterQueue; again: () => void }) {
       <div class="row">
         <h2 class="grow"><A href={to('queues', queue.queue)}><Name of={queue.queue} /></A> <span class="soft">{many(queue.messages, 'letter')} of {queue.of.map(visible).join(', ')}</span></h2>
         {queue.messages > 0 && !opened && <button onClick={() => choose({ queue: queue.queue, where: '' })}>Look at all</button>}
-        {queue.messages > 0 && <button onClick={() => setRedriving({ filter: '' })}>Send back …</button>}
+        {queue.messages > 0 && <button disabled={refused !== undefined} title={refused} onClick={() => setRedriving({ filter: '' })}>Send back …</button>}
       </div>
       <Moves queue={queue.queue} changed={again} />
       {queue.messages === 0 ? <p class="faint">No dead letters.</p> : (
@@ -70,7 +74,7 @@ function Queue({ queue, again }: { queue: LetterQueue; again: () => void }) {
                   <td class="wraps">{kind.error ? <span class="mono">{visible(kind.error)}</span> : <span class="soft">{visible(kind.reason.replaceAll('_', ' '))}</span>} {kind.error && <span class="chip">{visible(kind.reason.replaceAll('_', ' '))}</span>}</td>
                   <td class="wraps"><Name of={kind.source || '–'} /></td>
                   <td class="less"><Age ms={kind.first_ms} /></td><td class="less"><Age ms={kind.last_ms} /></td>
-                  <td class="slim acts"><div class="row tight"><button class="small" onClick={() => choose({ queue: queue.queue, where: filter })}>Look</button><button class="small" onClick={() => setRedriving({ filter })}>Send back …</button></div></td>
+                  <td class="slim acts"><div class="row tight"><button class="small" onClick={() => choose({ queue: queue.queue, where: filter })}>Look</button><button class="small" disabled={refused !== undefined} title={refused} onClick={() => setRedriving({ filter })}>Send back …</button></div></td>
                 </tr>
               );
             })}</tbody>
@@ -100,7 +104,7 @@ export function Page(_: { name: string }) {
       {problem && !value && <ProblemBox of={problem} again={again} />}
       {!value && !problem && <Waiting />}
       {value && value.items.length === 0 && (
-        <div class="card"><Empty title="No queue has dead letters"><p>A queue with a dead-letter queue gives up after some deliveries instead of trying for ever.</p><pre class="mono">headrace queue create jobs-dead; headrace queue create jobs --dlq jobs-dead --max-receives 5</pre></Empty></div>
+        <div class="card"><Empty title="No queue has dead letters"><p>A queue with a dead-letter queue gives up after some deliveries instead of trying for ever.</p><Command text={`headrace queue create jobs-dead${viaHttp()}\nheadrace queue create jobs --dlq jobs-dead --max-receives 5${viaHttp()}`} /></Empty></div>
       )}
       {value?.items.map((queue) => <Queue key={queue.queue} queue={queue} again={again} />)}
     </div>

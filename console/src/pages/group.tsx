@@ -5,6 +5,7 @@ import type { SeekResult, ShownGroup } from '../api/types.ts';
 import { Chart, useHistory } from '../parts/charts.tsx';
 import { Act, Sheet } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
+import { Table } from '../parts/table.tsx';
 import { A, Age, Command, Empty, Head, Name, ProblemBox, tell, Waiting } from '../parts/ui.tsx';
 import { count, many, quoted, rate, visible } from '../parts/words.ts';
 import { useLive, type GroupNow } from '../state/live.ts';
@@ -79,12 +80,12 @@ function Seek({ group, close, done }: { group: ShownGroup; close: () => void; do
       {ready && plan.value && (
         <>
           <p role="status">{moved.length === 0 ? 'It stands there already.' : <>{again > 0 && <><strong>{many(again, 'message')}</strong> would be read again. </>}{skipped > 0 && <><strong>{many(skipped, 'message')}</strong> would be skipped.</>}</>}</p>
-          <div class="scroll"><table>
+          <Table class="">
             <thead><tr><th scope="col">Partition</th><th class="n" scope="col">Now</th><th class="n" scope="col">After</th><th class="n" scope="col">Difference</th></tr></thead>
             <tbody>{rows.slice(0, 100).map((row) => (
               <tr key={`${row.topic} ${row.partition}`}><td>{visible(row.topic)}-{row.partition}</td><td class="n">{count(row.from_offset)}</td><td class="n">{count(row.to_offset)}</td><td class="n">{row.from_offset === null ? '–' : `${row.to_offset >= row.from_offset ? '+' : '−'}${count(Math.abs(row.to_offset - row.from_offset))}`}</td></tr>
             ))}</tbody>
-          </table></div>
+          </Table>
         </>
       )}
     </Act>
@@ -121,23 +122,23 @@ export function Page({ name }: { name: string }) {
       <section class="stack">
         <h2>Partitions</h2>
         {value.partitions.length === 0 ? <div class="card"><Empty title="It has not committed anything yet"><p>Where it stands is known after its first commit.</p></Empty></div> : (
-          <div class="scroll moves"><table>
+          <Table>
             <thead><tr><th scope="col">Topic</th><th class="n" scope="col">Partition</th><th class="n" scope="col">Committed</th><th class="n" scope="col">End</th><th class="n" scope="col">Behind</th><th scope="col">Read by</th></tr></thead>
             <tbody>{value.partitions.map((row) => (
               <tr key={`${row.topic} ${row.partition}`}><td class="name"><A href={to('topics', row.topic)}><Name of={row.topic} /></A></td><td class="n">{row.partition}</td><td class="n">{count(row.committed_offset)}</td><td class="n">{count(row.end_offset)}</td><td class="n">{count(row.lag)}</td><td>{owner.has(`${row.topic} ${row.partition}`) ? <Name of={owner.get(`${row.topic} ${row.partition}`)!} /> : <span class="faint">nobody</span>}</td></tr>
             ))}</tbody>
-          </table></div>
+          </Table>
         )}
       </section>
       {value.members.length > 0 && (
         <section class="stack">
           <h2>Members</h2>
-          <div class="scroll"><table>
+          <Table class="">
             <thead><tr><th scope="col">Client</th><th scope="col">Host</th><th scope="col">Partitions</th><th class="less" scope="col">Member</th></tr></thead>
             <tbody>{value.members.map((member) => (
               <tr key={member.member_id}><td class="name"><Name of={member.client_id} /></td><td><Name of={member.host} /></td><td>{member.assignment.map((owned) => visible(`${owned.topic}: ${owned.partitions.join(', ')}`)).join(' · ') || <span class="faint">none</span>}</td><td class="less mono faint"><Name of={member.member_id} /></td></tr>
             ))}</tbody>
-          </table></div>
+          </Table>
         </section>
       )}
       {act === 'explain' && <Explain name={name} close={close} />}

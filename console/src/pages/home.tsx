@@ -1,8 +1,10 @@
 // Home: is it well, what flows, and what stands still. Useful without a click, a login or any data (W1).
 import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 import { get } from '../api/client.ts';
 import { Spark, useHistory } from '../parts/charts.tsx';
 import { Flow } from '../parts/flow.tsx';
+import { Line } from '../parts/happened.tsx';
 import { useLoad } from '../parts/load.ts';
 import { brief } from '../parts/payload.tsx';
 import { A, Age, Head, Name, Waiting } from '../parts/ui.tsx';
@@ -64,6 +66,20 @@ function Behind({ live }: { live: HomeNow }) {
   );
 }
 
+// The last of what happened; the stream says when there is more.
+function Happened({ number }: { number: number }) {
+  const { value } = useLoad(`happened ${number}`, (signal) => get('/api/v1/happenings', {}, { query: { limit: 8 }, signal }), 10_000);
+  const [kept, setKept] = useState(value);
+  if (value && value !== kept) setKept(value);
+  if (!kept?.items.length) return null;
+  return (
+    <section class="card">
+      <div class="row"><h2 class="grow">What happened</h2><A href={to('happenings')}>All of it</A></div>
+      <table class="plain log"><tbody>{kept.items.map((row) => <Line key={`${row.seen_by} ${row.at_ms} ${row.kind} ${row.names[0]}`} row={row} />)}</tbody></table>
+    </section>
+  );
+}
+
 // The first message, as soon as it is there: what a newcomer waits for.
 function FirstMessage() {
   const { value } = useLoad('first message', async (signal) => {
@@ -111,6 +127,7 @@ export function Home() {
         <div class="halves">
           <Busiest />
           {live && (live.lags.length > 0 || live.dead.length > 0) && <Behind live={live} />}
+          {live && <Happened number={live.happened} />}
         </div>
       )}
     </div>

@@ -5,6 +5,7 @@ import type { OnePipeline, ShownRun } from '../api/types.ts';
 import { BarStack } from '../parts/bars.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
+import { Table } from '../parts/table.tsx';
 import { A, Age, Command, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting, When } from '../parts/ui.tsx';
 import { count, quoted, rate, size, span, visible } from '../parts/words.ts';
 import { http, viaKafka } from '../state/places.ts';
@@ -77,10 +78,10 @@ function Runs({ name }: { name: string }) {
   if (!value) return <Waiting />;
   if (!value.items.length) return <div class="card"><Empty title="It has not run yet"><p>Runs are kept for pipelines that were submitted.</p></Empty></div>;
   return (
-    <div class="scroll"><table>
+    <Table class="">
       <thead><tr><th class="n slim" scope="col">Run</th><th scope="col">Ended</th><th scope="col">Started</th><th class="n less" scope="col">Took</th><th class="n" scope="col">Records</th><th class="n less" scope="col">Version</th><th class="less" scope="col">Host</th><th scope="col">Why</th></tr></thead>
       <tbody>{value.items.map((run) => <Run key={run.number} run={run} />)}</tbody>
-    </table></div>
+    </Table>
   );
 }
 
@@ -133,10 +134,10 @@ export function Page({ name }: { name: string }) {
         <div class="stack">
           {value.toml ? <pre class="card mono">{visible(value.toml)}</pre> : <div class="card"><Empty title="Its definition is not in the cluster"><p>Somebody runs it by hand, from a file. Submit it, and any supervisor can run it.</p><Command text={`headrace pipeline submit FILE${viaKafka()}`} /></Empty></div>}
           {value.versions.length > 0 && (
-            <div class="scroll"><table>
+            <Table class="">
               <thead><tr><th class="n slim" scope="col">Version</th><th scope="col">By</th><th scope="col">When</th><th scope="col"><span class="hidden">Back to it</span></th></tr></thead>
               <tbody>{value.versions.map((one) => <tr key={one.version}><td class="n">{one.version}</td><td><Name of={one.by} /></td><td><When ms={one.created_ms} /></td><td>{one.version === value.version ? <span class="chip accent">this one</span> : <code class="faint">headrace pipeline rollback {quoted(name)} {one.version}</code>}</td></tr>)}</tbody>
-            </table></div>
+            </Table>
           )}
         </div>
       )}

@@ -6,6 +6,7 @@ import { Act } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
 import { MessagePanel } from '../parts/message.tsx';
 import { brief } from '../parts/payload.tsx';
+import { Table } from '../parts/table.tsx';
 import { A, Age, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting, When } from '../parts/ui.tsx';
 import { count, many, quoted, rate, span, visible } from '../parts/words.ts';
 import { isStale, useLive, type QueueNow } from '../state/live.ts';
@@ -78,8 +79,7 @@ function Locks({ name }: { name: string }) {
   if (!value) return <Waiting />;
   if (!value.items.length) return <div class="card"><Empty title="Nobody holds a message"><p>A message that was received and not settled yet is listed here, with the time its lock ends.</p></Empty></div>;
   return (
-    <div class="scroll moves">
-      <table>
+    <Table>
         <thead><tr><th scope="col">Message</th><th scope="col">Holder</th><th class="n" scope="col">Deliveries</th><th scope="col">Received</th><th scope="col">Lock ends in</th></tr></thead>
         <tbody>{value.items.map((lock) => (
           <tr key={`${lock.partition}:${lock.offset}`}>
@@ -89,8 +89,7 @@ function Locks({ name }: { name: string }) {
             <td><div class="row"><div class="meter grow"><i style={{ width: `${Math.min(100, (lock.ends_in_ms / Math.max(1, lock.visibility_ms)) * 100)}%` }} /></div><span class="num">{span(lock.ends_in_ms)}</span></div></td>
           </tr>
         ))}</tbody>
-      </table>
-    </div>
+      </Table>
   );
 }
 
@@ -119,7 +118,7 @@ function Groups({ name }: { name: string }) {
   if (!value) return <Waiting />;
   if (!value.items.length) return <div class="card"><Empty title="No message group holds anything"><p>Messages of one group are handed out one after the other; each waits until the one before it is done.</p></Empty></div>;
   return (
-    <div class="scroll moves"><table>
+    <Table>
       <thead><tr><th scope="col">Group</th><th class="n" scope="col">Waiting</th><th scope="col">Held up by</th><th class="n less" scope="col">Deliveries</th><th scope="col">Until</th><th class="less" scope="col">Held by</th></tr></thead>
       <tbody>{value.items.map((row) => (
         <tr key={`${row.partition} ${row.group}`}>
@@ -128,7 +127,7 @@ function Groups({ name }: { name: string }) {
           <td class="n less">{row.by_offset === null ? '–' : count(row.deliveries)}</td><td>{row.due_ms ? <Age ms={row.due_ms} /> : <span class="faint">–</span>}</td><td class="less">{row.holder ? <Name of={row.holder} /> : <span class="faint">–</span>}</td>
         </tr>
       ))}</tbody>
-    </table></div>
+    </Table>
   );
 }
 
@@ -139,7 +138,7 @@ export function Page({ name }: { name: string }) {
   const [act, setAct] = useState<'send' | 'purge' | 'delete' | 'pause' | undefined>();
   const close = (): void => setAct(undefined);
   const may = useRights('group', name);
-  if (problem && !value) return <div class="stack"><Head crumb={<A href={to('queues')}>Queues</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} /></div>;
+  if (problem && !value) return <div class="stack"><Head crumb={<A href={to('queues')}>Queues</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} remedy={<A class="button small" href={`${to('queues')}?new=${encodeURIComponent(name)}`}>Create it</A>} /></div>;
   if (!value) return <Waiting />;
   const all = value.ready + value.in_flight + value.delayed;
   const path = `${http()}/api/v1/queues/${encodeURIComponent(name)}`;
@@ -166,7 +165,7 @@ export function Page({ name }: { name: string }) {
       {act === 'send' && <Send name={name} fifo={value.fifo} close={close} done={again} />}
       {act === 'pause' && (
         <Act title={value.paused ? `Resume ${name}` : `Pause ${name}`} close={close} act={value.paused ? 'Resume deliveries' : 'Pause deliveries'}
-          commands={[{ words: 'The same with curl', text: `curl -X POST ${path}/${value.paused ? 'resume' : 'pause'}` }]}
+          commands={[{ words: 'The same on the command line', text: `headrace queue set ${quoted(name)} ${value.paused ? `--resume` : `--pause`}${viaHttp()}` }, { words: 'The same with curl', text: `curl -X POST ${path}/${value.paused ? 'resume' : 'pause'}` }]}
           run={async () => {
             if (value.paused) await post('/api/v1/queues/{queue}/resume', { queue: name }, undefined);
             else await post('/api/v1/queues/{queue}/pause', { queue: name }, undefined);

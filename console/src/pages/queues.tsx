@@ -7,7 +7,8 @@ import { List, type Column } from '../parts/list.tsx';
 import { A, Command, Empty, Head, Name, tell } from '../parts/ui.tsx';
 import { count, quoted, span } from '../parts/words.ts';
 import { http, viaHttp } from '../state/places.ts';
-import { go, to } from '../state/place.ts';
+import { choose, chosen, go, to } from '../state/place.ts';
+import { useCreating } from '../state/rights.ts';
 
 const COLUMNS: Column<ShownQueue>[] = [
   { words: 'Name', sort: 'name', name: true, show: (row) => <><A href={to('queues', row.name)}><Name of={row.name} /></A> {row.fifo && <span class="chip">fifo</span>} {row.kind === 'subscription' && <span class="chip">subscription</span>} {row.paused && <span class="chip warn">paused</span>} {row.dead_letter_of.length > 0 && <span class="chip">dead letters</span>}</> },
@@ -18,16 +19,17 @@ const COLUMNS: Column<ShownQueue>[] = [
   { words: 'Dead letters to', less: true, show: (row) => (row.dead_letter ? <A href={to('queues', row.dead_letter)}>→ <Name of={row.dead_letter} /></A> : <span class="faint">–</span>) },
 ];
 
-function CreateQueue({ close }: { close: () => void }) {
-  const [name, setName] = useState('');
-  const [fifo, setFifo] = useState(false);
+function CreateQueue({ close, called = '' }: { close: () => void; called?: string }) {
+  const [name, setName] = useState(called);
+  const [fifo, setFifo] = useState(called.endsWith('.fifo'));
   const [dead, setDead] = useState('');
   const [most, setMost] = useState('5');
   const [seconds, setSeconds] = useState('30');
+  const refused = useCreating(name);
   const body: Record<string, unknown> = { name, fifo, visibility_ms: (Number(seconds) || 30) * 1000 };
   if (dead) Object.assign(body, { dead_letter: dead, max_deliveries: Number(most) || 5 });
   return (
-    <Act title="Create a queue" close={close} act={name ? `Create ${name}` : 'Create the queue'} ready={name !== ''}
+    <Act title="Create a queue" close={close} act={name ? `Create ${name}` : 'Create the queue'} ready={name !== ''} refused={refused}
       commands={[
         { words: 'The same on the command line', text: `headrace queue create ${quoted(name || 'NAME')}${fifo ? ' --fifo' : ''}${dead ? ` --dlq ${quoted(dead)} --max-receives ${most || 5}` : ''} --visibility ${seconds || 30}s${viaHttp()}` },
         { words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} ${http()}/api/v1/queues` },
@@ -49,7 +51,7 @@ function CreateQueue({ close }: { close: () => void }) {
 }
 
 export function Page(_: { name: string }) {
-  const [creating, setCreating] = useState(false);
+  const [creating, setCreating] = useState(chosen('new') !== '');
   return (
     <>
       <Head title="Queues" lead="Each message goes to one worker, again when it fails, and to the dead letters when it fails too often.">
@@ -58,7 +60,7 @@ export function Page(_: { name: string }) {
       <List<ShownQueue> id="queues" what="queues" columns={COLUMNS} name={(row) => row.name} href={(row) => to('queues', row.name)}
         ask={({ signal, ...query }) => get('/api/v1/queues', {}, { query, signal })}
         empty={<Empty title="No queues yet"><p>A queue is made when somebody sends to it.</p><Command text={`curl ${http()}/queues/jobs/messages -d 'resize photo 7'`} /><button class="main-act" onClick={() => setCreating(true)}>Create a queue</button></Empty>} />
-      {creating && <CreateQueue close={() => setCreating(false)} />}
+      {creating && <CreateQueue called={chosen('new')} close={() => { setCreating(false); choose({ new: '' }); }} />}
     </>
   );
 }

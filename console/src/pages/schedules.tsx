@@ -3,9 +3,11 @@ import { useState } from 'preact/hooks';
 import { get, post, remove } from '../api/client.ts';
 import { Act } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
+import { Table } from '../parts/table.tsx';
 import { A, Age, Command, Empty, Head, Name, ProblemBox, tell, Waiting, When } from '../parts/ui.tsx';
 import { quoted, visible } from '../parts/words.ts';
-import { http } from '../state/places.ts';
+import { http, viaHttp } from '../state/places.ts';
+import { useRights } from '../state/rights.ts';
 import { to } from '../state/place.ts';
 import { utc } from '../state/session.ts';
 import { Week } from '../parts/week.tsx';
@@ -15,10 +17,14 @@ function Add({ close, done }: { close: () => void; done: () => void }) {
   const [cron, setCron] = useState('0 6 * * *');
   const [topic, setTopic] = useState('');
   const [value, setValue] = useState('');
+  const may = useRights('topic', topic || '-');
   const body = { name, cron, topic, value };
   return (
-    <Act title="Send by the calendar" close={close} act={name ? `Add ${name}` : 'Add the schedule'} ready={name !== '' && topic !== '' && cron !== ''}
-      commands={[{ words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} ${http()}/api/v1/schedules` }]}
+    <Act title="Send by the calendar" close={close} act={name ? `Add ${name}` : 'Add the schedule'} ready={name !== '' && topic !== '' && cron !== ''} refused={topic ? may('write') : undefined}
+      commands={[
+        { words: 'The same on the command line', text: `headrace schedule add ${quoted(name || 'NAME')} ${quoted(cron)} ${quoted(topic || 'TOPIC')} ${quoted(value)}${viaHttp()}` },
+        { words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} ${http()}/api/v1/schedules` },
+      ]}
       run={async () => { await post('/api/v1/schedules', {}, body); tell(`Added ${name}`); done(); }}>
       <div class="fields">
         <label class="field"><span>Name</span><input value={name} spellcheck={false} onInput={(event) => setName(event.currentTarget.value)} /></label>
@@ -41,10 +47,10 @@ export function Page(_: { name: string }) {
       </Head>
       {problem && !value && <ProblemBox of={problem} again={again} />}
       {!value && !problem && <Waiting />}
-      {value && value.items.length === 0 && <div class="card"><Empty title="No schedules yet"><p>A schedule sends one message to a topic or queue whenever its cron expression says so.</p><Command text={`curl --json '{"name":"nightly","cron":"0 2 * * *","topic":"jobs","value":"clean up"}' ${http()}/api/v1/schedules`} /></Empty></div>}
+      {value && value.items.length === 0 && <div class="card"><Empty title="No schedules yet"><p>A schedule sends one message to a topic or queue whenever its cron expression says so.</p><Command text={`headrace schedule add nightly '0 2 * * *' jobs 'clean up'${viaHttp()}`} /><button class="main-act" onClick={() => setAdding(true)}>Add a schedule</button></Empty></div>}
       {value && value.items.length > 0 && <section class="card"><h2>The next times</h2><p class="soft">Up to ten of each, {utc.value ? 'in UTC' : 'in your own time'}.</p><Week schedules={value.items} /></section>}
       {value && value.items.length > 0 && (
-        <div class="scroll moves"><table>
+        <Table>
           <thead><tr><th scope="col">Name</th><th scope="col">When</th><th scope="col">To</th><th scope="col">Next</th><th scope="col" class="less">Last</th><th scope="col" class="less">Message</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
           <tbody>{value.items.map((row) => (
             <tr key={row.name}>
@@ -53,12 +59,12 @@ export function Page(_: { name: string }) {
               <td class="text mono less">{visible(row.value ?? '')}</td><td class="slim"><button class="small danger" onClick={() => setEnding(row.name)}>End</button></td>
             </tr>
           ))}</tbody>
-        </table></div>
+        </Table>
       )}
       {adding && <Add close={() => setAdding(false)} done={again} />}
       {ending !== undefined && (
         <Act title={`End ${ending}`} close={() => setEnding(undefined)} act={`End ${ending}`} danger typed={ending}
-          commands={[{ words: 'The same with curl', text: `curl -X DELETE '${http()}/api/v1/schedules/${encodeURIComponent(ending)}'` }]}
+          commands={[{ words: 'The same on the command line', text: `headrace schedule cancel ${quoted(ending)}${viaHttp()}` }, { words: 'The same with curl', text: `curl -X DELETE '${http()}/api/v1/schedules/${encodeURIComponent(ending)}'` }]}
           run={async () => { await remove('/api/v1/schedules/{name}', { name: ending }); tell(`${ending} is ended`); again(); }}>
           <p>Nothing more is sent by it. What it has sent stays.</p>
         </Act>

@@ -6,6 +6,7 @@ import { Chart, useHistory } from '../parts/charts.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Publish } from '../parts/publish.tsx';
+import { Table } from '../parts/table.tsx';
 import { A, Age, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting } from '../parts/ui.tsx';
 import { count, quoted, rate, size, visible } from '../parts/words.ts';
 import { isStale, useLive, type TopicNow } from '../state/live.ts';
@@ -21,8 +22,7 @@ function Partitions({ topic }: { topic: ShownTopic }) {
   return (
     <div class="stack">
       {history.value && <section class="card"><h2>Messages in a second, the last quarter of an hour</h2><Chart fromMs={history.value.from_ms} stepMs={history.value.step_ms} lines={[{ name: 'in/s', values: history.value.series[`topic:${topic.name}.in`] ?? [] }]} /></section>}
-      <div class="scroll">
-        <table>
+      <Table class="">
           <thead><tr><th class="n slim" scope="col">Partition</th><th class="n" scope="col">Leader</th><th scope="col">Replicas</th><th scope="col">In sync</th><th class="n" scope="col">Start</th><th class="n" scope="col">End</th><th class="n" scope="col">Messages</th><th scope="col">Share</th></tr></thead>
           <tbody>
             {topic.partitions.map((one) => {
@@ -39,8 +39,7 @@ function Partitions({ topic }: { topic: ShownTopic }) {
               );
             })}
           </tbody>
-        </table>
-      </div>
+        </Table>
     </div>
   );
 }
@@ -51,8 +50,7 @@ function Readers({ name }: { name: string }) {
   if (!value) return <Waiting />;
   if (!value.items.length) return <div class="card"><Empty title="Nobody reads this topic"><p>Groups that have committed an offset, queues, subscriptions and views of it are listed here.</p></Empty></div>;
   return (
-    <div class="scroll moves">
-      <table>
+    <Table>
         <thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th class="n" scope="col">Members</th><th class="n" scope="col">Not read yet</th><th class="n" scope="col">Reads/s</th></tr></thead>
         <tbody>{value.items.map((row) => (
           <tr key={`${row.kind} ${row.name}`}>
@@ -60,8 +58,7 @@ function Readers({ name }: { name: string }) {
             <td>{row.kind}</td><td class="n">{row.members === null ? '–' : count(row.members)}</td><td class="n">{row.lag === null ? '–' : count(row.lag)}</td><td class="n">{row.out_per_s === null ? '–' : rate(row.out_per_s)}</td>
           </tr>
         ))}</tbody>
-      </table>
-    </div>
+      </Table>
   );
 }
 
@@ -71,14 +68,12 @@ function Writers({ name }: { name: string }) {
   if (!value) return <Waiting />;
   if (!value.items.length) return <div class="card"><Empty title="Nobody has written here for five minutes"><p>Client ids of producers, and what writes over REST and SQS, are listed while they are at it.</p></Empty></div>;
   return (
-    <div class="scroll moves">
-      <table>
+    <Table>
         <thead><tr><th scope="col">Client</th><th scope="col">By</th><th class="n" scope="col">In/s</th><th class="n" scope="col">Last</th></tr></thead>
         <tbody>{value.items.map((row) => (
           <tr key={`${row.door} ${row.client}`}><td class="name"><Name of={row.client || 'unnamed'} /></td><td>{row.door === 'kafka' ? 'Kafka' : row.door}</td><td class="n">{rate(row.per_s)}</td><td class="n"><Age ms={row.last_ms} /></td></tr>
         ))}</tbody>
-      </table>
-    </div>
+      </Table>
   );
 }
 
@@ -111,8 +106,8 @@ function Config({ topic, again }: { topic: ShownTopic; again: () => void }) {
   const own = (source: string): boolean => source.includes('topic');
   const rows = Object.entries(topic.configs).sort(([a, one], [b, other]) => Number(own(other.source)) - Number(own(one.source)) || a.localeCompare(b));
   return (
-    <div class="scroll">
-      <table>
+    <>
+      <Table class="">
         <thead><tr><th scope="col">Config</th><th scope="col">Value</th><th scope="col">From</th><th class="slim" scope="col"><span class="hidden">Act</span></th></tr></thead>
         <tbody>{rows.map(([name, config]) => (
           <tr key={name}>
@@ -121,9 +116,9 @@ function Config({ topic, again }: { topic: ShownTopic; again: () => void }) {
             <td class="slim">{!config.read_only && !topic.internal && <button class="small" onClick={() => setChanging(name)}>Change</button>}</td>
           </tr>
         ))}</tbody>
-      </table>
+      </Table>
       {changing && <Alter topic={topic} name={changing} etag="" close={() => setChanging(undefined)} done={again} />}
-    </div>
+    </>
   );
 }
 
@@ -134,7 +129,7 @@ export function Page({ name }: { name: string }) {
   const [publishing, setPublishing] = useState(false);
   const may = useRights('topic', name);
   const [deleting, setDeleting] = useState(false);
-  if (problem && !value) return <div class="stack"><Head crumb={<A href={to('topics')}>Topics</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} /></div>;
+  if (problem && !value) return <div class="stack"><Head crumb={<A href={to('topics')}>Topics</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} remedy={<A class="button small" href={`${to('topics')}?new=${encodeURIComponent(name)}`}>Create it</A>} /></div>;
   if (!value) return <Waiting />;
   return (
     <>

@@ -8,6 +8,7 @@ import { A, Age, Command, Empty, Head, Name, tell } from '../parts/ui.tsx';
 import { count, many, quoted, rate, size } from '../parts/words.ts';
 import { http, viaKafka } from '../state/places.ts';
 import { choose, chosen, go, to } from '../state/place.ts';
+import { useCreating } from '../state/rights.ts';
 
 export const KINDS: Record<string, string> = { queue: 'queue', view: 'view', delayed: 'delayed', internal: 'internal' };
 
@@ -22,11 +23,12 @@ const COLUMNS: Column<ListedTopic>[] = [
   { words: 'Last write', sort: 'last_write', number: true, less: true, show: (row) => (row.last_write_ms ? <Age ms={row.last_write_ms} /> : <span class="faint">–</span>) },
 ];
 
-export function CreateTopic({ close }: { close: () => void }) {
-  const [name, setName] = useState('');
+export function CreateTopic({ close, called = '' }: { close: () => void; called?: string }) {
+  const [name, setName] = useState(called);
   const [partitions, setPartitions] = useState('');
   const [retention, setRetention] = useState('');
   const [compact, setCompact] = useState(false);
+  const refused = useCreating(name);
   const configs: Record<string, string> = {};
   if (retention) configs['retention.ms'] = retention;
   if (compact) configs['cleanup.policy'] = 'compact';
@@ -35,7 +37,7 @@ export function CreateTopic({ close }: { close: () => void }) {
   if (Object.keys(configs).length) body['configs'] = configs;
   const flags = `${partitions ? ` -p ${partitions}` : ''}${Object.entries(configs).map(([key, value]) => ` -c ${key}=${value}`).join('')}`;
   return (
-    <Act title="Create a topic" close={close} act={name ? `Create ${name}` : 'Create the topic'} ready={name !== ''}
+    <Act title="Create a topic" close={close} act={name ? `Create ${name}` : 'Create the topic'} ready={name !== ''} refused={refused}
       commands={[
         { words: 'The same on the command line', text: `headrace topic create ${quoted(name || 'NAME')}${flags}${viaKafka()}` },
         { words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} ${http()}/api/v1/topics` },
@@ -79,7 +81,7 @@ export function DeleteTopics({ names, close, done }: { names: string[]; close: (
 }
 
 export function Page(_: { name: string }) {
-  const [creating, setCreating] = useState(false);
+  const [creating, setCreating] = useState(chosen('new') !== '');
   const [deleting, setDeleting] = useState(false);
   const [picked, setPicked] = useState<Set<string>>(new Set());
   const internal = chosen('internal') === 'yes';
@@ -94,7 +96,7 @@ export function Page(_: { name: string }) {
         ask={({ signal, ...query }) => get('/api/v1/topics', {}, { query: { ...query, with: 'rates,sizes,readers', internal }, signal })}
         bar={<label class="tick"><input type="checkbox" checked={internal} onChange={(event) => choose({ internal: event.currentTarget.checked ? 'yes' : '' })} /> The broker’s own</label>}
         empty={<Empty title="No topics yet"><p>A topic is made when somebody writes to it.</p><Command text={`headrace topic produce hello 'first message'${viaKafka()}`} /><button class="main-act" onClick={() => setCreating(true)}>Create a topic</button></Empty>} />
-      {creating && <CreateTopic close={() => setCreating(false)} />}
+      {creating && <CreateTopic called={chosen('new')} close={() => { setCreating(false); choose({ new: '' }); }} />}
       {deleting && <DeleteTopics names={[...picked]} close={() => setDeleting(false)} done={() => setPicked(new Set())} />}
     </>
   );

@@ -25,7 +25,7 @@ export function Sheet({ title, close, children, foot, wide = false, plain = fals
   );
 }
 
-export function Act({ title, close, act, run, children, commands = [], danger = false, ready = true, typed, wide = false }: {
+export function Act({ title, close, act, run, children, commands = [], danger = false, ready = true, refused, typed, wide = false, stays = false }: {
   title: string;
   close: () => void;
   act: string; // what the button says it does: "Move 1 204 messages"
@@ -34,20 +34,22 @@ export function Act({ title, close, act, run, children, commands = [], danger = 
   commands?: { words: string; text: string }[];
   danger?: boolean;
   ready?: boolean;
+  refused?: string | undefined; // why one may not (W15)
   typed?: string; // deleting and purging want the name typed
   wide?: boolean;
+  stays?: boolean; // it has something to show when it is done
 }) {
   const [problem, setProblem] = useState<Problem | undefined>();
   const [busy, setBusy] = useState(false);
   const [given, setGiven] = useState('');
-  const allowed = ready && !busy && (typed === undefined || given === typed);
+  const allowed = ready && !refused && !busy && (typed === undefined || given === typed);
   const go = async (): Promise<void> => {
     if (!allowed) return;
     setBusy(true);
     setProblem(undefined);
     try {
       await run();
-      close();
+      if (!stays) close();
     } catch (error) {
       setProblem(asProblem(error));
       setBusy(false);
@@ -74,6 +76,7 @@ export function Act({ title, close, act, run, children, commands = [], danger = 
             <Command text={command.text} />
           </div>
         ))}
+        {refused && <p class="warn-text" role="status">{refused}</p>}
         {problem && <ProblemBox of={problem} />}
         <button type="submit" class="hidden" tabIndex={-1} aria-hidden="true">{act}</button>
       </form>

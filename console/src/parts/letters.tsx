@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { get } from '../api/client.ts';
 import type { ShownLetter } from '../api/types.ts';
 import { to } from '../state/place.ts';
+import { useRights } from '../state/rights.ts';
 import { Discard, Edit, Redrive } from './letter_acts.tsx';
 import { useLoad } from './load.ts';
 import { brief } from './payload.tsx';
@@ -37,6 +38,8 @@ export function Letters({ queue, of, where, changed }: { queue: string; of: numb
   };
   const done = (): void => { setTicked(new Set()); again(); changed(); };
   const filter = chosen.length ? only(chosen) : where;
+  const may = useRights('group', queue);
+  const refused = may('read') ?? may('delete');
   const words = chosen.length ? `the ${count(chosen.length)} ticked` : 'all of these';
   const file = (format: string): string => `/api/v1/queues/${encodeURIComponent(queue)}/export?format=${format}${filter ? `&where=${encodeURIComponent(filter)}` : ''}`;
   const common = { queue, of, close: () => setDoing(undefined), done };
@@ -47,9 +50,9 @@ export function Letters({ queue, of, where, changed }: { queue: string; of: numb
     <div class="stack">
       <div class="row">
         <span class="soft grow" role="status">{words}:</span>
-        <button class="small" onClick={() => setDoing({ what: 'redrive', filter })}>Send back …</button>
-        <button class="small" data-key="e" onClick={() => setDoing({ what: 'edit', filter, ...(chosen.length === 1 ? { letter: chosen[0]! } : {}) })}>Edit …</button>
-        <button class="small danger" onClick={() => setDoing({ what: 'discard', filter })}>Discard …</button>
+        <button class="small" disabled={refused !== undefined} title={refused} onClick={() => setDoing({ what: 'redrive', filter })}>Send back …</button>
+        <button class="small" data-key="e" disabled={refused !== undefined} title={refused} onClick={() => setDoing({ what: 'edit', filter, ...(chosen.length === 1 ? { letter: chosen[0]! } : {}) })}>Edit …</button>
+        <button class="small danger" disabled={refused !== undefined} title={refused} onClick={() => setDoing({ what: 'discard', filter })}>Discard …</button>
         <a class="button small" href={file('jsonl')} download>Export</a>
         <a class="button small" href={file('csv')} download>CSV</a>
       </div>

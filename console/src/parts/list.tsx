@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import type { Problem } from '../api/types.ts';
 import { choose, chosen, go } from '../state/place.ts';
 import { useLoad } from './load.ts';
+import { Table } from './table.tsx';
 import { ProblemBox, Search, Waiting } from './ui.tsx';
 import { count } from './words.ts';
 
@@ -53,8 +54,13 @@ export function List<T>({ id, what, columns, ask, name, href, sort = 'name', emp
       {!shown && !problem && <Waiting />}
       {shown && shown.items.length === 0 && (q ? <div class="card empty"><h2>Nothing is called that</h2><p>No {what} with “{q}” in their name.</p></div> : <div class="card">{empty}</div>)}
       {shown && shown.items.length > 0 && (
-        <div class="scroll moves">
-          <table>
+        <Table after={shown.next_cursor !== null && (
+          <div class="more">
+            {limit < MOST
+              ? <button class="small" onClick={() => setLimit(limit + STEP * (limit > STEP ? 4 : 1) > MOST ? MOST : limit + STEP * (limit > STEP ? 4 : 1))}>More</button>
+              : <span class="faint">The first {MOST} are shown. Search to see others.</span>}
+          </div>
+        )}>
             <thead>
               <tr>
                 {pick && <th class="slim"><span class="hidden">Selected</span></th>}
@@ -77,15 +83,7 @@ export function List<T>({ id, what, columns, ask, name, href, sort = 'name', emp
                 </tr>
               ))}
             </tbody>
-          </table>
-          {shown.next_cursor !== null && (
-            <div class="more">
-              {limit < MOST
-                ? <button class="small" onClick={() => setLimit(limit + STEP * (limit > STEP ? 4 : 1) > MOST ? MOST : limit + STEP * (limit > STEP ? 4 : 1))}>More</button>
-                : <span class="faint">The first {MOST} are shown. Search to see others.</span>}
-            </div>
-          )}
-        </div>
+        </Table>
       )}
     </>
   );

@@ -60,7 +60,7 @@ export function Tabs({ all, name = 'tab' }: { all: [string, string][]; name?: st
   );
 }
 
-export function ProblemBox({ of, again }: { of: Problem; again?: () => void }) {
+export function ProblemBox({ of, again, remedy }: { of: Problem; again?: () => void; remedy?: ComponentChildren }) {
   return (
     <div class="problem" role="alert">
       <strong>{of.title}</strong>
@@ -71,6 +71,7 @@ export function ProblemBox({ of, again }: { of: Problem; again?: () => void }) {
         {of.request_id && <span>request <span class="mono">{visible(of.request_id)}</span></span>}
         {of.request_id && <Copy text={JSON.stringify(of)} what="the whole answer" />}
         {again && <button class="small" onClick={again}>Try again</button>}
+        {of.status === 404 && remedy}
       </p>
     </div>
   );

@@ -5,6 +5,13 @@ import { session } from './session.ts';
 
 export type Right = 'read' | 'write' | 'create' | 'delete' | 'alter' | 'describe' | 'alter_configs';
 
+// Whoever may make anything, or a topic of this name.
+export function useCreating(name: string): string | undefined {
+  const all = useRights('cluster')('create');
+  const one = useRights('topic', name || '-')('create');
+  return name && all && one;
+}
+
 // Why a button is grey; undefined: it is not. Unknown is not refused.
 export function useRights(kind: 'topic' | 'group' | 'cluster', name = ''): (right: Right) => string | undefined {
   const asked = session.value?.mode === 'enforced';

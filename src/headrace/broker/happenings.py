@@ -31,8 +31,8 @@ from headrace.core.ports import Clock
 Look = Callable[[], Mapping[str, str | None]]
 """What each check of health says now; None is well."""
 
-MOMENTARY = frozenset(("loop",))
-"""Checks that say something about a moment and not about a state."""
+MOMENTARY = frozenset(("loop", "broker"))
+"""Checks that say something about a moment: the loop is late, the broker is starting. A broker that is fenced is told by the metadata."""
 ENDED = {"COMPLETED": "ended", "CANCELLED": "was stopped", "FAILED": "failed"}
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from headrace.cli.failure import Exit, Failure, exit_of_many
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import Column, Row, column
+from headrace.security.roles import ROLES
 
 RESOURCES = {
     "topic": ResourceType.TOPIC,
@@ -130,6 +131,41 @@ def create_all(run: Invocation, wanted: list[AclBinding]) -> Exit:
         run.explain(failure)
     run.output.items(AclRow, [acl_row(acl) for acl in wanted] if not failures else [], COLUMNS)
     return exit_of_many(failures, len(wanted) - len(failures))
+
+
+def delete_all(run: Invocation, unwanted: list[AclBinding]) -> None:
+    link = run.link
+    filters = [
+        AclBindingFilter(
+            acl.restype,
+            acl.name,
+            acl.resource_pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for acl in unwanted
+    ]
+    futures = link.admin.delete_acls(filters, request_timeout=link.timeout_s)
+    gone = [acl_row(acl) for future in futures.values() for acl in link.answer(future)]
+    if not gone:
+        run.note("There was no such right.")
+    run.output.items(AclRow, gone, COLUMNS)
+
+
+def rights_of_role(user: str, role: str, prefix: str, host: str) -> list[AclBinding]:
+    """Over everything, or what begins with the prefix; the cluster has no name."""
+    found: list[AclBinding] = []
+    for resource, operations in ROLES[role].items():
+        kind = resource.name.lower().replace("_", "-")
+        wanted = [OPERATIONS[operation.name.lower().replace("_", "-")] for operation in operations]
+        found += bindings(user, wanted, kind, prefix or "*", host, bool(prefix) and kind != "cluster", False)
+    if role == "admin" and not prefix:  # `*` is none of the topics that brokers keep for themselves (A41)
+        found += bindings(
+            user, [AclOperation.READ, AclOperation.DESCRIBE], "topic", "__audit", host, False, False
+        )
+    return found
 
 
 def everything(principal: str | None = None) -> AclBindingFilter:

@@ -20,11 +20,13 @@ from headrace.http.router import Match, Router
 THINGS = frozenset(("topics", "queues", "groups", "subscriptions", "schedules", "webhooks"))
 """Under /api/v1."""
 MOST_CHARS = 1_000
-LEFT_OUT = frozenset((
-    "value", "url", "headers", "messages", "bytes", "lag", "end", "start", "ready", "in_flight", "delayed", "rate", "members", "last_detail", "last_status",
-    "delivered", "failed", "concurrency", "circuit", "high_watermark", "log_end", "behind",
+UNTOLD = frozenset(("value", "url", "headers"))
+"""Of a schedule its message, of a webhook where it goes: what may hold a secret."""
+MOVING = frozenset((
+    "messages", "bytes", "lag", "end_offset", "start_offset", "ready", "in_flight", "delayed", "rate", "members", "last_detail", "last_status", "delivered",
+    "failed", "concurrency", "circuit", "leader", "isr", "partitions_led",
 ))  # fmt: skip
-"""Messages and what may hold a secret, and numbers that move by themselves."""
+"""Numbers that move by themselves."""
 
 
 class BeforeAfter:
@@ -83,7 +85,7 @@ def _fields(document: dict[str, Any], before: str = "") -> dict[str, str]:
     """Of what is within another thing, `config.visibility_ms`."""
     found: dict[str, str] = {}
     for name, value in document.items():
-        if not _is_steady(name):
+        if not _is_steady(name) or (not before and name in UNTOLD):
             continue
         if isinstance(value, dict) and not before:
             found |= _fields(value, f"{name}.")
@@ -94,7 +96,7 @@ def _fields(document: dict[str, Any], before: str = "") -> dict[str, str]:
 
 def _is_steady(name: str) -> bool:
     return not (
-        name in LEFT_OUT or name.endswith(("_age_ms", "_per_s")) or name in MOMENTS or f"{name}_ms" in MOMENTS
+        name in MOVING or name.endswith(("_age_ms", "_per_s")) or name in MOMENTS or f"{name}_ms" in MOMENTS
     )
 
 

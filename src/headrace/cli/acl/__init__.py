@@ -2,6 +2,8 @@
 
 HELP = "Give and take rights, and find out why something is denied."
 VERBS = {
+    "grant": "Give a user all rights of a role.",
+    "revoke": "Take all rights of a role from a user, also those that were given by themselves.",
     "add": "Give a user rights.",
     "list": "List the rights.",
     "remove": "Take rights away.",

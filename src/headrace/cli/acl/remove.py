@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import click
-from confluent_kafka.admin import AclBindingFilter  # type: ignore[attr-defined]
 
-from headrace.cli.acl_view import COLUMNS, KIND, AclRow, acl_row, bindings, operations_in
+from headrace.cli.acl_view import KIND, AclRow, bindings, delete_all, operations_in
 from headrace.cli.completing import complete_operations, complete_resources, complete_users
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -33,21 +32,4 @@ def command(
     host: str,
 ) -> None:
     """Take rights away: the same words as for `acl add`."""
-    link = run.link
-    filters = [
-        AclBindingFilter(
-            acl.restype,
-            acl.name,
-            acl.resource_pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for acl in bindings(user, operations_in(operations), kind, name, host, prefix, deny)
-    ]
-    futures = link.admin.delete_acls(filters, request_timeout=link.timeout_s)
-    gone = [acl_row(acl) for future in futures.values() for acl in link.answer(future)]
-    if not gone:
-        run.note("There was no such right.")
-    run.output.items(AclRow, gone, COLUMNS)
+    delete_all(run, bindings(user, operations_in(operations), kind, name, host, prefix, deny))
