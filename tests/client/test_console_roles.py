@@ -80,7 +80,9 @@ class Roles(Secured):
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Roles]:
-    with BrokerProcess() as running:
+    webhooks = {"ALLOW_HTTP": "true", "NETWORKS": "127.0.0.0/8", "PORTS": "any"}
+    environment = {f"HEADRACE_WEBHOOK_{name}": value for name, value in webhooks.items()}
+    with BrokerProcess(environment=environment) as running:
         yield Roles(running)
 
 
@@ -111,12 +113,21 @@ def renew(secured: Roles) -> None:
     for path, body in (
         ("/api/v1/groups/billing/seek", {"topic": "orders", "to": "start"}),
         ("/api/v1/schedules", {"name": "nightly", "cron": "0 2 * * *", "topic": "orders", "value": "x"}),
-        ("/api/v1/webhooks", {"name": "hook", "queue": "jobs", "url": "https://hooks.example.test/in"}),
+        ("/api/v1/webhooks", {"name": "hook", "queue": "jobs", "url": "http://127.0.0.1:9/in"}),
         ("/api/v1/queues/jobs/moves", {"act": "discard"}),
     ):
         _, made = secured.http("POST", path, body, user=ADMIN, password=PASSWORD)
         if "moves" in path and "id" in made:
             NAMES["task"] = made["id"]
+
+
+def judged(codes: list[int]) -> tuple[str, ...]:
+    """What may not be seen is not there (A44): 404 is a refusal where somebody else found it. Where nobody did, a 403 is the only refusal, and all 404 say nothing."""
+    exists = any(code not in (403, 404) for code in codes)
+    if not exists and 403 not in codes:
+        return ()
+    refusals = (403, 404) if exists else (403,)
+    return tuple("no" if code in refusals else "yes" for code in codes)
 
 
 def table() -> dict[str, tuple[str, ...]]:
@@ -130,14 +141,15 @@ def test_w19_each_role_may_what_the_table_says_and_nothing_else(secured: Roles) 
     found: dict[str, tuple[str, ...]] = {}
     renew(secured)
     for operation in operations():
-        verdicts = []
+        codes = []
         for role in ROLES:
             if role == "admin" and operation.startswith("DELETE"):
                 renew(secured)
             code = status(secured, role, operation)
             assert code != 401, (operation, role)
-            verdicts.append("no" if code == 403 else "yes")
-        found[operation] = tuple(verdicts)
+            codes.append(code)
+        if verdicts := judged(codes):
+            found[operation] = verdicts
     if os.environ.get("HEADRACE_REWRITE_GOLDEN"):
         head = PAGE.read_text().partition("<!-- table -->")[0]
         rows = "".join(f"| `{one}` | {' | '.join(verdicts)} |\n" for one, verdicts in sorted(found.items()))

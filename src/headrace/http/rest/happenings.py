@@ -28,6 +28,7 @@ SEVERITIES = ("good", "info", "warning", "error")
 THINGS = ("broker", "topic", "partition", "queue", "webhook")
 NAMED = 3
 """So many names stand in a sentence."""
+PLURAL = {"is": "are", "was": "were", "has": "have", "does": "do"}
 SEEN_AS: dict[str, Resource] = {"topic": TOPIC, "partition": TOPIC, "queue": GROUP, "webhook": GROUP}
 
 
@@ -142,5 +143,6 @@ def _one(text: str, name: str, known: tuple[str, ...]) -> str:
 def _sentence(thing: str, names: list[str], count: int, text: str) -> str:
     if count == 1:
         return f"{thing.capitalize()} {names[0]} {text}" if thing != "partition" else f"{names[0]} {text}"
+    verb, _, rest = text.partition(" ")
     more = f" and {count - NAMED:,} more" if count > NAMED else ""
-    return f"{count:,} {thing}s: {text} ({', '.join(names[:NAMED])}{more})"
+    return f"{count:,} {thing}s {PLURAL.get(verb, verb)} {rest}: {', '.join(names[:NAMED])}{more}"
