@@ -170,4 +170,4 @@ def test_acceptance_2_little_is_fetched_before_home_is_drawn(
         "performance.getEntriesByType('resource').filter((one) => one.name.includes('/console/assets/')).map((one) => [one.name, one.encodedBodySize])"
     )
     assert 0 < sum(size for _, size in files) <= 60 * 1024
-    assert len(files) <= 6, files
+    assert len(files) <= 10, files
