@@ -36,6 +36,7 @@ def secured() -> Iterator[Secured]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Chromium]:
     with Chromium() as browser:
+        browser.resize(1440)  # who one is stands in the rail, which a narrow window hides
         yield browser
 
 

@@ -140,6 +140,7 @@ export function Messages({ topic, partitions, publish }: { topic: string; partit
     );
   return (
     <>
+      {!strip.value && !strip.problem && <div class="strip waits" aria-hidden="true" />}
       {strip.value && strip.value.total > 0 && (
         <TimeStrip fromMs={strip.value.from_ms} stepMs={strip.value.step_ms} counts={strip.value.counts} pick={(a, b) => choose({ from: a, until: b, at: undefined })} />
       )}

@@ -94,7 +94,8 @@ class HttpGuard:
         self.check(rights, request.params, _body(request), request.access)
         ACTING.set(str(request.access.principal))
         answer = await self._answered(handler, request)
-        if request.method not in ("GET", "HEAD") and answer.status < 300 and request.path.startswith(_TOLD):
+        is_told = request.method not in ("GET", "HEAD") and request.path.startswith(_TOLD)
+        if is_told and answer.status < 300 and not is_change_of_page(request):  # that one is noted with more
             self.write_down(request, request.method, "", request.path, _said(request))
         if isinstance(answer, StreamingResponse):
             answer.chunks = self._while_allowed(rights, request, version, answer.chunks)
