@@ -85,7 +85,7 @@ def test_w22_a_change_in_the_console_has_its_before_and_after(broker: BrokerProc
         ask(broker, "PATCH", "/api/v1/queues/mail", {"visibility_ms": 60_000}, page=True)
     ask(broker, "POST", "/queues/mail/messages", {"value": "a secret of somebody"}, page=True)
     ask(broker, "DELETE", "/api/v1/queues/mail", page=True)
-    ask(broker, "PATCH", "/api/v1/queues/jobs", {"visibility_ms": 50_000})  # no page did that
+    ask(broker, "POST", "/api/v1/queues", {"name": "no-page-made-this"})
 
     def rows(query: str = "") -> Any:
         return ask(broker, "GET", f"/api/v1/audit?event=console&{query}")["items"]
