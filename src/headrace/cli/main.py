@@ -51,6 +51,7 @@ NOUNS = {
     "generate": "Write files for systemd, containers, Prometheus and Grafana, and first programs for clients, to stdout.",
     "completion": "Print the completion script of a shell.",
     "cheat": "Show the commands that people need most, on one page.",
+    "version": "Show the version of this program, and what it runs on.",
 }
 """A new noun is one line here and a module (or a package with VERBS) of that name."""
 

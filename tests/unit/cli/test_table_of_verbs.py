@@ -8,8 +8,8 @@ import pytest
 from headrace.cli.main import main
 
 TABLE = {
-    "": "start stop status top doctor completion open cheat",
-    "topic": "create list describe alter delete produce consume tail peek trim export import copy",
+    "": "start stop status top doctor version completion open cheat",
+    "topic": "create list describe alter delete produce consume tail peek trim export import copy search",
     "queue": "create list describe send receive peek ack extend purge delete set stats",
     "dlq": "list peek redrive status cancel",
     "group": "list describe lag seek delete copy-offsets delete-offsets",
@@ -24,13 +24,14 @@ TABLE = {
     "token": "create list delete",
     "context": "add use list show rm",
     "bench": "produce consume queue latency",
+    "generate": "grafana-dashboard prometheus-config alerts systemd compose k8s client",
     "debug": "bundle dump-log trace",
 }
 ELSEWHERE = {
     "cluster init": "headrace serve --coordinator etcd://… makes a cluster where there is none",
     "cluster join": "headrace serve --coordinator etcd://… joins the one that is there",
     "cluster health": "headrace cluster status",
-    "debug trace": "what became of a message is not kept anywhere yet",
+    "debug trace": "headrace topic trace",
 }
 """Verbs of the table that are not there, and what is instead."""
 
@@ -50,3 +51,33 @@ def test_no_verb_is_absent(noun: str) -> None:
     wanted = set(TABLE[noun].split())
     excused = {verb for verb in wanted if f"{noun} {verb}" in ELSEWHERE}
     assert wanted - there == excused
+
+
+OPTIONS = {
+    "topic alter": "--replicas --config --partitions",
+    "queue stats": "--watch",
+    "group lag": "--watch",
+    "group seek": "--dry-run",
+    "dlq redrive": "--to --rate --filter --max --dry-run",
+    "topic produce": "--file --key-field --rate --header --key",
+    "topic consume": "--grep --where --decode",
+    "topic list": "--output --json --no-input --no-color --no-progress --quiet --verbose --timeout --context --bootstrap",
+}
+"""What the table promises of single verbs, and of all of them (the last row)."""
+
+
+@pytest.mark.parametrize("verb", OPTIONS)
+def test_no_option_is_absent(verb: str) -> None:
+    command: click.Command | None = main
+    for word in verb.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    there = {name for parameter in command.params for name in parameter.opts}
+    assert not set(OPTIONS[verb].split()) - there
+
+
+def test_what_stands_in_for_a_verb_is_there() -> None:
+    named = [text for text in ELSEWHERE.values() if text.startswith("headrace ")]
+    for noun, verb in (text.split()[1:3] for text in named if "serve" not in text):
+        assert verb in commands(noun)
