@@ -96,7 +96,7 @@ ROWS = [
     row(20, 4, {"topic_names[]": ABSENT}, t("Delete")),
     row(21, 1, TOPIC_BY_NAME, t("Delete")),
     row(22, 3, {"transactional_id": TXN}, x("Write")),
-    row(22, 3, {"transactional_id": None}, (c("IdempotentWrite"), t("Write"))),
+    row(22, 3, {"transactional_id": None}, c("IdempotentWrite")),  # Write on some topic implies it, and a denial wins (A37)
     row(23, 3, {"topics[].topic": ABSENT, "topics[].partitions[]": None, "replica_id": -1}, t("Describe")),
     row(24, 2, {"v3_and_below_transactional_id": TXN, "v3_and_below_topics[].name": ABSENT, "v3_and_below_topics[].partitions[]": 0}, x("Write"), t("Write")),
     row(25, 2, {"transactional_id": TXN, "group_id": GROUP}, x("Write"), g("Read")),
