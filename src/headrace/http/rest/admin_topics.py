@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from headrace.broker.history import Lately, TopicNow
 from headrace.broker.peers import Peers
@@ -24,12 +25,21 @@ from headrace.cluster.rows import Topic
 from headrace.cluster.topics import DEFAULT, CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, topic_name_problem
-from headrace.core.moments import timed
 from headrace.http.contract import FLAG, Contract, Param
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.problem import problem
-from headrace.http.rest.forms.administration import IF_MATCH, SORTED, ShownTopic, TopicPage, Trimmed
+from headrace.http.rest.forms.administration import (
+    IF_MATCH,
+    SORTED,
+    ListedTopic,
+    ShownConfig,
+    ShownPartition,
+    ShownTopic,
+    TopicPage,
+    TopicSummary,
+    Trimmed,
+)
 from headrace.http.rest.forms.queues import CHANGE_PROBLEMS, PAGE
 from headrace.http.rest.paging import SortKeys, page, sorted_window
 from headrace.http.rest.reading import answer, body_of
@@ -155,7 +165,9 @@ class AdminTopicDoor(Door):
             self._sort_keys(lately),
         )
         found = [topic for name in names if (topic := image.topic(name)) is not None]
-        rows = [{**_summary(topic), **self._numbers(topic, wanted, lately)} for topic in found]
+        rows = [ListedTopic(**asdict(_summary(topic))) for topic in found]
+        for topic, row in zip(found, rows, strict=True):
+            self._add_numbers(row, topic, wanted, lately)
         return page(request, rows, cursor, total)
 
     def _sort_keys(self, lately: Lately) -> SortKeys:
@@ -169,23 +181,19 @@ class AdminTopicDoor(Door):
             "partitions": lambda name: len(self._image.topics[name].partitions),
         }
 
-    def _numbers(self, topic: Topic, wanted: list[str], lately: Lately) -> dict[str, Any]:
+    def _add_numbers(self, row: ListedTopic, topic: Topic, wanted: list[str], lately: Lately) -> None:
         """As the brokers that lead its partitions sampled them."""
-        shown: dict[str, Any] = {}
         now = lately.topics.get(topic.name, TopicNow())
         if "rates" in wanted:
-            shown |= {
-                "in_per_s": round(now.in_per_s, 2),
-                "in_bytes_per_s": round(now.in_bytes_per_s),
-                "out_bytes_per_s": round(now.out_bytes_per_s),
-                "last_write_ms": now.last_write_ms or None,
-            }
+            row.in_per_s = round(now.in_per_s, 2)
+            row.in_bytes_per_s = round(now.in_bytes_per_s)
+            row.out_bytes_per_s = round(now.out_bytes_per_s)
+            row.last_write_ms = now.last_write_ms or None
         if "sizes" in wanted:
-            shown |= {"messages": now.messages, "bytes": now.size_bytes}
+            row.messages, row.bytes = now.messages, now.size_bytes
         if "readers" in wanted:
-            groups = sum(topic.name in group.topics for group in lately.groups.values())
-            shown |= {"groups": groups, "kind": self._kind(topic)}
-        return timed(shown)
+            row.groups = sum(topic.name in group.topics for group in lately.groups.values())
+            row.kind = self._kind(topic)
 
     def _kind(self, topic: Topic) -> str:
         if topic.internal:
@@ -206,30 +214,29 @@ class AdminTopicDoor(Door):
         topic = self._topic(request)
         return answer(await self._shown(topic), headers=(("etag", _etag(topic)),))
 
-    async def _shown(self, topic: Topic) -> dict[str, Any]:
+    async def _shown(self, topic: Topic) -> ShownTopic:
         places = [TopicPartition(topic.name, number) for number in range(len(topic.partitions))]
         bounds = await asyncio.gather(*(self._bounds(tp) for tp in places))
-        partitions = []
-        for tp, state, bound in zip(places, topic.partitions, bounds, strict=True):
-            partitions.append(
-                {
-                    "partition": tp.partition,
-                    "leader": state.leader if state is not None else -1,
-                    "replicas": list(state.replicas) if state is not None else [],
-                    "isr": list(state.isr) if state is not None else [],
-                    "start_offset": bound.start if bound is not None else None,
-                    "end_offset": bound.end if bound is not None else None,
-                }
-            )
-        configs = {
-            entry.name: {
-                "value": entry.value,
-                "source": entry.source.name.lower(),
-                "read_only": entry.read_only,
-            }
-            for entry in describe_topic(topic.configs, self._image.layers())
-        }
-        return {**_summary(topic), "partitions": partitions, "configs": configs}
+        return ShownTopic(
+            **asdict(_summary(topic)),
+            partitions=[
+                ShownPartition(
+                    partition=tp.partition,
+                    leader=state.leader if state is not None else -1,
+                    replicas=list(state.replicas) if state is not None else [],
+                    isr=list(state.isr) if state is not None else [],
+                    start_offset=bound.start if bound is not None else None,
+                    end_offset=bound.end if bound is not None else None,
+                )
+                for tp, state, bound in zip(places, topic.partitions, bounds, strict=True)
+            ],
+            configs={
+                entry.name: ShownConfig(
+                    value=entry.value, source=entry.source.name.lower(), read_only=entry.read_only
+                )
+                for entry in describe_topic(topic.configs, self._image.layers())
+            },
+        )
 
     async def _bounds(self, tp: TopicPartition) -> OffsetBounds | None:
         """None: its leader can't say right now. The rest of the topic can still be shown."""
@@ -335,7 +342,7 @@ class AdminTopicDoor(Door):
         row = response.topics[0].partitions[0]
         if row.error_code:
             raise HeadraceError(ErrorKind(row.error_code), f"{tp} can't be trimmed to {wanted.before_offset}")
-        return answer({"topic": topic.name, "partition": wanted.partition, "start_offset": row.low_watermark})
+        return answer(Trimmed(topic=topic.name, partition=wanted.partition, start_offset=row.low_watermark))
 
 
 def _refuse_internal(name: str) -> None:
@@ -343,16 +350,16 @@ def _refuse_internal(name: str) -> None:
         raise HeadraceError(ErrorKind.INVALID_TOPIC_EXCEPTION, f"{name} is one of the broker's own")
 
 
-def _summary(topic: Topic) -> dict[str, Any]:
+def _summary(topic: Topic) -> TopicSummary:
     replicas = [len(state.replicas) for state in topic.partitions if state is not None]
-    return {
-        "name": topic.name,
-        "id": topic.id.hex(),
-        "partition_count": len(topic.partitions),
-        "replication_factor": max(replicas, default=0),
-        "internal": topic.internal,
-        "overrides": dict(topic.configs),
-    }
+    return TopicSummary(
+        name=topic.name,
+        id=topic.id.hex(),
+        partition_count=len(topic.partitions),
+        replication_factor=max(replicas, default=0),
+        internal=topic.internal,
+        overrides=dict(topic.configs),
+    )
 
 
 def _etag(topic: Topic) -> str:

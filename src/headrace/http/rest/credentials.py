@@ -5,20 +5,28 @@ One's own need no right; those of others are the administrator's. What is secret
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.moments import timed
 from headrace.core.principals import ANONYMOUS, USER, Principal
 from headrace.http.contract import Contract
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.rest.forms.queues import CHANGE_PROBLEMS
-from headrace.http.rest.forms.security import KeyPage, MadeKey, MadeToken, TokenPage, TokenRight
-from headrace.http.rest.reading import answer, invalid, json_object
+from headrace.http.rest.forms.security import (
+    KeyPage,
+    MadeKey,
+    MadeToken,
+    ShownKey,
+    ShownToken,
+    TokenPage,
+    TokenRight,
+)
+from headrace.http.rest.reading import answer, body_of, invalid
 from headrace.security.acl_book import CLUSTER_NAME
 from headrace.security.desk import Security
 from headrace.security.records import (
@@ -34,6 +42,8 @@ from headrace.security.records import (
 )
 from headrace.security.rights import LEGAL, OWN, Operation, Resource
 from headrace.security.tokens import DEFAULT_DAYS, MOST_DAYS
+
+E = TypeVar("E", Operation, Resource)
 
 
 class NewToken(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,7 +86,7 @@ class CredentialDoor(Door):
             for digest, held in sorted(self._image.tokens.items(), key=lambda item: item[1].created_ms)
             if _is_own(request, held.owner) or _may(request, Operation.DESCRIBE)
         ]
-        return answer({"items": items, "next_cursor": None})
+        return answer(TokenPage(items=items, next_cursor=None))
 
     @route(
         "POST",
@@ -92,7 +102,7 @@ class CredentialDoor(Door):
         ),
     )
     async def _add_token(self, request: Request) -> Answer:
-        wanted = read(request, NewToken)
+        wanted = body_of(request, NewToken)
         owner = wanted.owner or caller(request).name
         _need_own(request, owner)
         need_whole(self._security, request)
@@ -100,7 +110,7 @@ class CredentialDoor(Door):
         token, digest, held = await self._security.admin.make_token(
             owner, wanted.name, wanted.days, rights=rights
         )
-        return answer({**_shown_token(digest, held), "token": token}, 201)
+        return answer(MadeToken(**asdict(_shown_token(digest, held)), token=token), 201)
 
     @route(
         "DELETE",
@@ -140,7 +150,7 @@ class CredentialDoor(Door):
             for key_id, held in sorted(self._image.keys.items(), key=lambda item: item[1].created_ms)
             if _is_own(request, held.owner) or _may(request, Operation.DESCRIBE)
         ]
-        return answer({"items": items, "next_cursor": None})
+        return answer(KeyPage(items=items, next_cursor=None))
 
     @route(
         "POST",
@@ -156,13 +166,13 @@ class CredentialDoor(Door):
         ),
     )
     async def _add_key(self, request: Request) -> Answer:
-        wanted = read(request, NewKey)
+        wanted = body_of(request, NewKey)
         owner = wanted.owner or caller(request).name
         _need_own(request, owner)
         need_whole(self._security, request)
         security = self._security
         key_id, secret, held = await security.admin.make_key(owner, wanted.name, security.keys)
-        return answer({**_shown_key(key_id, held), "secret": secret}, 201)
+        return answer(MadeKey(**asdict(_shown_key(key_id, held)), secret=secret), 201)
 
     @route(
         "DELETE",
@@ -180,26 +190,24 @@ class CredentialDoor(Door):
         return Response(b"", 204, "")
 
 
-def _shown_token(digest: str, held: TokenRecord) -> dict[str, Any]:
-    return timed(
-        {
-            "id": digest[:TOKEN_ID_CHARS],
-            "owner": held.owner,
-            "name": held.name,
-            "created_ms": held.created_ms,
-            "expires_ms": held.expires_ms,
-            "rights": None if held.rights is None else [_shown_right(each) for each in held.rights],
-        }
+def _shown_token(digest: str, held: TokenRecord) -> ShownToken:
+    return ShownToken(
+        id=digest[:TOKEN_ID_CHARS],
+        owner=held.owner,
+        name=held.name,
+        created_ms=held.created_ms,
+        expires_ms=held.expires_ms,
+        rights=None if held.rights is None else [_shown_right(each) for each in held.rights],
     )
 
 
-def _shown_right(grant: TokenGrant) -> dict[str, str]:
+def _shown_right(grant: TokenGrant) -> TokenRight:
     prefixed = grant.pattern is PatternType.PREFIXED
-    return {
-        "operation": "All" if grant.operation == ALL_OPERATIONS else word(Operation(grant.operation)),
-        "resource": word(grant.resource),
-        "name": "" if grant.resource is Resource.CLUSTER else grant.name + ("*" if prefixed else ""),
-    }
+    return TokenRight(
+        operation="All" if grant.operation == ALL_OPERATIONS else word(Operation(grant.operation)),
+        resource=word(grant.resource),
+        name="" if grant.resource is Resource.CLUSTER else grant.name + ("*" if prefixed else ""),
+    )
 
 
 def grant_of(given: TokenRight) -> TokenGrant:
@@ -228,8 +236,8 @@ def need_whole(security: Security, request: Request) -> None:
         )
 
 
-def _shown_key(key_id: str, held: KeyRecord) -> dict[str, Any]:
-    return timed({"id": key_id, "owner": held.owner, "name": held.name, "created_ms": held.created_ms})
+def _shown_key(key_id: str, held: KeyRecord) -> ShownKey:
+    return ShownKey(id=key_id, owner=held.owner, name=held.name, created_ms=held.created_ms)
 
 
 def _is_own(request: Request, owner: str) -> bool:
@@ -253,15 +261,8 @@ def caller(request: Request) -> Principal:
     return ANONYMOUS if request.access is None else request.access.principal
 
 
-def named(kind: type[Any], value: object, what: str) -> Any:
+def named(kind: type[E], value: str, what: str) -> E:
     for each in kind:
-        if str(value).replace("_", "").lower() == each.name.replace("_", "").lower():
+        if value.replace("_", "").lower() == each.name.replace("_", "").lower():
             return each
     raise invalid(f"{what} is one of {', '.join(word(each) for each in kind)}")
-
-
-def read(request: Request, kind: type[Any]) -> Any:
-    try:
-        return msgspec.convert(json_object(request), kind)
-    except msgspec.ValidationError as problem:
-        raise invalid(str(problem)) from None

@@ -52,10 +52,10 @@ class ExplainDoor(Door):
         lately = await self._whole.look()
         now = lately.groups.get(name, GroupNow())
         owners = {
-            TopicPartition(owned["topic"], number): member["client_id"] or member["member_id"]
+            TopicPartition(owned.topic, number): member.client_id or member.member_id
             for member in standing.members
-            for owned in member["assignment"]
-            for number in owned["partitions"]
+            for owned in member.assignment
+            for number in owned.partitions
         }
         partitions = tuple(
             PartitionFacts(

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from headrace.broker import coordinators
 from headrace.broker.coordinators import Coordinators
@@ -24,13 +25,23 @@ from headrace.broker.peers import Peers
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.core.moments import timed
 from headrace.core.ports import Clock
 from headrace.groups.subscription import parse_assignment
 from headrace.http.contract import Contract, Param
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.forms.administration import SORTED, GroupPage, SeekResult, ShownGroup
+from headrace.http.rest.forms.administration import (
+    SORTED,
+    GroupPage,
+    GroupPartition,
+    GroupSummary,
+    ListedGroup,
+    Owned,
+    SeekResult,
+    ShownGroup,
+    ShownMember,
+    Sought,
+)
 from headrace.http.rest.forms.queues import CHANGE_PROBLEMS, PAGE
 from headrace.http.rest.paging import page, sorted_window
 from headrace.http.rest.reading import answer, body_of, invalid
@@ -43,7 +54,8 @@ from headrace.wire.api import ApiKey
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.delete_groups import DeleteGroupsRequest
 from headrace.wire.messages.describe_groups import DescribeGroupsRequest
-from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest
+from headrace.wire.messages.list_groups import ListedGroup as FoundGroup
+from headrace.wire.messages.list_groups import ListGroupsRequest
 from headrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -75,8 +87,8 @@ class Seek(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class GroupStanding(NamedTuple):
-    group: ListedGroup
-    members: list[dict[str, Any]]
+    group: FoundGroup
+    members: list[ShownMember]
     committed: dict[TopicPartition, int]
     bounds: dict[TopicPartition, OffsetBounds]
 
@@ -139,13 +151,13 @@ class GroupDoor(Door):
             },
         )
         wanted = request.query.get("with", "").split(",")
-        rows = [
-            {**_summary(found[name]), **(_numbers(request, groups.get(name)) if "lag" in wanted else {})}
-            for name in names
-        ]
+        rows = [ListedGroup(**asdict(_summary(found[name]))) for name in names]
+        if "lag" in wanted:
+            for row in rows:
+                _add_numbers(row, request, groups.get(row.name))
         return page(request, rows, cursor, total)
 
-    async def _listed(self) -> list[ListedGroup]:
+    async def _listed(self) -> list[FoundGroup]:
         """Of every broker that answers: one that is away takes no list with it."""
         asked = [
             self._peers.call(node.id, ApiKey.LIST_GROUPS, 5, ListGroupsRequest([], []))
@@ -157,7 +169,7 @@ class GroupDoor(Door):
             raise problems[0]
         return [group for found in answers if not isinstance(found, BaseException) for group in found.groups]
 
-    async def _known(self, name: str) -> ListedGroup:
+    async def _known(self, name: str) -> FoundGroup:
         for group in await self._listed():
             if group.group_id == name:
                 return group
@@ -173,11 +185,11 @@ class GroupDoor(Door):
         group = await self._known(name)
         members = await self._members(group)
         for member in members:
-            member["assignment"] = [tp for tp in member["assignment"] if request.sees(TOPIC, tp["topic"])]
+            member.assignment = [owned for owned in member.assignment if request.sees(TOPIC, owned.topic)]
         committed = await self._committed(name)
         committed = {tp: offset for tp, offset in committed.items() if request.sees(TOPIC, tp.topic)}
         read = {tp.topic for tp in committed} | {
-            tp["topic"] for member in members for tp in member["assignment"]
+            owned.topic for member in members for owned in member.assignment
         }
         bounds = await self._bounds(
             TopicPartition(topic, number)
@@ -196,35 +208,30 @@ class GroupDoor(Door):
     async def _describe(self, request: Request) -> Answer:
         group, members, committed, bounds = await self.standing(request)
         rows = [_row(tp, committed.get(tp), bounds.get(tp)) for tp in sorted({*committed, *bounds})]
-        lags = [row["lag"] for row in rows if row["lag"] is not None]
-        oldest_ms = await self._oldest_unread(rows)
         return answer(
-            timed(
-                {
-                    **_summary(group),
-                    "lag": sum(lags),
-                    "oldest_unread_ms": oldest_ms,
-                    "members": members,
-                    "partitions": rows,
-                }
+            ShownGroup(
+                **asdict(_summary(group)),
+                lag=sum(row.lag or 0 for row in rows),
+                oldest_unread_ms=await self._oldest_unread(rows),
+                members=members,
+                partitions=rows,
             )
         )
 
-    async def _oldest_unread(self, rows: list[dict[str, Any]]) -> int | None:
+    async def _oldest_unread(self, rows: list[GroupPartition]) -> int | None:
         """When the oldest message that the group has not read was written: its lag in time."""
-        behind = sorted((row for row in rows if row["lag"]), key=lambda row: -int(row["lag"]))[:MAX_AGES]
+        behind = sorted((row for row in rows if row.lag), key=lambda row: -(row.lag or 0))[:MAX_AGES]
         found: list[int] = []
         for row in behind:
             try:
-                chunk = await self._reader.read(
-                    TopicPartition(row["topic"], row["partition"]), row["committed_offset"], 1
-                )
+                tp = TopicPartition(row.topic, row.partition)
+                chunk = await self._reader.read(tp, row.committed_offset or 0, 1)
             except HeadraceError:
                 continue
             found += [record.timestamp for record in chunk.records[:1]]
         return min(found, default=None)
 
-    async def _members(self, group: ListedGroup) -> list[dict[str, Any]]:
+    async def _members(self, group: FoundGroup) -> list[ShownMember]:
         name = group.group_id
         if group.group_type.lower() == "consumer":
             request = ConsumerGroupDescribeRequest([name])
@@ -302,10 +309,10 @@ class GroupDoor(Door):
         if not wanted.dry_run:
             await self._commit(name, targets)
         rows = [
-            {"topic": tp.topic, "partition": tp.partition, "from_offset": before.get(tp), "to_offset": offset}
+            Sought(topic=tp.topic, partition=tp.partition, from_offset=before.get(tp), to_offset=offset)
             for tp, offset in targets.items()
         ]
-        return answer({"group": name, "dry_run": wanted.dry_run, "partitions": rows})
+        return answer(SeekResult(group=name, dry_run=wanted.dry_run, partitions=rows))
 
     async def _targets(self, wanted: Seek, before: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         if wanted.offsets is not None:
@@ -410,50 +417,50 @@ def state_name(kafkas: str) -> str:
     return _WORD.sub("-", kafkas).lower()
 
 
-def _numbers(request: Request, now: GroupNow | None) -> dict[str, Any]:
+def _add_numbers(row: ListedGroup, request: Request, now: GroupNow | None) -> None:
     """As its coordinator sampled them; None where that broker did not answer."""
-    if now is None:
-        return timed(
-            {"lag": None, "members": None, "out_per_s": None, "topics": None, "last_commit_ms": None}
-        )
-    return timed(
-        {
-            "lag": now.lag,
-            "members": now.members,
-            "out_per_s": round(now.out_per_s, 2),
-            "topics": sorted(topic for topic in now.topics if request.sees(TOPIC, topic)),
-            "last_commit_ms": now.moved_ms or None,
-        }
+    row.lag = None if now is None else now.lag
+    row.members = None if now is None else now.members
+    row.out_per_s = None if now is None else round(now.out_per_s, 2)
+    row.topics = None if now is None else sorted(topic for topic in now.topics if request.sees(TOPIC, topic))
+    row.last_commit_ms = None if now is None else now.moved_ms or None
+
+
+def _summary(group: FoundGroup) -> GroupSummary:
+    return GroupSummary(
+        name=group.group_id,
+        state=state_name(group.group_state),
+        type=group.group_type.lower() or "classic",
+        protocol_type=group.protocol_type,
     )
 
 
-def _summary(group: ListedGroup) -> dict[str, Any]:
-    return {
-        "name": group.group_id,
-        "state": state_name(group.group_state),
-        "type": group.group_type.lower() or "classic",
-        "protocol_type": group.protocol_type,
-    }
+class _Member(Protocol):
+    """Of a group of either protocol."""
+
+    member_id: str
+    client_id: str
+    client_host: str
 
 
-def _member(member: Any, instance_id: str | None, owned: list[tuple[str, list[int]]]) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "instance_id": instance_id,
-        "client_id": member.client_id,
-        "host": member.client_host,
-        "assignment": [{"topic": topic, "partitions": partitions} for topic, partitions in owned],
-    }
+def _member(member: _Member, instance_id: str | None, owned: list[tuple[str, list[int]]]) -> ShownMember:
+    return ShownMember(
+        member_id=member.member_id,
+        instance_id=instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=[Owned(topic=topic, partitions=partitions) for topic, partitions in owned],
+    )
 
 
-def _row(tp: TopicPartition, committed: int | None, bounds: OffsetBounds | None) -> dict[str, Any]:
+def _row(tp: TopicPartition, committed: int | None, bounds: OffsetBounds | None) -> GroupPartition:
     lag = None
     if committed is not None and bounds is not None:
         lag = max(0, bounds.end - max(committed, bounds.start))
-    return {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "committed_offset": committed,
-        "end_offset": bounds.end if bounds is not None else None,
-        "lag": lag,
-    }
+    return GroupPartition(
+        topic=tp.topic,
+        partition=tp.partition,
+        committed_offset=committed,
+        end_offset=bounds.end if bounds is not None else None,
+        lag=lag,
+    )

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
@@ -22,11 +22,18 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.cluster.image import ClusterImage
 from headrace.core.calendar import next_tick_ms
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
-from headrace.core.moments import rfc3339, timed
+from headrace.core.moments import rfc3339
 from headrace.http.contract import Contract, Param, whole
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.forms.queues import MovedMessage, NewTime, SchedulePage, ShownSchedule, WaitingPage
+from headrace.http.rest.forms.queues import (
+    MovedMessage,
+    NewTime,
+    SchedulePage,
+    ShownSchedule,
+    WaitingMessage,
+    WaitingPage,
+)
 from headrace.http.rest.reading import answer, invalid, json_object, number, time_ms
 from headrace.queues.commands import Source
 from headrace.records.shown import shown_record
@@ -80,7 +87,7 @@ class ScheduleDoor(Door):
         limit = number(request, "limit", 100, 1, MAX_LISTED)
         sources = queues.sources(spec)
         first, offset = _cursor(request.query.get("cursor", ""))
-        items: list[dict[str, Any]] = []
+        items: list[WaitingMessage] = []
         for place in range(first, len(sources)):
             source = sources[place]
             left = limit - len(items)
@@ -91,11 +98,11 @@ class ScheduleDoor(Door):
                     topic.id if topic else b"", source.partition, record.offset
                 )
                 shown = shown_record(source.topic, source.partition, record)
-                items.append(timed({"message_id": message_id, "due_ms": due_ms, **shown}))
+                items.append(WaitingMessage(**shown, message_id=message_id, due_ms=due_ms))
             if len(found) >= left:
-                return answer({"items": items, "next_cursor": f"{place}.{found[-1][1].offset + 1}"})
+                return answer(WaitingPage(items=items, next_cursor=f"{place}.{found[-1][1].offset + 1}"))
             offset = 0
-        return answer({"items": items, "next_cursor": None})
+        return answer(WaitingPage(items=items, next_cursor=None))
 
     def _place(self, request: Request) -> tuple[Source, int]:
         spec = self._spec(request)
@@ -116,7 +123,7 @@ class ScheduleDoor(Door):
         source, offset = self._place(request)
         due_ms = time_ms(str(json_object(request).get("deliver_at", "")), "deliver_at")
         await self._queues.move_schedule(source, offset, due_ms)
-        return answer(timed({"message_id": request.params["message"], "due_ms": due_ms}))
+        return answer(MovedMessage(message_id=request.params["message"], due_ms=due_ms))
 
     @route(
         "DELETE",
@@ -139,7 +146,7 @@ class ScheduleDoor(Door):
     )
     async def _list(self, request: Request) -> Answer:
         items = [_shown(schedule) for schedule in self._cron.all() if request.sees(TOPIC, schedule.topic)]
-        return answer({"items": items, "next_cursor": None})
+        return answer(SchedulePage(items=items, next_cursor=None))
 
     @route(
         "POST",
@@ -177,15 +184,16 @@ class ScheduleDoor(Door):
         return Response(b"", 204, "")
 
 
-def _shown(schedule: CronSchedule) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(schedule)
-    shown["next_ms"] = next_ms = next_tick_ms(schedule.cron, schedule.last_ms)
-    upcoming = [next_ms]
+def _shown(schedule: CronSchedule) -> ShownSchedule:
+    upcoming = [next_tick_ms(schedule.cron, schedule.last_ms)]
     with suppress(HeadraceError):  # some expressions have a last time
         while len(upcoming) < UPCOMING:
             upcoming.append(next_tick_ms(schedule.cron, upcoming[-1]))
-    shown["upcoming"] = [rfc3339(tick_ms) for tick_ms in upcoming]
-    return timed(shown)
+    return ShownSchedule(
+        **asdict(schedule),
+        next_ms=upcoming[0],
+        upcoming=[rfc3339(tick_ms) or "" for tick_ms in upcoming],
+    )
 
 
 def _cursor(text: str) -> tuple[int, int]:

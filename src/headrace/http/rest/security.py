@@ -5,27 +5,27 @@ What Kafka has words for (rights, SCRAM credentials) has Kafka's door too; a pas
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from headrace.core.errors import ErrorKind, HeadraceError, NameTaken
-from headrace.core.moments import timed
 from headrace.core.principals import USER, Principal
 from headrace.http.contract import Contract
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.credentials import CredentialDoor, caller, named, read
+from headrace.http.rest.credentials import CredentialDoor, caller, named
 from headrace.http.rest.denials import DenialDoor
 from headrace.http.rest.forms.queues import CHANGE_PROBLEMS
 from headrace.http.rest.forms.security import (
     AccessExplanation,
+    Grant,
     SecurityStatus,
     ShownUser,
     UserPage,
 )
-from headrace.http.rest.reading import answer, invalid
+from headrace.http.rest.reading import answer, body_of, invalid
 from headrace.http.router import Router
 from headrace.security.acl_book import granting
 from headrace.security.desk import Security
@@ -100,20 +100,18 @@ class SecurityDoor(Door):
     async def _status(self, request: Request) -> Answer:
         image = self._image
         return answer(
-            timed(
-                {
-                    "mode": image.mode.mode,
-                    "since_ms": image.mode.since_ms,
-                    "by": image.mode.by,
-                    "users": len(image.users),
-                    "rights": len(image.acls),
-                    "super_users": sorted(image.super_users),
-                    "broker": self._broker_id,
-                    "revision": self._security.admin.revision,
-                    "unreadable": sorted(image.unreadable),
-                    "denied": self._security.denials.total,
-                    "failed_logins": self._security.logins.limits.failures,
-                }
+            SecurityStatus(
+                mode=image.mode.mode,
+                since_ms=image.mode.since_ms,
+                by=image.mode.by,
+                users=len(image.users),
+                rights=len(image.acls),
+                super_users=sorted(image.super_users),
+                broker=self._broker_id,
+                revision=self._security.admin.revision,
+                unreadable=sorted(image.unreadable),
+                denied=self._security.denials.total,
+                failed_logins=self._security.logins.limits.failures,
             )
         )
 
@@ -131,7 +129,7 @@ class SecurityDoor(Door):
         ),
     )
     async def _set_mode(self, request: Request) -> Answer:
-        wanted = read(request, ModeChange)
+        wanted = body_of(request, ModeChange)
         image = self._image
         if wanted.mode is Mode.ENFORCED and not wanted.force:
             await self._denials.need_ready()
@@ -157,7 +155,7 @@ class SecurityDoor(Door):
         ),
     )
     async def _set_super_users(self, request: Request) -> Answer:
-        wanted = read(request, SuperUsers).super_users
+        wanted = body_of(request, SuperUsers).super_users
         for name in wanted:
             kind, colon, rest = name.partition(":")
             if kind != USER or not colon or not rest:
@@ -178,19 +176,17 @@ class SecurityDoor(Door):
     )
     async def _users(self, request: Request) -> Answer:
         image = self._image
-        return answer({"items": [self._shown(name) for name in sorted(image.users)], "next_cursor": None})
+        return answer(UserPage(items=[self._shown(name) for name in sorted(image.users)], next_cursor=None))
 
-    def _shown(self, name: str) -> dict[str, Any]:
+    def _shown(self, name: str) -> ShownUser:
         image = self._image
         user = image.users[name]
-        return timed(
-            {
-                "name": name,
-                "enabled": user.enabled,
-                "created_ms": user.created_ms,
-                "mechanisms": sorted(image.scram.get(name, ())),
-                "super": f"{USER}:{name}" in image.super_users,
-            }
+        return ShownUser(
+            name=name,
+            enabled=user.enabled,
+            created_ms=user.created_ms,
+            mechanisms=sorted(image.scram.get(name, ())),
+            super=f"{USER}:{name}" in image.super_users,
         )
 
     @route(
@@ -207,7 +203,7 @@ class SecurityDoor(Door):
         ),
     )
     async def _add_user(self, request: Request) -> Answer:
-        wanted = read(request, NewUser)
+        wanted = body_of(request, NewUser)
         if wanted.name in self._image.users:
             raise NameTaken(ErrorKind.CONFLICT, f"there is a user {wanted.name!r} already")
         admin = self._security.admin
@@ -232,7 +228,7 @@ class SecurityDoor(Door):
         name = request.params["user"]
         if name not in self._image.users:
             raise HeadraceError(ErrorKind.RESOURCE_NOT_FOUND, f"there is no user {name!r}")
-        await self._security.admin.alter_scram(name, _records(read(request, NewPassword).scram))
+        await self._security.admin.alter_scram(name, _records(body_of(request, NewPassword).scram))
         return answer(self._shown(name))
 
     @route(
@@ -249,7 +245,7 @@ class SecurityDoor(Door):
     )
     async def _change_user(self, request: Request) -> Answer:
         name = request.params["user"]
-        await self._security.admin.set_enabled(name, read(request, UserChange).enabled)
+        await self._security.admin.set_enabled(name, body_of(request, UserChange).enabled)
         return answer(self._shown(name))
 
     @route(
@@ -276,7 +272,7 @@ class SecurityDoor(Door):
     )
     async def _explain(self, request: Request) -> Answer:
         """A48: what would be said to somebody, by which rule, and what would allow it."""
-        asked = read(request, Question)
+        asked = body_of(request, Question)
         kind, _, name = asked.principal.partition(":")
         operation = named(Operation, asked.operation, "operation")
         resource = named(Resource, asked.resource, "resource")
@@ -284,14 +280,19 @@ class SecurityDoor(Door):
         if kind != USER or not name:
             raise invalid("principal is User:name")
         verdict = self._image.decide(Principal(kind, name), host, operation, resource, thing)
-        grants: list[dict[str, Any]] = []
+        grants: list[Grant] = []
         if not verdict.allowed:
             grants = [
-                {"principal": f"{kind}:{name}", "operation": word(Operation(each)), "resource": word(resource),
-                 "name": thing, "pattern": PatternType.LITERAL.name.lower()}
+                Grant(
+                    principal=f"{kind}:{name}",
+                    operation=word(Operation(each)),
+                    resource=word(resource),
+                    name=thing,
+                    pattern=PatternType.LITERAL.name.lower(),
+                )
                 for each in granting(operation)
-            ]  # fmt: skip
-        return answer({"allowed": verdict.allowed, "rule": verdict.rule, "granted_by": grants})
+            ]
+        return answer(AccessExplanation(allowed=verdict.allowed, rule=verdict.rule, granted_by=grants))
 
 
 def _records(given: dict[str, GivenScram]) -> dict[str, ScramRecord]:

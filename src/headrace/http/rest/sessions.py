@@ -15,7 +15,6 @@ import base64
 
 from headrace.broker.runtime import Runtime
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.moments import timed
 from headrace.core.principals import ANONYMOUS, USER
 from headrace.http.contract import Contract, Param
 from headrace.http.declared import Door, route
@@ -77,15 +76,15 @@ class SessionDoor(Door):
         named = access is not None and not access.is_nameless
         token = session_of(request) if named else ""
         return answer(
-            {
-                "principal": str(ANONYMOUS if access is None else access.principal),
-                "mode": self._mode,
-                "authenticated": named,
-                "login": self._mode == "enforced" and not named,
-                "address": request.peer.host,
-                "may": ["*"] if self._mode != "enforced" else [] if access is None else _may(request, access),
-                "csrf": csrf_of(token) if token else None,
-            },
+            ShownSession(
+                principal=str(ANONYMOUS if access is None else access.principal),
+                mode=self._mode,
+                authenticated=named,
+                login=self._mode == "enforced" and not named,
+                address=request.peer.host,
+                may=["*"] if self._mode != "enforced" else [] if access is None else _may(request, access),
+                csrf=csrf_of(token) if token else None,
+            ),
             headers=NO_STORE,
         )
 
@@ -124,8 +123,8 @@ class SessionDoor(Door):
         token, _, record = await self._security.admin.make_token(
             principal.name, NAME, lasts_ms=lasts_ms, rights=rights
         )
-        body = timed({"principal": str(principal), "csrf": csrf_of(token), "expires_ms": record.expires_ms})
-        return answer(body, 201, (*NO_STORE, ("set-cookie", _cookie(request, token, HOURS * 3_600))))
+        made = MadeSession(principal=str(principal), csrf=csrf_of(token), expires_ms=record.expires_ms)
+        return answer(made, 201, (*NO_STORE, ("set-cookie", _cookie(request, token, HOURS * 3_600))))
 
     async def _proved(self, request: Request, body: NewSession) -> Step:
         """Raises LoginFailed, Busy."""
@@ -184,7 +183,7 @@ class SessionDoor(Door):
             raise HeadraceError(ErrorKind.THROTTLING_QUOTA_EXCEEDED, "too many links wait to be used")
         code = base64.urlsafe_b64encode(self._runtime.random_bytes(24)).decode()
         self._links[code] = (access.principal.name, now_ms + LINK_MS)
-        return answer({"path": f"/console#login={code}", "lasts_ms": LINK_MS}, 201, NO_STORE)
+        return answer(MadeLink(path=f"/console#login={code}", lasts_ms=LINK_MS), 201, NO_STORE)
 
 
 def _cookie(request: Request, token: str, seconds: int) -> str:

@@ -6,23 +6,22 @@ tenant are made as users are, with its rights (`headrace acl copy`).
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from headrace.broker.quota_admin import QuotaAdmin
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS, USER, Quotas
 from headrace.core.errors import ErrorKind, HeadraceError, NameTaken
-from headrace.core.moments import timed
 from headrace.http.contract import Contract
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
-from headrace.http.rest.credentials import read
 from headrace.http.rest.forms.queues import CHANGE_PROBLEMS
-from headrace.http.rest.forms.security import MadeTenant, TenantPage
-from headrace.http.rest.reading import answer
+from headrace.http.rest.forms.security import MadeTenant, ShownTenant, TenantPage
+from headrace.http.rest.reading import answer, body_of
 from headrace.security.desk import Security
 from headrace.security.rights import CLUSTER, alter, describe, needs
 from headrace.security.tokens import DEFAULT_DAYS, MOST_DAYS
@@ -58,7 +57,7 @@ class TenantDoor(Door):
     @route("GET", _PATH, _LOOK, Contract("List tenants", "security", {200: TenantPage}, problems=()))
     async def _list(self, request: Request) -> Answer:
         names = sorted(name for name, user in self._security.image.users.items() if user.tenant)
-        return answer({"items": [self._shown(name) for name in names], "next_cursor": None})
+        return answer(TenantPage(items=[self._shown(name) for name in names], next_cursor=None))
 
     @route(
         "POST",
@@ -74,7 +73,7 @@ class TenantDoor(Door):
         ),
     )
     async def _add(self, request: Request) -> Answer:
-        wanted = read(request, NewTenant)
+        wanted = body_of(request, NewTenant)
         prefix = f"{wanted.name}."
         admin, users = self._security.admin, self._security.image.users
         if wanted.name in users:
@@ -92,7 +91,8 @@ class TenantDoor(Door):
         if values:
             await self._quota_admin.alter({((USER, wanted.name),): values})
         token, _, _ = await admin.make_token(wanted.name, f"tenant {wanted.name}", wanted.days)
-        return answer({**self._shown(wanted.name), "token": token}, 201, (("cache-control", "no-store"),))
+        made = MadeTenant(**asdict(self._shown(wanted.name)), token=token)
+        return answer(made, 201, (("cache-control", "no-store"),))
 
     @route(
         "DELETE",
@@ -121,18 +121,16 @@ class TenantDoor(Door):
     def _topics(self, prefix: str) -> list[str]:
         return sorted(name for name in self._image.topics if name.startswith(prefix))
 
-    def _shown(self, name: str) -> dict[str, Any]:
+    def _shown(self, name: str) -> ShownTenant:
         user = self._security.image.users[name]
         limits = self._quotas.values().get(((USER, name),), {})
-        return timed(
-            {
-                "name": name,
-                "prefix": user.tenant,
-                "enabled": user.enabled,
-                "created_ms": user.created_ms,
-                "topics": len(self._topics(user.tenant)),
-                "produce": limits.get(PRODUCED),
-                "consume": limits.get(CONSUMED),
-                "requests": limits.get(REQUESTS),
-            }
+        return ShownTenant(
+            name=name,
+            prefix=user.tenant,
+            enabled=user.enabled,
+            created_ms=user.created_ms,
+            topics=len(self._topics(user.tenant)),
+            produce=limits.get(PRODUCED),
+            consume=limits.get(CONSUMED),
+            requests=limits.get(REQUESTS),
         )
