@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Schema = Mapping[str, Any]
+Document = dict[str, Any]
+Schema = Mapping[str, object]
 
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "string"}
@@ -21,7 +22,7 @@ OFFSET: Schema = {
 
 
 def whole(low: int, high: int, default: int | None = None) -> Schema:
-    schema: dict[str, Any] = {"type": "integer", "minimum": low, "maximum": high}
+    schema: Document = {"type": "integer", "minimum": low, "maximum": high}
     return schema if default is None else {**schema, "default": default}
 
 
@@ -43,11 +44,11 @@ class Contract:
 
     summary: str
     tag: str
-    answers: Mapping[int, Any]
+    answers: Mapping[int, object]
     description: str = ""
     query: Sequence[Param] = ()
     headers: Sequence[Param] = ()
-    body: Sequence[Any] = ()
+    body: Sequence[object] = ()
     """The body is JSON of one of these types."""
     body_required: bool = True
     raw_body: bool = False

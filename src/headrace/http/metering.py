@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS, Quotas
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -49,7 +49,7 @@ class Meter:
         self.need_room(request)
         return self.count(request, await self.timed(request, _made(handler(request))))
 
-    async def timed(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+    async def timed(self, request: Request, work: Coroutine[object, object, T]) -> T:
         """Counts what `work` kept us from doing for others: its steps, and not what it waited for (KIP-124)."""
         stepped = _Steps(work)
         try:
@@ -92,13 +92,13 @@ class Meter:
 class _Steps(Generic[T]):
     """A coroutine, and how long its steps took."""
 
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, work: Coroutine[object, object, T]) -> None:
         self._work = work
         self.spent_ms = 0.0
 
-    def __await__(self) -> Generator[Any, Any, T]:
+    def __await__(self) -> Generator[object, object, T]:
         clock = asyncio.get_running_loop().time
-        value: Any = None
+        value: object = None
         problem: BaseException | None = None
         while True:
             began_s = clock()

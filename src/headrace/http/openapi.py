@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from headrace.core.moments import show_moments
-from headrace.http.contract import TEXT, Contract, Schema
+from headrace.http.contract import TEXT, Contract, Document, Schema
 from headrace.http.router import Route
 
 PROBLEM = "Problem"
@@ -33,10 +32,10 @@ class Problem(msgspec.Struct, kw_only=True):
     kafka_error: int | None = None
 
 
-def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
+def document(routes: Iterable[Route], version: str) -> Document:
     """Every route that says what it does."""
     declared = [(route, route.contract) for route in routes if route.contract is not None]
-    types = {PROBLEM: Problem}
+    types: dict[str, object] = {PROBLEM: Problem}
     for _, contract in declared:
         for kind in (*contract.body, *contract.answers.values()):
             if kind is not None:
@@ -49,7 +48,7 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     for name, component in components.items():
         if name not in asked:
             show_moments(component)
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, Document] = {}
     for route, contract in declared:
         item = _item(route, contract, by_type)
         paths.setdefault(route.template.replace("*}", "}"), {})[route.method.lower()] = item
@@ -68,8 +67,8 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     }
 
 
-def _item(route: Route, contract: Contract, by_type: Mapping[str, Schema]) -> dict[str, Any]:
-    item: dict[str, Any] = {
+def _item(route: Route, contract: Contract, by_type: Mapping[str, Schema]) -> Document:
+    item: Document = {
         "operationId": contract.name or _operation_id(route),
         "summary": contract.summary,
         "tags": [contract.tag],
@@ -105,8 +104,8 @@ def _operation_id(route: Route) -> str:
     return "_".join([route.method.lower(), *(word for word in words if word not in ("api", "v1"))])
 
 
-def _body(contract: Contract, by_type: Mapping[str, Schema]) -> dict[str, Any] | None:
-    content: dict[str, Any] = {}
+def _body(contract: Contract, by_type: Mapping[str, Schema]) -> Document | None:
+    content: Document = {}
     if contract.body:
         schemas = [by_type[repr(kind)] for kind in contract.body]
         content["application/json"] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
@@ -116,8 +115,8 @@ def _body(contract: Contract, by_type: Mapping[str, Schema]) -> dict[str, Any] |
     return {"required": contract.body_required, "content": content} if content else None
 
 
-def _responses(contract: Contract, by_type: Mapping[str, Schema]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _responses(contract: Contract, by_type: Mapping[str, Schema]) -> Document:
+    found: Document = {}
     for status, kind in contract.answers.items():
         content = {} if kind is None else {contract.content_type: {"schema": by_type[repr(kind)]}}
         if kind is not None:

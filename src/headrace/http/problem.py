@@ -6,7 +6,7 @@ the Kafka door would have answered.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
@@ -41,9 +41,9 @@ def problem(
     instance: str = "",
     kafka_error: int | None = None,
     headers: tuple[tuple[str, str], ...] = (),
-    extra: dict[str, Any] | None = None,
+    extra: Mapping[str, object] | None = None,
 ) -> Response:
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "type": TYPE_PREFIX + code.lower().replace("_", "-"),
         "title": reason_phrase(status),
         "status": status,

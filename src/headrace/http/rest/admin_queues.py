@@ -9,7 +9,7 @@ POST               /api/v1/queues/{queue}/purge | pause | resume
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -291,7 +291,7 @@ class AdminQueueDoor(Door):
         await self._catalog.change(spec.name, config=with_config(spec, config).config, **changes)
         return answer(await self._shown(self._catalog.spec(spec.name)))
 
-    def _spec_changes(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _spec_changes(self, body: Mapping[str, Any]) -> dict[str, Any]:
         changes = {name: body[name] for name in _SPEC_FIELDS if name in body}
         if not isinstance(changes.get("filter", ""), str):
             raise invalid("filter is a text")
@@ -310,7 +310,7 @@ class AdminQueueDoor(Door):
             changes["elastic"] = _elastic(changes["elastic"])
         return changes
 
-    def _config(self, base: QueueConfig, body: dict[str, Any], filter_text: str) -> QueueConfig:
+    def _config(self, base: QueueConfig, body: Mapping[str, Any], filter_text: str) -> QueueConfig:
         given = {name: body[name] for name in _CONFIG_FIELDS if name in body}
         for name, value in given.items():
             default = getattr(QueueConfig(), name)
@@ -375,7 +375,7 @@ class AdminQueueDoor(Door):
         return answer(Paused(paused=paused))
 
 
-def _backoff(value: Any) -> Backoff | None:
+def _backoff(value: object) -> Backoff | None:
     if value is None:
         return None
     known = {field.name for field in fields(Backoff)}
@@ -386,7 +386,7 @@ def _backoff(value: Any) -> Backoff | None:
     return Backoff(**value)
 
 
-def _elastic(value: Any) -> Elastic | None:
+def _elastic(value: object) -> Elastic | None:
     """{"max_partitions": 8, ...}; null: the partitions stay as they are."""
     if value is None:
         return None
@@ -406,7 +406,7 @@ def _elastic(value: Any) -> Elastic | None:
     return elastic
 
 
-def _check_fields(body: dict[str, Any], known: set[str]) -> None:
+def _check_fields(body: Mapping[str, object], known: set[str]) -> None:
     unknown = sorted(set(body) - known)
     if unknown:
         raise invalid(f"there is no {unknown[0]!r} here", f"there are: {', '.join(sorted(known))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.http.contract import Document
 from headrace.http.health import HealthDoor
 from headrace.http.metrics import Collectors, MetricsDoor
 from headrace.http.openapi import document
@@ -38,5 +39,5 @@ def public_router(version: str) -> Router:
     return router
 
 
-def api_document(version: str) -> dict[str, Any]:
+def api_document(version: str) -> Document:
     return document(public_router(version).routes(), version)

@@ -5,11 +5,9 @@ GET /openapi.json
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from headrace.http.contract import Contract
+from headrace.http.contract import Contract, Document
 from headrace.http.declared import Door, route
 from headrace.http.messages import Request, Response
 from headrace.http.openapi import document
@@ -29,7 +27,7 @@ class DocumentationDoor(Door):
         "GET",
         "/openapi.json",
         BEFORE_LOGIN,
-        Contract("This document", "service", {200: dict[str, Any]}, problems=()),
+        Contract("This document", "service", {200: Document}, problems=()),
     )
     def _answer(self, request: Request) -> Response:
         if not self._encoded:

@@ -204,7 +204,7 @@ class LiveDoor(Door):
                 if lately is not self._now:
                     self._now = lately
                     self._views.clear()
-                change: dict[str, Any] = {"at_ms": self._clock.wall_ms()}
+                change: dict[str, object] = {"at_ms": self._clock.wall_ms()}
                 for subject in subjects:
                     view = self._seen(request, subject)
                     before = sent.get(subject)

@@ -37,7 +37,7 @@ def answer(
     return Response(_encode(shown(document)), status, JSON, headers)
 
 
-def json_body(request: Request) -> Any:
+def _json(request: Request) -> object:
     try:
         return _decode(request.body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
@@ -45,7 +45,7 @@ def json_body(request: Request) -> Any:
 
 
 def json_object(request: Request) -> dict[str, Any]:
-    body = json_body(request) if request.body else {}
+    body = _json(request) if request.body else {}
     if not isinstance(body, dict):
         raise invalid("the body must be a JSON object")
     return body
@@ -98,7 +98,7 @@ def time_ms(text: str, name: str) -> int:
 # -- records -------------------------------------------------------------------------------------------------------------
 
 
-def _bytes(value: Any, name: str) -> bytes | None:
+def _bytes(value: object, name: str) -> bytes | None:
     """Text as it is, JSON as JSON, and {"base64": "…"} for bytes."""
     if value is None:
         return None
@@ -112,7 +112,7 @@ def _bytes(value: Any, name: str) -> bytes | None:
     return _encode(value)
 
 
-def record_from_json(entry: Any, wall_ms: int) -> Record:
+def record_from_json(entry: object, wall_ms: int) -> Record:
     if not isinstance(entry, dict):
         raise invalid("a record is an object with value, and perhaps key, headers, delay, …")
     unknown = set(entry) - {
@@ -169,7 +169,7 @@ def traced(request: Request, records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def special_headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
+def special_headers(given: Mapping[str, object]) -> list[tuple[str, bytes | None]]:
     """What makes a message special to a queue, as headers."""
     headers: list[tuple[str, bytes | None]] = []
     if given.get("delay") is not None:

@@ -13,7 +13,8 @@ who may see one of the subjects that have it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TypeVar
 
 from headrace.broker.schema_registry import NotRegistered, RegistryRefused, SchemaRegistry, no_subject
 from headrace.core.units import is_digits
@@ -22,13 +23,14 @@ from headrace.http.router import Router
 from headrace.http.schemas.settings import SettingsDoor
 from headrace.http.schemas.words import LATEST, answered, flag, given, id_of, shown, version_of
 from headrace.schemas.compatibility import serialized
-from headrace.schemas.model import SCHEMA_TYPES
+from headrace.schemas.model import SCHEMA_TYPES, Reference
 from headrace.schemas.registry import DEFAULT_CONTEXT, StoredSchema, Version, place_of, topic_of
 from headrace.security.rights import OWN, TOPIC, delete, describe, needs, write
 
 OF_SUBJECT = "topic of {subject}"
 LOOK = needs(describe(TOPIC, OF_SUBJECT))
 LISTED = OWN.showing(describe(TOPIC))
+T = TypeVar("T")
 
 
 class SchemaDoor:
@@ -103,7 +105,7 @@ class SchemaDoor:
         self._need_references(request, wanted.schema.references)
         return answered({"id": await self._schemas.register(request.params["subject"], wanted)})
 
-    def _need_references(self, request: Request, references: Any) -> None:
+    def _need_references(self, request: Request, references: Iterable[Reference]) -> None:
         for reference in references:
             if not _sees(request, reference.subject):
                 raise RegistryRefused(
@@ -237,7 +239,7 @@ class SchemaDoor:
         self._need_references(request, wanted.schema.references)
         earlier = [registry.stored(subject, entry).schema for entry in entries]
         found = await self._schemas.check(subject, wanted, earlier)
-        document: dict[str, Any] = {"is_compatible": not found}
+        document: dict[str, object] = {"is_compatible": not found}
         if flag(request, "verbose"):
             document["messages"] = found
         return answered(document)
@@ -247,7 +249,7 @@ def _sees(request: Request, subject: str) -> bool:
     return request.sees(TOPIC, topic_of(subject))
 
 
-def _paged(request: Request, found: list[Any]) -> list[Any]:
+def _paged(request: Request, found: list[T]) -> list[T]:
     def number(name: str, default: int) -> int:
         text = request.query.get(name, "")
         return int(text) if is_digits(text) and len(text) < 10 else default

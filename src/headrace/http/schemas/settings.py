@@ -5,8 +5,6 @@ GET|PUT|DELETE /config, /config/{subject}, /mode, /mode/{subject}
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.broker.schema_registry import NotRegistered, RegistryRefused, SchemaRegistry
 from headrace.http.messages import Answer, Request, Response
 from headrace.http.router import Router
@@ -43,7 +41,7 @@ class SettingsDoor:
         held = registry.configs.get(subject)
         if held is None and subject and not flag(request, "defaultToGlobal"):
             raise NotRegistered(40408, f'"{subject}" has no compatibility of its own')
-        document: dict[str, Any] = {"compatibilityLevel": registry.level(subject)}
+        document: dict[str, object] = {"compatibilityLevel": registry.level(subject)}
         if held is not None and held.normalize is not None:
             document["normalize"] = held.normalize
         return answered(document)
@@ -64,7 +62,7 @@ class SettingsDoor:
         before = self._schemas.now.configs.get(subject, Config())
         config = Config(level or before.level, before.normalize if body.normalize is None else body.normalize)
         await self._schemas.configure(subject, config)
-        document: dict[str, Any] = {} if level is None else {"compatibility": level}
+        document: dict[str, object] = {} if level is None else {"compatibility": level}
         if config.normalize is not None:
             document["normalize"] = config.normalize
         return answered(document)

@@ -23,6 +23,8 @@ _MAX_VERSION = 2**31 - 1
 
 _encode = msgspec.json.Encoder().encode
 T = TypeVar("T", bound=msgspec.Struct)
+Contents = dict[str, Any]
+"""Of what is taken from clients of other registries, and not kept."""
 
 
 class Registration(msgspec.Struct, kw_only=True):
@@ -31,8 +33,8 @@ class Registration(msgspec.Struct, kw_only=True):
     references: list[Reference] | None = None
     id: Annotated[int, Meta(ge=-1, le=_MAX_VERSION)] | None = None
     version: Annotated[int, Meta(ge=-1, le=_MAX_VERSION)] | None = None
-    metadata: dict[str, Any] | None = None
-    ruleSet: dict[str, Any] | None = None
+    metadata: Contents | None = None
+    ruleSet: Contents | None = None
 
 
 class ConfigBody(msgspec.Struct, kw_only=True):
@@ -40,17 +42,17 @@ class ConfigBody(msgspec.Struct, kw_only=True):
     normalize: bool | None = None
     alias: str | None = None
     compatibilityGroup: str | None = None
-    defaultMetadata: dict[str, Any] | None = None
-    overrideMetadata: dict[str, Any] | None = None
-    defaultRuleSet: dict[str, Any] | None = None
-    overrideRuleSet: dict[str, Any] | None = None
+    defaultMetadata: Contents | None = None
+    overrideMetadata: Contents | None = None
+    defaultRuleSet: Contents | None = None
+    overrideRuleSet: Contents | None = None
 
 
 class ModeBody(msgspec.Struct, kw_only=True):
     mode: str | None = None
 
 
-def answered(document: Any, status: int = 200) -> Response:
+def answered(document: object, status: int = 200) -> Response:
     return Response(_encode(document), status, TYPE)
 
 
@@ -98,12 +100,12 @@ def id_of(request: Request) -> int:
     return int(text)
 
 
-def shown(stored: StoredSchema, text: str | None = None) -> dict[str, Any]:
-    document: dict[str, Any] = {"schema": stored.text if text is None else text}
+def shown(stored: StoredSchema, text: str | None = None) -> dict[str, object]:
+    document: dict[str, object] = {"schema": stored.text if text is None else text}
     if stored.type != "AVRO":
         document["schemaType"] = stored.type
     if stored.references:
-        document["references"] = [msgspec.to_builtins(reference) for reference in stored.references]
+        document["references"] = stored.references
     return document
 
 

@@ -59,7 +59,7 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 """A message may have 1 MiB, and messages that are sent together are one batch with headers of our own."""
 
 
-def checked(call: SqsCall, given: Mapping[str, Any], queue: str) -> dict[str, str]:
+def checked(call: SqsCall, given: Mapping[str, object], queue: str) -> dict[str, str]:
     """The attributes a caller may set on this queue, as text and as they are kept; raises AWS's errors."""
     is_fifo = queue.endswith(".fifo")
     attributes: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec
@@ -18,7 +18,7 @@ from headrace.security.sigv4 import claimed_region
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
 _is_entry_id = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
 _is_number = re.compile(r"-?[0-9]{1,15}").fullmatch
-_ABSENT: Any = object()
+_ABSENT = object()
 MAX_BATCH_ENTRIES = 10
 LOOSE_BATCH_ENTRIES = 1_000
 _RANGES = {
@@ -26,6 +26,12 @@ _RANGES = {
     "DelaySeconds": "DelaySeconds must be >= {low} and <= {high}.",
 }
 """In AWS's words where they differ."""
+
+
+T = TypeVar("T")
+D = TypeVar("D")
+Entry = dict[str, Any]
+"""Of a batch, as its caller wrote it."""
 
 
 class SqsSettings(NamedTuple):
@@ -53,7 +59,7 @@ class SqsCall:
     __slots__ = ("_region", "_services", "broker", "parameters", "queues", "request", "settings")
 
     def __init__(
-        self, services: SqsServices, request: Request, parameters: dict[str, Any], region: str = ""
+        self, services: SqsServices, request: Request, parameters: dict[str, object], region: str = ""
     ) -> None:
         """`region`: the one that was signed; empty when nobody has to sign."""
         self._services = services
@@ -148,7 +154,11 @@ class SqsCall:
 
     # -- parameters ------------------------------------------------------------------------------------------------------
 
-    def get(self, name: str, kind: type | tuple[type, ...], default: Any = _ABSENT) -> Any:
+    @overload
+    def get(self, name: str, kind: type[T]) -> T: ...
+    @overload
+    def get(self, name: str, kind: type[T], default: D) -> T | D: ...
+    def get(self, name: str, kind: type, default: object = _ABSENT) -> object:
         value = self.parameters.get(name)
         if value is None:
             if default is _ABSENT:
@@ -160,25 +170,32 @@ class SqsCall:
             raise invalid(f"Value for parameter {name} is of the wrong type.")
         return value
 
-    def text(self, name: str, default: Any = _ABSENT) -> Any:
-        value: str = self.get(name, str, default)
-        return value
+    @overload
+    def text(self, name: str) -> str: ...
+    @overload
+    def text(self, name: str, default: D) -> str | D: ...
+    def text(self, name: str, default: object = _ABSENT) -> object:
+        return self.get(name, str, default)
 
-    def texts(self, name: str, default: Any = _ABSENT) -> list[str]:
+    def texts(self, name: str, default: list[str] | None = None) -> list[str]:
         """A list of text."""
-        values: list[Any] = self.get(name, list, default)
+        values = self.get(name, list) if default is None else self.get(name, list, default)
         if not all(isinstance(value, str) for value in values):
             raise invalid(f"Value for parameter {name} is of the wrong type.")
         return values
 
-    def number(self, name: str, low: int, high: int, default: Any = _ABSENT) -> Any:
-        value = self.parameters.get(name)
-        if value is None and default is not _ABSENT:
+    @overload
+    def number(self, name: str, low: int, high: int) -> int: ...
+    @overload
+    def number(self, name: str, low: int, high: int, default: D) -> int | D: ...
+    def number(self, name: str, low: int, high: int, default: object = _ABSENT) -> object:
+        given = self.parameters.get(name)
+        if given is None and default is not _ABSENT:
             return default
-        if isinstance(value, str) and _is_number(value):
-            value = int(value)  # the Query protocol has only text
-        elif type(value) is not int:
-            value = self.get(name, int, default)
+        if isinstance(given, str) and _is_number(given):
+            value = int(given)  # the Query protocol has only text
+        else:
+            value = given if type(given) is int else self.get(name, int)
         if value is not default and not low <= value <= high:
             reason = _RANGES.get(name, "Must be between {low} and {high}, if provided.").format(
                 low=low, high=high
@@ -186,10 +203,10 @@ class SqsCall:
             raise invalid(f"Value {value} for parameter {name} is invalid. Reason: {reason}")
         return value
 
-    def entries(self, kind: str) -> list[dict[str, Any]]:
+    def entries(self, kind: str) -> list[Entry]:
         """The entries of a batch, with AWS's checks on their number and ids."""
         limit = MAX_BATCH_ENTRIES if self.settings.strict else LOOSE_BATCH_ENTRIES
-        entries: list[dict[str, Any]] = self.get("Entries", list, [])
+        entries: list[Entry] = self.get("Entries", list, [])
         if not entries:
             raise HeadraceError(ErrorKind.EMPTY_BATCH, f"There should be at least one {kind} in the request.")
         if len(entries) > limit:
@@ -213,7 +230,7 @@ class SqsCall:
             seen.add(entry_id)
         return entries
 
-    def with_parameters(self, parameters: dict[str, Any]) -> SqsCall:
+    def with_parameters(self, parameters: Entry) -> SqsCall:
         """The same call for one entry of a batch."""
         return SqsCall(self._services, self.request, parameters, self._region)
 

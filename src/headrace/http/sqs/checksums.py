@@ -9,6 +9,8 @@ from binascii import Error
 from collections.abc import Mapping
 from typing import Any
 
+Attribute = Mapping[str, Any]
+"""Of a message, as its sender wrote it: whoever reads it has had it checked."""
 _length = struct.Struct(">I").pack
 
 
@@ -16,7 +18,7 @@ def md5_of(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def md5_of_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> str:
+def md5_of_attributes(attributes: Mapping[str, Attribute]) -> str:
     """Names sorted; for each the name, the type, one byte for text or bytes, and the value, with their lengths."""
     parts: list[bytes] = []
     for name in sorted(attributes):
@@ -30,7 +32,7 @@ def md5_of_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> str:
     return md5_of(b"".join(parts))
 
 
-def binary_value(attribute: Mapping[str, Any]) -> bytes:
+def binary_value(attribute: Attribute) -> bytes:
     value = attribute.get("BinaryValue", b"")
     if isinstance(value, bytes):
         return value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Never
 
 import msgspec
 
@@ -38,7 +37,7 @@ MAX_BODY_BYTES = 8 * MAX_MESSAGE_BYTES
 """Six bytes are the most that escaping makes of one (`\\u0041`; a form's `%41` are three), and the parameters around them."""
 _TARGET = "AmazonSQS."
 
-Action = Callable[[SqsCall], Coroutine[object, Never, dict[str, object]]]
+Action = Callable[[SqsCall], Coroutine[object, object, dict[str, object]]]
 
 ACTIONS: dict[str, Action] = {
     "CreateQueue": queue_actions.create_queue,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
 from headrace.broker.queueing import names
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.call import invalid
-from headrace.http.sqs.checksums import binary_value
+from headrace.http.sqs.checksums import Attribute, binary_value
 from headrace.records.build import Headers, Record
 
 MAX_ATTRIBUTES = 10
@@ -37,7 +37,7 @@ def check_body(body: str) -> None:
         )  # fmt: skip
 
 
-def check_attributes(attributes: dict[str, Any]) -> None:
+def check_attributes(attributes: Mapping[str, Attribute]) -> None:
     if len(attributes) > MAX_ATTRIBUTES:
         raise invalid(
             f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{MAX_ATTRIBUTES}]."
@@ -68,7 +68,7 @@ def check_attributes(attributes: dict[str, Any]) -> None:
             raise invalid(f"Can't cast the value of message (user) attribute '{name}' to a number.")
 
 
-def attribute_bytes(attributes: dict[str, Any]) -> int:
+def attribute_bytes(attributes: Mapping[str, Attribute]) -> int:
     """Names, types and values count towards the size of a message."""
     total = 0
     for name, attribute in attributes.items():
@@ -78,7 +78,7 @@ def attribute_bytes(attributes: dict[str, Any]) -> int:
     return total
 
 
-def to_headers(attributes: dict[str, Any], special: dict[str, str]) -> Headers:
+def to_headers(attributes: Mapping[str, Attribute], special: dict[str, str]) -> Headers:
     headers: list[tuple[str, bytes | None]] = []
     types: dict[str, str] = {}
     for name, attribute in attributes.items():
@@ -112,7 +112,7 @@ def is_text(value: bytes | None) -> bool:
     return True
 
 
-def from_headers(record: Record) -> dict[str, dict[str, Any]]:
+def from_headers(record: Record) -> dict[str, dict[str, str]]:
     """The message attributes a record carries."""
     raw = names.header(record.headers, names.ATTRIBUTE_TYPES)
     types: dict[str, str] = {}
@@ -121,7 +121,7 @@ def from_headers(record: Record) -> dict[str, dict[str, Any]]:
             types = msgspec.json.decode(raw, type=dict[str, str])
         except msgspec.DecodeError:
             types = {}
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, str]] = {}
     for name, value in record.headers:
         if name.startswith(names.OWN_PREFIX) or value is None or not _NAME.fullmatch(name):
             continue

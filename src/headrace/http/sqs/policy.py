@@ -7,8 +7,8 @@ queue's group and its topics: a policy is another way to write rights, with the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from headrace.http.sqs.rights import RIGHTS
 from headrace.security.acl_book import EVERYBODY, host_problem
@@ -23,6 +23,7 @@ _PREFIX = "sqs:"
 _NOT_GIVEN = frozenset(("CreateQueue", "ListQueues", "ListMessageMoveTasks", "StartMessageMoveTask", "CancelMessageMoveTask"))  # fmt: skip
 """Not about one queue that is there, or about two."""
 GIVEN = {name.lower(): name for name in RIGHTS if name not in _NOT_GIVEN}
+T = TypeVar("T")
 
 
 class PolicyRefused(ValueError):
@@ -70,7 +71,7 @@ def closed(queue: PolicyQueue) -> list[PolicyAcl]:
     ]  # fmt: skip
 
 
-def _statement(statement: dict[str, Any], queue: PolicyQueue) -> Iterator[PolicyAcl]:
+def _statement(statement: Mapping[str, object], queue: PolicyQueue) -> Iterator[PolicyAcl]:
     _need_known(statement, _STATEMENT, "a statement")
     effect = _EFFECTS.get(str(statement.get("Effect")))
     if effect is None:
@@ -89,17 +90,18 @@ def _statement(statement: dict[str, Any], queue: PolicyQueue) -> Iterator[Policy
                     )  # fmt: skip
 
 
-def _need_known(document: dict[str, Any], known: frozenset[str], what: str) -> None:
+def _need_known(document: Mapping[str, object], known: frozenset[str], what: str) -> None:
     for key in document:
         if key not in known:
             raise PolicyRefused(f"{what} with {key[:100]} is not served here, and would protect nothing")
 
 
-def _many(value: Any, kind: type[Any], what: str) -> list[Any]:
+def _many(value: object, kind: type[T], what: str) -> list[T]:
     values = value if isinstance(value, list) else [value]
-    if not values or not all(isinstance(each, kind) for each in values):
+    found = [each for each in values if isinstance(each, kind)]
+    if not found or len(found) < len(values):
         raise PolicyRefused(f"{what} is missing or of a wrong type")
-    return values
+    return found
 
 
 def _need_this_queue(resource: str, queue: PolicyQueue) -> None:
@@ -112,7 +114,7 @@ def _need_this_queue(resource: str, queue: PolicyQueue) -> None:
         raise PolicyRefused(f"Resource {resource[:200]} is not this queue")
 
 
-def _principals(value: Any, queue: PolicyQueue) -> list[str]:
+def _principals(value: object, queue: PolicyQueue) -> list[str]:
     if value == ANY_NAME:
         return [EVERYBODY]
     if not isinstance(value, dict) or list(value) != ["AWS"]:
@@ -166,7 +168,7 @@ def _things(right: Right, queue: PolicyQueue) -> Iterator[str]:
             yield from queue.topics
 
 
-def _condition(value: Any, queue: PolicyQueue) -> tuple[bool, list[str]]:
+def _condition(value: object, queue: PolicyQueue) -> tuple[bool, list[str]]:
     """Whether it can hold at all, and from where."""
     if not isinstance(value, dict):
         raise PolicyRefused("Condition is no object")

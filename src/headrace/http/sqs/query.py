@@ -7,7 +7,8 @@ becomes what the JSON protocol would have said, and an answer becomes the XML th
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -47,11 +48,14 @@ _MAP_NAMES = {"Attributes": ("Attribute", "Name"), "MessageAttributes": ("Messag
               "Tags": ("Tag", "Key")}  # fmt: skip
 
 
-def parse_form(body: bytes) -> dict[str, Any]:
+Tree: TypeAlias = "dict[str, str | Tree]"
+
+
+def parse_form(body: bytes) -> dict[str, object]:
     """The parameters as the JSON protocol names and shapes them; `Action` is among them."""
     if body.count(b"&") >= MAX_FIELDS:
         raise _malformed(f"A form has at most {MAX_FIELDS} fields.")
-    tree: dict[str, Any] = {}
+    tree: Tree = {}
     try:
         for field in body.split(b"&"):
             if field:
@@ -73,20 +77,21 @@ def _plain(field: bytes) -> str:
     return field.decode()
 
 
-def _put(tree: dict[str, Any], path: list[str], value: str) -> None:
+def _put(tree: Tree, path: list[str], value: str) -> None:
     if len(path) > 8:
         raise _malformed("A parameter is nested too deeply.")
     for part in path[:-1]:
-        tree = tree.setdefault(part, {})
-        if not isinstance(tree, dict):
+        below = tree.setdefault(part, {})
+        if not isinstance(below, dict):
             raise _malformed(f"The parameter {path[0]} is given in two ways.")
+        tree = below
     if path[-1] in tree:
         raise _malformed(f"The parameter {'.'.join(path)} is given twice.")
     tree[path[-1]] = value
 
 
-def _shaped(tree: dict[str, Any], action: str) -> dict[str, Any]:
-    shaped: dict[str, Any] = {}
+def _shaped(tree: Tree, action: str) -> dict[str, object]:
+    shaped: dict[str, object] = {}
     for name, value in tree.items():
         if value == "" and name in _EMPTY_LISTS:
             shaped[_LISTS.get(name, name)] = []
@@ -107,18 +112,18 @@ def _shaped(tree: dict[str, Any], action: str) -> dict[str, Any]:
     return shaped
 
 
-def _as_map(numbered: dict[str, Any], key: str, content: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _as_map(numbered: Tree, key: str, content: str) -> Tree:
+    found: Tree = {}
     for entry in _in_order(numbered):
-        if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
+        if not isinstance(entry, dict) or not isinstance(name := entry.get(key), str):
             raise _malformed(f"Each entry needs a {key}.")
-        if entry[key] in found:
-            raise _malformed(f"{entry[key]} is given twice.")
-        found[entry[key]] = entry.get(content, "")
+        if name in found:
+            raise _malformed(f"{name} is given twice.")
+        found[name] = entry.get(content, "")
     return found
 
 
-def _in_order(numbered: dict[str, Any]) -> list[Any]:
+def _in_order(numbered: Tree) -> list[str | Tree]:
     if not all(is_digits(number) and len(number) <= 6 for number in numbered):
         raise _malformed("The entries of a list are numbered from 1.")
     return [numbered[number] for number in sorted(numbered, key=int)]
@@ -131,7 +136,7 @@ def _malformed(detail: str) -> HeadraceError:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def encode_answer(action: str, answer: dict[str, Any], request_id: str) -> bytes:
+def encode_answer(action: str, answer: Mapping[str, object], request_id: str) -> bytes:
     result = "".join(_element(action, name, value) for name, value in answer.items())
     # SDKs of the time look for the element even where nothing is in it, and find none where AWS sends none.
     inside = "" if action in _WITHOUT_RESULT else f"<{action}Result>{result}</{action}Result>"
@@ -151,7 +156,7 @@ def encode_error(code: str, fault: str, message: str, request_id: str) -> bytes:
     return text.encode()
 
 
-def _element(action: str, name: str, value: Any) -> str:
+def _element(action: str, name: str, value: object) -> str:
     if isinstance(value, list):
         item = _ITEM_NAMES.get(name) or f"{action}ResultEntry"
         return "".join(_element(action, item, entry) for entry in value)

@@ -204,7 +204,7 @@ async def list_queue_tags(call: SqsCall) -> dict[str, object]:
     return {"Tags": tags} if tags else {}
 
 
-def _tags(given: dict[str, Any]) -> dict[str, str]:
+def _tags(given: dict[str, str]) -> dict[str, str]:
     for key, value in given.items():
         if not isinstance(value, str) or not 1 <= len(key) <= 128 or len(value) > 256:
             raise invalid("Tag keys have 1 to 128 characters, values at most 256.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.local.delayed import number
@@ -13,7 +13,7 @@ from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.plan import Rejected
 from headrace.http.receiving import receive_allowed
-from headrace.http.sqs.call import SqsCall
+from headrace.http.sqs.call import Entry, SqsCall
 from headrace.http.sqs.checksums import md5_of, md5_of_attributes
 from headrace.http.sqs.message_form import body_of, from_headers
 from headrace.http.sqs.send_actions import failed_entry, sequence_number
@@ -172,7 +172,7 @@ class _Together:
     __slots__ = ("entries", "handles")
 
     def __init__(self) -> None:
-        self.entries: list[dict[str, Any]] = []
+        self.entries: list[Entry] = []
         self.handles: list[Handle] = []
 
 
@@ -243,7 +243,7 @@ async def change_message_visibility_batch(call: SqsCall) -> dict[str, object]:
     entries = call.entries("ChangeMessageVisibilityBatchRequestEntry")
     problems: dict[str, HeadraceError] = {}
 
-    async def attempt(entry: dict[str, Any]) -> None:
+    async def attempt(entry: Entry) -> None:
         try:
             await change_message_visibility(
                 call.with_parameters({**entry, "QueueUrl": call.parameters["QueueUrl"]})
@@ -255,7 +255,7 @@ async def change_message_visibility_batch(call: SqsCall) -> dict[str, object]:
     return _answered(entries, problems)
 
 
-def _answered(entries: list[dict[str, Any]], problems: dict[str, HeadraceError]) -> dict[str, object]:
+def _answered(entries: list[Entry], problems: dict[str, HeadraceError]) -> dict[str, object]:
     ids = [entry["Id"] for entry in entries]
     answer: dict[str, object] = {"Successful": [{"Id": one} for one in ids if one not in problems]}
     if problems:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.routing.peer_calls import Outgoing, Sent
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.sqs.call import SqsCall, invalid
-from headrace.http.sqs.checksums import md5_of, md5_of_attributes
+from headrace.http.sqs.checksums import Attribute, md5_of, md5_of_attributes
 from headrace.http.sqs.message_form import (
     attribute_bytes,
     check_attributes,
@@ -167,7 +167,7 @@ def _prepare(call: SqsCall, spec: QueueSpec, wall_ms: int) -> OutgoingEntry:
     raw = body.encode()
     answer: dict[str, object] = {"MD5OfMessageBody": md5_of(raw)}
     size = len(raw)
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, Attribute] = {}
     if given.get("MessageAttributes") is not None:
         attributes = call.get("MessageAttributes", dict)
     if attributes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from headrace.broker.queueing.cron import CronSchedule
 from headrace.http.contract import FLAG, Param, whole
-from headrace.http.rest.forms.messages import MILLISECONDS, ShownRecord
+from headrace.http.rest.forms.messages import MILLISECONDS, Bytes, ShownRecord
 from headrace.queues.elastic import Elastic
 
 Name = Annotated[str, Meta(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -66,7 +66,7 @@ class ShownQueue(msgspec.Struct, kw_only=True):
     default_delay_ms: int
     filter: str
     start: str
-    config: dict[str, Any]
+    config: dict[str, Bytes]
     tags: dict[str, str]
     dead_letter_of: list[str]
     created_ms: int
