@@ -50,6 +50,9 @@ class QueueLook(NamedTuple):
     """How many could be received, on all brokers."""
     peek: Callable[[QueueSpec, int], Awaitable[list[tuple[Source, Record]]]]
 
+    def find(self, name: str) -> QueueSpec | None:
+        return next((spec for spec in self.specs() if spec.name == name), None)
+
 
 @dataclass(slots=True)
 class TopicNow:

@@ -7,7 +7,6 @@ Only for what holds neither messages nor secrets. Numbers that move by themselve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -56,7 +55,7 @@ class BeforeAfter:
         return _fields(document) if isinstance(document, dict) else {}
 
 
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any]:
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Only what is not the same; of what was made or is gone, everything."""
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
@@ -81,7 +80,7 @@ def _thing(request: Request) -> str:
     return f"{request.path}/{quote(name, safe='')}" if isinstance(name, str) and name else ""
 
 
-def _fields(document: dict[str, Any], before: str = "") -> dict[str, str]:
+def _fields(document: Mapping[str, object], before: str = "") -> dict[str, str]:
     """Of what is within another thing, `config.visibility_ms`."""
     found: dict[str, str] = {}
     for name, value in document.items():
@@ -100,7 +99,7 @@ def _is_steady(name: str) -> bool:
     )
 
 
-def _steady(value: Any) -> Any:
+def _steady(value: object) -> object:
     if isinstance(value, dict):
         return {name: _steady(one) for name, one in value.items() if _is_steady(name)}
     return [_steady(one) for one in value] if isinstance(value, list) else value

@@ -61,6 +61,11 @@ def header(headers: Headers, name: str) -> bytes | None:
     return None
 
 
+def said(record: Record, name: str) -> str:
+    """What a header says, as text; empty: nothing."""
+    return (header(record.headers, name) or b"").decode(errors="replace")
+
+
 def has_own_header(record: Record) -> bool:
     """Whether a record says anything about itself in a header of ours."""
     return any(name.startswith(OWN_PREFIX) for name, _ in record.headers)

@@ -7,6 +7,8 @@ GET /console/assets/{name}   its scripts and styles, for ever the same under the
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.http.console import assets
 from headrace.http.messages import Request, Response
 from headrace.http.problem import problem
@@ -46,6 +48,12 @@ LINKS = {
 }
 
 
+class FrontLinks(msgspec.Struct):
+    name: str
+    version: str
+    links: dict[str, str]
+
+
 class ConsoleDoor:
     def __init__(self, version: str, *, is_on: bool = True) -> None:
         self._version = version
@@ -64,7 +72,7 @@ class ConsoleDoor:
             return self._page(request)
         links = {"console": "/console", **LINKS} if self._is_on else LINKS
         varies = (("vary", "accept"),)
-        return answer({"name": "headrace", "version": self._version, "links": links}, headers=varies)
+        return answer(FrontLinks("headrace", self._version, links), headers=varies)
 
     def _page(self, request: Request) -> Response:
         tag = assets.page_tag()

@@ -7,7 +7,7 @@ A look into the topic `__audit` with the rights of that topic: Read on it and De
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
@@ -114,7 +114,7 @@ class _Wanted:
         return not self._word or self._word in bytes(record.value or b"").decode("utf-8", "replace").lower()
 
 
-def _line(record: Record) -> dict[str, Any]:
+def _line(record: Record) -> Mapping[str, object]:
     """Brokers alone write it; one of another version may say more or less."""
     try:
         found = msgspec.json.decode(bytes(record.value or b""))
@@ -123,7 +123,7 @@ def _line(record: Record) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _row(line: dict[str, Any]) -> AuditRow:
+def _row(line: Mapping[str, object]) -> AuditRow:
     return AuditRow(
         at_ms=_whole(line, "at_ms", 0),
         broker=_whole(line, "broker", -1),
@@ -134,11 +134,11 @@ def _row(line: dict[str, Any]) -> AuditRow:
     )
 
 
-def _whole(line: dict[str, Any], name: str, otherwise: int) -> int:
+def _whole(line: Mapping[str, object], name: str, otherwise: int) -> int:
     found = line.get(name, otherwise)
     return found if isinstance(found, int) else otherwise
 
 
-def _texts(line: dict[str, Any], name: str) -> dict[str, str]:
+def _texts(line: Mapping[str, object], name: str) -> dict[str, str]:
     found = line.get(name)
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}

@@ -10,8 +10,8 @@ import asyncio
 
 from headrace.broker.history import Sampler
 from headrace.broker.queueing import names
+from headrace.broker.queueing.names import said
 from headrace.cluster.image import ClusterImage
-from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.folding import folded
 from headrace.core.ports import Clock
 from headrace.http.contract import Contract, Param, whole
@@ -23,9 +23,9 @@ from headrace.http.rest.forms.letters import (
     LetterQueue,
     Locks,
     ShownLock,
-    Whereabouts,
 )
-from headrace.http.rest.reading import answer, number
+from headrace.http.rest.forms.messages import Whereabouts
+from headrace.http.rest.reading import answer, number, queue_of
 from headrace.http.whole import Whole
 from headrace.queues.commands import Source
 from headrace.records.build import Record
@@ -75,7 +75,7 @@ class DeadLetterDoor(Door):
 
     async def _one(self, name: str, sources: list[str], most: int) -> LetterQueue:
         queues = self._sampler.queues
-        spec = next((one for one in queues.specs() if one.name == name), None)
+        spec = queues.find(name)
         waiting = await queues.waiting(spec) if spec is not None else 0
         found = await queues.peek(spec, most) if spec is not None and waiting else []
         kinds: dict[tuple[str, str, str], LetterKind] = {}
@@ -104,13 +104,8 @@ class DeadLetterDoor(Door):
     )
     async def _locks(self, request: Request) -> Answer:
         """Each broker knows those of what it hosts."""
-        name = request.params["queue"]
         queues = self._sampler.queues
-        spec = next((one for one in queues.specs() if one.name == name), None)
-        if spec is None:
-            raise Unknown(
-                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
-            )
+        spec = queue_of(request, queues.find)
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         rows = [
             ShownLock(
@@ -132,10 +127,11 @@ class DeadLetterDoor(Door):
 
 
 def _count(kinds: dict[tuple[str, str, str], LetterKind], source: Source, record: Record) -> None:
-    def said(name: str) -> str:
-        return (names.header(record.headers, name) or b"").decode(errors="replace")
-
-    key = (said(names.DEAD_REASON) or "sent here", said(names.DEAD_SOURCE), folded(said(names.DEAD_DETAIL)))
+    key = (
+        said(record, names.DEAD_REASON) or "sent here",
+        said(record, names.DEAD_SOURCE),
+        folded(said(record, names.DEAD_DETAIL)),
+    )
     kind = kinds.get(key)
     if kind is None:
         kind = kinds[key] = LetterKind(

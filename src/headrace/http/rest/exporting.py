@@ -20,7 +20,6 @@ import msgspec
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
 from headrace.cluster.image import ClusterImage
-from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.moments import rfc3339
 from headrace.core.ports import Clock
@@ -31,7 +30,7 @@ from headrace.http.rest.filtering import RecordFilter, wanted_records
 from headrace.http.rest.forms.looking import EXPORT, PARTITION, SPAN, WANTED
 from headrace.http.rest.looking import MatchedRecord, Range, SearchStep, places_of, ranges_of
 from headrace.http.rest.masking import masks_for, seen
-from headrace.http.rest.reading import invalid
+from headrace.http.rest.reading import invalid, queue_of
 from headrace.http.rest.records import RecordReader
 from headrace.records.shown import shown_headers, shown_record
 from headrace.security.rights import GROUP, TOPIC, needs, read
@@ -100,12 +99,7 @@ class ExportDoor(Door):
         ),
     )
     async def _queue(self, request: Request) -> Answer:
-        name = request.params["queue"]
-        spec = self._catalog.find(name)
-        if spec is None:
-            raise Unknown(
-                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
-            )
+        spec = queue_of(request, self._catalog.find)
         wanted = wanted_records(request)
         masks = masks_for(request, self._image)
 
@@ -119,7 +113,7 @@ class ExportDoor(Door):
                 ]
                 yield [one for one in found if wanted is None or wanted.matches(*one)]
 
-        return _file(request, name, rows())
+        return _file(request, spec.name, rows())
 
 
 def _file(request: Request, name: str, rows: Rows) -> Answer:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
+from headrace.broker.queueing.names import said
 from headrace.broker.queueing.queues import Queues
 from headrace.cluster.image import ClusterImage
-from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.ports import Clock
 from headrace.core.units import is_digits
@@ -20,7 +20,7 @@ from headrace.http.rest.filtering import wanted_records
 from headrace.http.rest.forms.letters import Letters, ShownLetter
 from headrace.http.rest.forms.looking import WANTED
 from headrace.http.rest.masking import masks_for, seen
-from headrace.http.rest.reading import answer, invalid, number
+from headrace.http.rest.reading import answer, invalid, number, queue_of
 from headrace.queues.commands import Source
 from headrace.records.build import Record
 from headrace.records.shown import shown_record
@@ -56,12 +56,7 @@ class LetterDoor(Door):
         ),
     )
     async def _letters(self, request: Request) -> Answer:
-        name = request.params["queue"]
-        spec = self._catalog.find(name)
-        if spec is None:
-            raise Unknown(
-                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
-            )
+        spec = queue_of(request, self._catalog.find)
         limit = number(request, "limit", 50, 1, MAX_PAGE)
         wanted = wanted_records(request)
         masks = masks_for(request, self._image)
@@ -85,18 +80,15 @@ class LetterDoor(Door):
 
 
 def _shown(source: Source, record: Record) -> ShownLetter:
-    def said(name: str) -> str:
-        return (names.header(record.headers, name) or b"").decode(errors="replace")
-
-    deliveries = said(names.DEAD_DELIVERIES)
+    deliveries = said(record, names.DEAD_DELIVERIES)
     return ShownLetter(
         **shown_record(source.topic, source.partition, record),
-        reason=said(names.DEAD_REASON),
-        source=said(names.DEAD_SOURCE),
-        error=said(names.DEAD_DETAIL),
+        reason=said(record, names.DEAD_REASON),
+        source=said(record, names.DEAD_SOURCE),
+        error=said(record, names.DEAD_DETAIL),
         deliveries=int(deliveries) if is_digits(deliveries) and len(deliveries) < 16 else 0,
-        edited_by=said(names.EDITED_BY) or None,
-        edited_from=said(names.EDITED_FROM) or None,
+        edited_by=said(record, names.EDITED_BY) or None,
+        edited_from=said(record, names.EDITED_FROM) or None,
     )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.moves.move_tasks import EditSample, MoveTask, MoveTasks
 from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, HeadraceError, Unknown
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.contract import Contract
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
 from headrace.http.rest.forms.messages import ShownRecord
 from headrace.http.rest.forms.moves import MovePage, MoveSample, NewMove, ShownMove
-from headrace.http.rest.reading import answer, body_of
+from headrace.http.rest.reading import answer, body_of, queue_of
 from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, Operation, delete, describe, needs, read, write
 
@@ -29,13 +29,7 @@ class MoveDoor(Door):
         self._tasks = moves
 
     def _spec(self, request: Request) -> QueueSpec:
-        name = request.params["queue"]
-        spec = self._catalog.find(name)
-        if spec is None:
-            raise Unknown(
-                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
-            )
-        return spec
+        return queue_of(request, self._catalog.find)
 
     @route(
         "GET",

@@ -12,8 +12,8 @@ from heapq import nsmallest
 
 import msgspec
 
-from headrace.http.messages import Request, Response
-from headrace.http.rest.reading import answer, invalid, number
+from headrace.http.messages import JSON, Request, Response
+from headrace.http.rest.reading import invalid, number
 from headrace.http.rest.showing import Row, row
 
 MAX_PAGE = 1_000
@@ -80,11 +80,11 @@ def _decode_place(text: str) -> tuple[float, str]:
 
 def page(
     request: Request,
-    items: Sequence[msgspec.Struct | Row],
+    items: Sequence[msgspec.Struct],
     next_cursor: str | None = None,
     total: int | None = None,
 ) -> Response:
-    rows = [row(item) if isinstance(item, msgspec.Struct) else item for item in items]
+    rows = [row(item) for item in items]
     text = request.query.get("fields")
     if text:
         wanted = [name for name in text.split(",") if name]
@@ -94,4 +94,6 @@ def page(
                 raise invalid(f"there is no field {unknown[0]!r}", f"there are: {', '.join(item)}")
         rows = [{name: item[name] for name in wanted} for item in rows]
     document: Row = {"items": rows, "next_cursor": next_cursor}
-    return answer(document if total is None else {**document, "total": total})
+    if total is not None:
+        document["total"] = total
+    return Response(msgspec.json.encode(document), 200, JSON)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.broker.queueing import names
-from headrace.core.errors import ErrorKind, HeadraceError
+from headrace.broker.queueing.specs import QueueSpec
+from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.trace_context import TRACEPARENT, trace_context
 from headrace.core.units import is_digits, parse_duration_ms
 from headrace.http.messages import JSON, Request, Response
@@ -30,9 +31,7 @@ def invalid(detail: str, hint: str = "") -> HeadraceError:
 
 
 def answer(
-    document: msgspec.Struct | Mapping[str, object],
-    status: int = 200,
-    headers: tuple[tuple[str, str], ...] = (),
+    document: msgspec.Struct, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
     return Response(_encode(shown(document)), status, JSON, headers)
 
@@ -60,6 +59,17 @@ def body_of(request: Request, kind: type[T]) -> T:
         return msgspec.convert(json_object(request), kind)
     except msgspec.ValidationError as problem:
         raise invalid(str(problem)) from None
+
+
+def queue_of(request: Request, find: Callable[[str], QueueSpec | None]) -> QueueSpec:
+    """Of a route with {queue}. Raises NOT_FOUND."""
+    name = request.params["queue"]
+    spec = find(name)
+    if spec is None:
+        raise Unknown(
+            ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
+        )
+    return spec
 
 
 def number(request: Request, name: str, default: int, low: int, high: int) -> int:

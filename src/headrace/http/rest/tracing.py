@@ -10,8 +10,6 @@ Each broker answers for what it coordinates and hosts; the one that was asked as
 from __future__ import annotations
 
 from headrace.broker.history import Sampler
-from headrace.broker.queueing.specs import QueueSpec
-from headrace.core.errors import ErrorKind, Unknown
 from headrace.core.ids import TopicPartition
 from headrace.core.ports import Clock
 from headrace.core.units import is_digits
@@ -26,7 +24,7 @@ from headrace.http.rest.forms.looking import (
     Writer,
     WriterList,
 )
-from headrace.http.rest.reading import answer, invalid, number
+from headrace.http.rest.reading import answer, invalid, number, queue_of
 from headrace.http.rest.records import RecordReader
 from headrace.http.whole import Whole
 from headrace.queues.commands import MessageState
@@ -149,14 +147,6 @@ class TraceDoor(Door):
 
     # -- FIFO ----------------------------------------------------------------------------------------------------------
 
-    def _spec(self, name: str) -> QueueSpec:
-        spec = next((one for one in self._sampler.queues.specs() if one.name == name), None)
-        if spec is None:
-            raise Unknown(
-                ErrorKind.NOT_FOUND, f'there is no queue called "{name}"', "GET /api/v1/queues lists them."
-            )
-        return spec
-
     @route(
         "GET",
         "/api/v1/queues/{queue}/groups",
@@ -170,7 +160,7 @@ class TraceDoor(Door):
         ),
     )
     async def _groups(self, request: Request) -> Answer:
-        spec = self._spec(request.params["queue"])
+        spec = queue_of(request, self._sampler.queues.find)
         limit = number(request, "limit", 100, 1, MAX_GROUPS)
         if not spec.queue_config.fifo:
             return answer(MessageGroups(items=[], next_cursor=None, fifo=False))

@@ -46,7 +46,7 @@ from headrace.http.rest.forms.webhooks import (
     Tested,
     WebhookPage,
 )
-from headrace.http.rest.reading import answer, body_of, invalid, json_object, number
+from headrace.http.rest.reading import answer, body_of, invalid, number
 from headrace.push.bodies import Form
 from headrace.push.circuit import CircuitState
 from headrace.push.couriers import Couriers
@@ -65,7 +65,6 @@ PEER_S = 2.0
 """A broker that does not answer in time is left out."""
 CONFIRM_S = 5.0
 """How long adding waits for the endpoint to confirm; it may do so later, too."""
-OVERLAP_MS = 24 * 60 * 60 * 1000
 _CIRCUITS = [CircuitState.CLOSED.value, CircuitState.HALF_OPEN.value, CircuitState.OPEN.value]
 """From good to bad."""
 HINT = "--webhook-allow-http, --webhook-networks and --webhook-ports of headrace serve allow more, for development"
@@ -419,9 +418,7 @@ class WebhookDoor(Door):
         ),
     )
     async def _confirm(self, request: Request) -> Answer:
-        token = json_object(request).get("token")
-        if not isinstance(token, str):
-            raise invalid('say the token that the endpoint was sent: {"token": "…"}')
+        token = body_of(request, Confirmation).token
         return answer(self._shown(await self._couriers.confirm_with(self._spec(request).name, token)))
 
     @route(
@@ -439,21 +436,10 @@ class WebhookDoor(Door):
     )
     async def _rotate(self, request: Request) -> Answer:
         spec = self._spec(request)
-        body = json_object(request)
-        if unknown := sorted(set(body) - {"secret", "overlap_ms"}):
-            raise invalid(f"there is no {unknown[0]!r} here", "there are: overlap_ms, secret")
-        overlap_ms, text = body.get("overlap_ms", OVERLAP_MS), body.get("secret")
-        if (
-            not isinstance(overlap_ms, int)
-            or isinstance(overlap_ms, bool)
-            or not 0 <= overlap_ms <= 30 * OVERLAP_MS
-        ):
-            raise invalid("overlap_ms is a number of milliseconds, at most 30 days")
-        if text is not None and not isinstance(text, str):
-            raise invalid("secret is a text")
-        secret = _given_secret(text) or self._registry.new_secret()
-        await self._registry.rotate(spec.name, secret, overlap_ms)
-        shown = Rotated(name=spec.name, secret=secret.reveal(), overlap_ms=overlap_ms)
+        wanted = body_of(request, NewSecret)
+        secret = _given_secret(wanted.secret) or self._registry.new_secret()
+        await self._registry.rotate(spec.name, secret, wanted.overlap_ms)
+        shown = Rotated(name=spec.name, secret=secret.reveal(), overlap_ms=wanted.overlap_ms)
         return answer(shown, headers=(("cache-control", "no-store"),))
 
     # -- trying --------------------------------------------------------------------------------------------------------
@@ -479,10 +465,7 @@ class WebhookDoor(Door):
     )
     async def _retry(self, request: Request) -> Answer:
         spec = self._spec(request)
-        delivery = json_object(request).get("delivery", "")
-        if not isinstance(delivery, str):
-            raise invalid("delivery is the id of an entry of the log")
-        count = await self._couriers.retry_here(spec, delivery)
+        count = await self._couriers.retry_here(spec, body_of(request, RetryRequest).delivery)
         count += sum(other.retried for other in await self._others(request, Retried))
         return answer(Retried(name=spec.name, retried=count))
 

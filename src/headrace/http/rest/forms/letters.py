@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.http.rest.forms.messages import ShownRecord
-
-
-class Whereabouts(msgspec.Struct, kw_only=True):
-    topic: str
-    partition: int
-    offset: int
+from headrace.http.rest.forms.messages import ShownRecord, Whereabouts
 
 
 class LetterKind(msgspec.Struct, kw_only=True):
@@ -55,10 +49,7 @@ class Letters(msgspec.Struct, kw_only=True):
     next_cursor: str | None
 
 
-class ShownLock(msgspec.Struct, kw_only=True):
-    topic: str
-    partition: int
-    offset: int
+class ShownLock(Whereabouts, kw_only=True):
     deliveries: int
     holder: str | None
     """Null: SQS and REST do not say who receives."""

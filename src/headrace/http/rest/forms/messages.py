@@ -50,10 +50,13 @@ class PublishedRecords(msgspec.Struct, kw_only=True):
     records: list[Published]
 
 
-class ShownRecord(msgspec.Struct, kw_only=True):
+class Whereabouts(msgspec.Struct, kw_only=True):
     topic: str
     partition: int
     offset: int
+
+
+class ShownRecord(Whereabouts, kw_only=True):
     timestamp: MOMENT | None
     timestamp_ms: int
     key: Bytes

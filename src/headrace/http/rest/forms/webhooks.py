@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from headrace.core.moments import DAY_MS
 from headrace.push.spec import Retry
 
 
@@ -96,7 +100,7 @@ class RetryRequest(msgspec.Struct, kw_only=True):
 
 class NewSecret(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     secret: str | None = None
-    overlap_ms: int = 24 * 60 * 60 * 1000
+    overlap_ms: Annotated[int, Meta(ge=0, le=30 * DAY_MS)] = DAY_MS
 
 
 class Rotated(msgspec.Struct, kw_only=True):
