@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 
+from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column, moment
@@ -33,7 +34,7 @@ class HappeningRow(Row):
 @click.option(
     "--severity", type=click.Choice(["good", "info", "warning", "error"]), help="This one, and worse."
 )
-@click.option("--name", help="Only what happened to this topic, queue, webhook or broker.")
+@click.option("--name", shell_complete=complete_topics, help="Only what happened to this topic, queue, webhook or broker.")
 def command(run: Invocation, limit: int, severity: str | None, name: str | None) -> None:
     """Show what happened lately, the newest first.
 
