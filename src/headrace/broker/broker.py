@@ -54,8 +54,6 @@ class Broker:
         self.node_id = metadata.image.broker_id
         self.log_dir = options.log_dir
         self._is_ephemeral = options.ephemeral
-        self.shown_log_dir = "memory:" if options.ephemeral else options.log_dir
-        """What administrators are told: the directory of a broker that keeps all in memory may be another one's."""
         self._on_disk_failed = on_disk_failed
         self.introductions = Introductions(runtime, metadata, options.cluster_key, options.peer_tls)
         self.liveness = Liveness(runtime, metadata)
@@ -120,6 +118,11 @@ class Broker:
 
     def new_uuid(self) -> str:
         return str(uuid.UUID(bytes=self.runtime.random_bytes(16), version=4))
+
+    @property
+    def shown_log_dir(self) -> str:
+        """What administrators are told: the directory of a broker that keeps all in memory may be another one's."""
+        return "memory:" if self._is_ephemeral else self.log_dir
 
     def disk_space(self) -> tuple[int, int]:
         """Total is unknown behind the file-system port; what is free is what people ask for."""
