@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 HOME = "/home/ann"
 
 
-@pytest.mark.parametrize(("page", "lines"), [("README.md", 7), ("SECURITY.md", None)])
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 6), ("SECURITY.md", None)])
 def test_the_page_shows_what_the_one_command_prints(
     page: str, lines: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,11 @@ class HappeningRow(Row):
 @click.option(
     "--severity", type=click.Choice(["good", "info", "warning", "error"]), help="This one, and worse."
 )
-@click.option("--name", shell_complete=complete_topics, help="Only what happened to this topic, queue, webhook or broker.")
+@click.option(
+    "--name",
+    shell_complete=complete_topics,
+    help="Only what happened to this topic, queue, webhook or broker.",
+)
 def command(run: Invocation, limit: int, severity: str | None, name: str | None) -> None:
     """Show what happened lately, the newest first.
 
