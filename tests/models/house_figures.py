@@ -13,6 +13,13 @@ LOCATORS = ("Broker", "Services")
 """Whoever takes one of these whole can reach everything."""
 
 
+def look_at(source: Path) -> None:
+    """At the sources of another state of the project, from here on."""
+    global SOURCE
+    SOURCE = source
+    trees.cache_clear()
+
+
 @cache
 def trees() -> dict[str, ast.Module]:
     """Every module by its dotted name below `headrace`."""
@@ -129,16 +136,51 @@ def anys() -> Counter[str]:
     return found
 
 
+def shared_names() -> dict[str, int]:
+    """Names of classes that stand for several, and for how many. Kafka's and REST's names are not ours to choose."""
+    homes = Counter(
+        node.name
+        for module, tree in trees().items()
+        if not module.startswith(("wire.messages", "http.rest.forms", "http.schemas"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    return {name: count for name, count in homes.items() if count > 1}
+
+
+def waiter_lambdas() -> int:
+    """Commands that are built when somebody is there to wait for them."""
+    return sum(
+        1
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Lambda) and any(arg.arg == "waiter" for arg in node.args.args)
+    )
+
+
 def figures() -> dict[str, int]:
-    cycles = knots()
+    cycles, names = knots(), shared_names()
+    lines = {path: path.read_text().count("\n") for path in SOURCE.rglob("*.py")}
     figures = {
-        "modules": len(trees()),
+        "files": len(lines),
+        "lines": sum(lines.values()),
+        "files of more than 600 lines": sum(count > MAX_FILE_LINES for count in lines.values()),
         "modules in the largest circle of imports": len(cycles[0]) if cycles else 1,
         "modules in circles": sum(map(len, cycles)),
         "attributes of Broker": len(attributes("broker.broker", "Broker")),
     }
     for locator in LOCATORS:
         figures[f"constructors that take {locator}"] = len(taking(locator))
+    figures |= {
+        "class names that stand for several classes": len(names),
+        "classes under such a name": sum(names.values()),
+        "lambdas that build a command for a waiter": waiter_lambdas(),
+        "modules of records that import numpy": sum(
+            any("numpy" in ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import))
+            for module, tree in trees().items()
+            if module.startswith("records")
+        ),
+    }
     figures |= {f"Any in {package}": count for package, count in sorted(anys().items()) if count}
     return figures
 

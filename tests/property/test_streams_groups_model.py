@@ -21,7 +21,7 @@ from headrace.groups.config import GroupConfig, StreamsSettings
 from headrace.groups.consumer.commands import TopicsChanged
 from headrace.groups.shard import GroupShard
 from headrace.groups.streams.commands import StreamsGroupHeartbeat, TasksByRole
-from headrace.groups.streams.state import Role, Task, Tasks, as_tasks, of_role
+from headrace.groups.streams.members import Role, Task, Tasks, as_tasks, of_role
 
 THREADS = {"a1": "a", "a2": "a", "b1": "b", "c1": "c"}
 """Threads and the processes that they are of."""

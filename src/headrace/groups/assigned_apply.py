@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from headrace.core.deadlines import Deadlines
 from headrace.groups.assigned import AssignedGroup, MemberState
+from headrace.groups.config import GroupConfig
 from headrace.groups.deadlines import PHASE, SESSION, Deadline
 
-if TYPE_CHECKING:
-    from headrace.groups.table import GroupTable
+
+class GroupsOfShard(Protocol):
+    """What a fact of theirs changes of a shard: its groups, and when to look at them again."""
+
+    config: GroupConfig
+    groups: dict[str, Any]
+    deadlines: Deadlines[Deadline]
+
+    def arm_cleanup(self, group_id: str, at_ms: int) -> None: ...
+
+    def forget_cleanup(self, group_id: str) -> None: ...
+
+
+Apply = Callable[[GroupsOfShard, Any, int], None]
 
 
 class KindOfGroup:
@@ -19,40 +34,40 @@ class KindOfGroup:
     def __init__(self, make: type[AssignedGroup[Any, Any]]) -> None:
         self._make = make
 
-    def find(self, table: GroupTable, group_id: str) -> AssignedGroup[Any, Any] | None:
+    def find(self, table: GroupsOfShard, group_id: str) -> AssignedGroup[Any, Any] | None:
         group = table.groups.get(group_id)
         return group if isinstance(group, self._make) else None
 
-    def put(self, table: GroupTable, fact: Any, now_ms: int) -> None:
+    def put(self, table: GroupsOfShard, fact: Any, now_ms: int) -> None:
         """The group is made by its first fact."""
         group: Any = self.find(table, fact.group_id)
         if group is None:
-            group = table.groups[fact.group_id] = self._make(fact.group_id)  # type: ignore[assignment]
+            group = table.groups[fact.group_id] = self._make(fact.group_id)
             table.arm_cleanup(fact.group_id, now_ms + table.config.cleanup_interval_ms)
         group.apply(fact)
 
-    def put_if_there(self, table: GroupTable, fact: Any, now_ms: int) -> None:
+    def put_if_there(self, table: GroupsOfShard, fact: Any, now_ms: int) -> None:
         """A tombstone may outlive its group in the journal; it must not bring it back."""
         if self.find(table, fact.group_id) is not None:
             self.put(table, fact, now_ms)
 
-    def load_target(self, table: GroupTable, fact: Any, now_ms: int) -> None:
+    def load_target(self, table: GroupsOfShard, fact: Any, now_ms: int) -> None:
         if fact.target is None:
             self.put_if_there(table, fact, now_ms)
         else:
             self.put(table, fact, now_ms)
 
-    def set_epoch(self, table: GroupTable, fact: Any, now_ms: int) -> None:
+    def set_epoch(self, table: GroupsOfShard, fact: Any, now_ms: int) -> None:
         """Perhaps the last member left."""
         self.put(table, fact, now_ms)
         table.arm_cleanup(fact.group_id, now_ms + table.config.cleanup_interval_ms)
 
-    def remove_member(self, table: GroupTable, fact: Any, now_ms: int) -> None:
+    def remove_member(self, table: GroupsOfShard, fact: Any, now_ms: int) -> None:
         if self.find(table, fact.group_id) is not None:
             self.put(table, fact, now_ms)
             _forget_member(table, fact.group_id, fact.member_id)
 
-    def delete(self, table: GroupTable, fact: Any, now_ms: int) -> None:
+    def delete(self, table: GroupsOfShard, fact: Any, now_ms: int) -> None:
         group = self.find(table, fact.group_id)
         if group is not None:
             del table.groups[fact.group_id]
@@ -61,7 +76,7 @@ class KindOfGroup:
             table.forget_cleanup(fact.group_id)
 
 
-def _forget_member(table: GroupTable, group_id: str, member_id: str) -> None:
+def _forget_member(table: GroupsOfShard, group_id: str, member_id: str) -> None:
     table.deadlines.cancel(Deadline(SESSION, group_id, member_id))
     table.deadlines.cancel(Deadline(PHASE, group_id, member_id))
 

@@ -14,7 +14,8 @@ from headrace.core.plan import Command, Fact, Plan, Reply
 from headrace.groups.commands import GroupPlan, JoinResult, SyncResult
 from headrace.groups.config import GroupConfig
 from headrace.groups.facts import MemberJoining, MemberRemoved
-from headrace.groups.state import ClassicGroup, Member
+from headrace.groups.members import Member
+from headrace.groups.state import ClassicGroup
 
 
 class Copyable(Protocol):

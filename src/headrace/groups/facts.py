@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-if TYPE_CHECKING:
-    from headrace.groups.config import GroupConfig
-    from headrace.groups.offset_table import CommittedOffset
-    from headrace.groups.state import Member
-    from headrace.groups.topics import TopicIndex
+from headrace.groups.config import GroupConfig
+from headrace.groups.members import Member
+from headrace.groups.offset_table import CommittedOffset
+from headrace.groups.topics import TopicIndex
 
 Producer = tuple[int, int]
 """Producer id and epoch."""

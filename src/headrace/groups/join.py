@@ -14,8 +14,9 @@ from headrace.groups.config import GroupConfig
 from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import Assigned, GroupOpened, MemberIdReserved, MemberReplaced
 from headrace.groups.fields import fits
+from headrace.groups.members import Member, metadata_size
 from headrace.groups.rebalance import complete_if_all_joined, joined, rebalance, start
-from headrace.groups.state import ClassicGroup, GroupState, Member, metadata_size
+from headrace.groups.state import ClassicGroup, GroupState
 
 
 def malformed(command: JoinGroup, config: GroupConfig) -> ErrorKind:

@@ -20,8 +20,8 @@ from headrace.core.plan import JournalRecord
 from headrace.groups.commands import Protocol
 from headrace.groups.facts import GroupSnapshot
 from headrace.groups.fields import INT16, INT32, INT64, FieldReader, MalformedFields, nullable, sized, string
+from headrace.groups.members import Member
 from headrace.groups.offset_table import CommittedOffset
-from headrace.groups.state import Member
 
 OFFSET_KEY = 1
 GROUP_KEY = 2

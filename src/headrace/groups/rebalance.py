@@ -16,7 +16,8 @@ from headrace.groups.facts import (
     RebalanceExtended,
     RebalanceStarted,
 )
-from headrace.groups.state import ClassicGroup, GroupState, Member
+from headrace.groups.members import Member
+from headrace.groups.state import ClassicGroup, GroupState
 
 
 def rebalance(draft: ClassicDraft, reason: str) -> None:

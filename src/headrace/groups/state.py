@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.core.errors import ErrorKind
 from headrace.groups import facts
 from headrace.groups.commands import JoinedMember, Protocol
+from headrace.groups.members import Member, metadata_size
 from headrace.groups.subscription import subscribed_topics
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -25,36 +26,6 @@ class GroupState(Enum):
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
     STABLE = "Stable"
-
-
-class Member(NamedTuple):
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[Protocol, ...]
-    assignment: bytes = b""
-    is_new: bool = False
-    join_waiter: int | None = None
-    sync_waiter: int | None = None
-
-    @property
-    def is_parked(self) -> bool:
-        """It waits for us, so its silence says nothing about its health."""
-        return self.join_waiter is not None or self.sync_waiter is not None
-
-    def metadata(self, protocol: str | None) -> bytes:
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        return b""
-
-
-def metadata_size(protocols: tuple[Protocol, ...]) -> int:
-    """What a member makes us keep (A4)."""
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 class ClassicGroup:

@@ -9,7 +9,8 @@ from headrace.groups.commands import GroupPlan, SyncGroup, SyncResult
 from headrace.groups.config import GroupConfig
 from headrace.groups.draft import ClassicDraft
 from headrace.groups.facts import Assigned, MemberSynced, SyncParked
-from headrace.groups.state import ClassicGroup, GroupState, Member
+from headrace.groups.members import Member
+from headrace.groups.state import ClassicGroup, GroupState
 
 
 def sync(

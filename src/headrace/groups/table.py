@@ -17,10 +17,11 @@ from headrace.groups.config import GroupConfig
 from headrace.groups.consumer import apply as consumer_apply
 from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.deadlines import CLEANUP, PHASE, SESSION, Deadline
+from headrace.groups.members import Member
 from headrace.groups.offset_table import OffsetTable
 from headrace.groups.share import apply as share_apply
 from headrace.groups.share.state import ShareGroup
-from headrace.groups.state import ClassicGroup, Member
+from headrace.groups.state import ClassicGroup
 from headrace.groups.streams import apply as streams_apply
 from headrace.groups.streams.state import StreamsGroup
 from headrace.groups.topics import TopicIndex

@@ -210,7 +210,7 @@ class Dispatcher:
         result = handle(call)
         return await result if inspect.isawaitable(result) else result
 
-    async def _written_down(self, call: Call[Any], key: int, result: Any) -> object:
+    async def _written_down(self, call: Call[object], key: int, result: object) -> object:
         """A64: what has been changed, by whom."""
         response = await result if inspect.isawaitable(result) else result
         if not call.session.principal.is_broker:

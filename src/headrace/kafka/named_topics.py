@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
 from headrace.core.ids import ZERO_UUID
-from headrace.wire.api import API, ApiKey
+from headrace.wire.api import KEY_OF, ApiKey
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from headrace.wire.messages.alter_configs import AlterConfigsRequest
 from headrace.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -95,8 +95,7 @@ _READERS = (
     _of(DeleteShareGroupOffsetsRequest, lambda request: [topic.topic_name for topic in request.topics]),
 )
 
-_KEYS = {api.request: key for key, api in API.items()}
-NAMED: dict[int, Reader] = {_KEYS[request]: read for request, read in _READERS}
+NAMED: dict[int, Reader] = {KEY_OF[request]: read for request, read in _READERS}
 
 ALWAYS_LATEST = frozenset((ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_CLIENT_QUOTAS))
 """What was set at another broker a moment ago is seen here: there is no absence that would tell that we are late."""

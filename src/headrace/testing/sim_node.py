@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from headrace.broker.supervision import Supervisor
 from headrace.core.ports import Clock, FileSystem, Stopwatch
 from headrace.testing.dice import Dice
 from headrace.testing.sim_disk import SimDisk
+from headrace.testing.sim_network import SimNetwork
 from headrace.testing.virtual_loop import Process, ProcessKilled, VirtualTimeLoop
-
-if TYPE_CHECKING:
-    from headrace.testing.simulation import Simulation
 
 T = TypeVar("T")
 
@@ -176,15 +174,24 @@ Program = Callable[["SimNode", SimRuntime], Coroutine[Any, Any, Any]]
 
 
 class SimNode:
-    def __init__(self, simulation: Simulation, name: str, program: Program, capacity_bytes: int) -> None:
-        self._simulation = simulation
+    def __init__(
+        self,
+        loop: VirtualTimeLoop,
+        network: SimNetwork,
+        dice: Dice,
+        name: str,
+        program: Program,
+        capacity_bytes: int,
+    ) -> None:
+        self._loop = loop
+        self._network = network
         self.name = name
-        self.address = simulation.network.host(name).address
+        self.address = network.host(name).address
         self._program = program
-        self._dice = simulation.dice.fork(f"node/{name}")
+        self._dice = dice
         self.disk = SimDisk(self._dice.fork("disk"), capacity_bytes)
         self.disk.crash = self._crash
-        self.clock = SimClock(simulation.loop)
+        self.clock = SimClock(loop)
         self.process: Process | None = None
         self.lives = 0
         self.buried: list[Process] = []
@@ -198,9 +205,9 @@ class SimNode:
     def start(self) -> asyncio.Task[Any]:
         if self.process is not None:
             raise RuntimeError(f"{self.name} is running")
-        loop = self._simulation.loop
+        loop = self._loop
         loop.trace(f"start {self.name}")
-        self._simulation.network.host_has_power(self.name)
+        self._network.host_has_power(self.name)
         self.lives += 1
         process = Process(f"{self.name}.{self.lives}", self.name)
         self.process = process
@@ -216,7 +223,7 @@ class SimNode:
             return
         problem = None if main.cancelled() else main.exception()
         if problem is not None:
-            self._simulation.loop.call_exception_handler(
+            self._loop.call_exception_handler(
                 {"message": f"the program of {self.name} failed", "exception": problem}
             )
         self.kill()
@@ -225,19 +232,19 @@ class SimNode:
         """kill -9. The kernel closes the sockets; what was written to files stays in the cache."""
         process = self._end_life("kill")
         if process is not None:
-            self._simulation.network.process_died(process)
+            self._network.process_died(process)
 
     def cut_power(self) -> None:
         """The machine goes dark; `start` brings it back with what the disk kept."""
         process = self._end_life("power cut")
         if process is not None:
-            self._simulation.network.host_lost_power(self.name)
+            self._network.host_lost_power(self.name)
         self.disk.power_cut()
 
     def _end_life(self, how: str) -> Process | None:
         process = self.process
         if process is not None:
-            self._simulation.loop.trace(f"{how} {self.name}")
+            self._loop.trace(f"{how} {self.name}")
             process.is_dead = True
             process.abandoned.extend(process.held)
             process.held.clear()
@@ -253,15 +260,15 @@ class SimNode:
     def pause(self) -> None:
         """SIGSTOP."""
         if self.process is not None:
-            self._simulation.loop.trace(f"pause {self.name}")
+            self._loop.trace(f"pause {self.name}")
             self.process.is_paused = True
 
     def resume(self) -> None:
         if self.process is not None and self.process.is_paused:
-            self._simulation.loop.trace(f"resume {self.name}")
-            self._simulation.loop.resume(self.process)
+            self._loop.trace(f"resume {self.name}")
+            self._loop.resume(self.process)
 
     def hang_disk(self, seconds: float) -> None:
         """Blocking calls wait; calls on the loop would block it, so drivers must not make any that can (S10)."""
-        self._simulation.loop.trace(f"hang disk {self.name} {seconds}")
-        self.disk.hang_until_s = self._simulation.loop.time() + seconds
+        self._loop.trace(f"hang disk {self.name} {seconds}")
+        self.disk.hang_until_s = self._loop.time() + seconds

@@ -12,17 +12,31 @@ import contextvars
 import errno
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from headrace.testing.dice import Dice
 from headrace.testing.sim_pipe import Pipe
-from headrace.testing.virtual_loop import Process
-
-if TYPE_CHECKING:
-    from headrace.testing.sim_network import SimHost, SimNetwork
+from headrace.testing.virtual_loop import Process, VirtualTimeLoop
 
 _HIGH_WATER = 64 * 1024
 _WHOLE_READ_CHANCE = 0.8
 _MAX_READ_BYTES = 256 * 1024
+
+
+class PoweredHost(Protocol):
+    name: str
+    is_up: bool
+
+
+class Carrier(Protocol):
+    """Port: the network as one of its connections sees it."""
+
+    loop: VirtualTimeLoop
+    dice: Dice
+
+    def register(self, transport: SimTransport) -> None: ...
+
+    def unregister(self, transport: SimTransport) -> None: ...
 
 
 class SimSocket:
@@ -55,8 +69,8 @@ class SimSocket:
 class SimTransport(asyncio.Transport):
     def __init__(
         self,
-        network: SimNetwork,
-        host: SimHost,
+        network: Carrier,
+        host: PoweredHost,
         process: Process | None,
         name: tuple[str, int],
         peer: tuple[str, int],

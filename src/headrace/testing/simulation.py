@@ -51,7 +51,7 @@ class Simulation:
         self._test = Process("test", OUTSIDE)
 
     def node(self, name: str, program: Program, *, capacity_bytes: int = 64 * GIB) -> SimNode:
-        node = SimNode(self, name, program, capacity_bytes)
+        node = SimNode(self.loop, self.network, self.dice.fork(f"node/{name}"), name, program, capacity_bytes)
         self.nodes[name] = node
         return node
 

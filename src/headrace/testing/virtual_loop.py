@@ -18,14 +18,20 @@ import heapq
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from headrace.testing.dice import Dice
 
-if TYPE_CHECKING:
-    from headrace.testing.sim_network import SimNetwork
-
 T = TypeVar("T")
+
+
+class LoopNetwork(Protocol):
+    """Port: the simulated network that a loop's programs reach."""
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 _HASH_AT_ONCE = 1_000
 IO_FIRST_ODDS = 0.1
@@ -170,7 +176,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._traced_s = -1.0
         self.trace_lines: list[str] | None = [] if keep_trace else None
         self.step_count = 0
-        self.network: SimNetwork | None = None
+        self.network: LoopNetwork | None = None
         self.after_turn: Callable[[], None] | None = None
         """Called after every turn of the loop: standing invariants."""
         self.failures: list[dict[str, Any]] = []
@@ -333,7 +339,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         return await self._network("create_connection").create_connection(*args, **kwargs)
 
-    def _network(self, name: str) -> SimNetwork:
+    def _network(self, name: str) -> LoopNetwork:
         if self.network is None:
             raise EscapedSimulation(f"loop.{name} was called without a simulated network")
         return self.network

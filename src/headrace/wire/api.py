@@ -309,6 +309,9 @@ API: dict[int, ApiSpec] = {
     )
 }  # fmt: skip
 
+KEY_OF: dict[type, ApiKey] = {spec.request: spec.key for spec in API.values()}
+"""By the class of a request."""
+
 
 def request_header_version(key: int, version: int) -> int:
     return 2 if key in API and version >= API[key].flexible_from else 1

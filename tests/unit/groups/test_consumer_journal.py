@@ -13,10 +13,10 @@ from headrace.groups.assigned import MemberState
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
 from headrace.groups.consumer import journal as consumer_journal
-from headrace.groups.consumer.state import ClassicMetadata, ConsumerSubscription
+from headrace.groups.consumer.members import ClassicMetadata, ConsumerSubscription
 from headrace.groups.share import facts as share_facts
 from headrace.groups.share import journal as share_journal
-from headrace.groups.share.state import ShareSubscription
+from headrace.groups.share.members import ShareSubscription
 
 T = bytes(range(16))
 TEXT = st.text(max_size=200)

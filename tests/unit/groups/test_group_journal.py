@@ -14,8 +14,8 @@ from headrace.groups import journal
 from headrace.groups.commands import OffsetToCommit, Protocol
 from headrace.groups.facts import GroupSnapshot
 from headrace.groups.fields import fits
+from headrace.groups.members import Member
 from headrace.groups.offset_table import CommittedOffset
-from headrace.groups.state import Member
 
 TEXT = st.text(max_size=12)
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.groups.streams.assignor import assign_sticky
-from headrace.groups.streams.state import Role, Task
+from headrace.groups.streams.members import Role, Task
 from headrace.groups.streams.topology import ConfiguredTopology, InternalTopic, Notice, Status, Subtopology
 
 

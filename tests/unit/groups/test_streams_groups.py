@@ -22,7 +22,7 @@ from headrace.groups.config import StreamsSettings
 from headrace.groups.consumer.commands import ConsumerGroupHeartbeat
 from headrace.groups.share.commands import ShareGroupHeartbeat
 from headrace.groups.streams.commands import StreamsGroupDescribe, TasksByRole
-from headrace.groups.streams.state import Role, Task
+from headrace.groups.streams.members import Role, Task
 from headrace.groups.streams.topology import Status, Subtopology, Topology
 
 ALL = TasksByRole((("0", (0, 1, 2, 3)), ("1", (0, 1, 2, 3))))

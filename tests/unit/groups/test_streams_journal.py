@@ -13,7 +13,7 @@ from headrace.groups.assigned import MemberState
 from headrace.groups.consumer import journal as consumer_journal
 from headrace.groups.share import journal as share_journal
 from headrace.groups.streams import facts, journal
-from headrace.groups.streams.state import MemberProfile, Role, Task
+from headrace.groups.streams.members import MemberProfile, Role, Task
 from headrace.groups.streams.topology import Copartition, InternalTopic, Subtopology, Topology
 
 TEXT = st.text(max_size=60)

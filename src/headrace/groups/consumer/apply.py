@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from headrace.groups.assigned_apply import KindOfGroup
+from headrace.groups.assigned_apply import Apply, KindOfGroup
 from headrace.groups.consumer import facts
 from headrace.groups.consumer.state import ConsumerGroup
 
-if TYPE_CHECKING:
-    from headrace.groups.table import GroupTable
-
 _KIND = KindOfGroup(ConsumerGroup)
 
-APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
+APPLY: dict[type, Apply] = {
     facts.GroupEpochSet: _KIND.set_epoch,
     facts.MemberSubscribed: _KIND.put,
     facts.TargetsSet: _KIND.put,

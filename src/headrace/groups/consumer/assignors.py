@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headrace.groups.consumer.state import NOTHING, Assignment, TopicIdPartition
+from headrace.groups.consumer.members import NOTHING, Assignment, TopicIdPartition
 from headrace.groups.topics import TopicIndex
 
 

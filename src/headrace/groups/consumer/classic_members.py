@@ -27,13 +27,9 @@ from headrace.groups.commands import (
 )
 from headrace.groups.consumer.draft import ConsumerDraft
 from headrace.groups.consumer.heartbeat import remove_members
+from headrace.groups.consumer.members import ClassicMetadata, ConsumerMember, ConsumerSubscription
 from headrace.groups.consumer.migrate import as_ids, as_names, can_downgrade, downgrade, embedded_version
-from headrace.groups.consumer.state import (
-    ClassicMetadata,
-    ConsumerGroup,
-    ConsumerMember,
-    ConsumerSubscription,
-)
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.deadlines import PHASE, Deadline
 from headrace.groups.draft import joined_plans
 from headrace.groups.facts import ProgressAwaited, SessionExtended

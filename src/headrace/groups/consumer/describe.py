@@ -11,7 +11,8 @@ from headrace.groups.consumer.commands import (
     DescribedConsumer,
     DescribedConsumerGroup,
 )
-from headrace.groups.consumer.state import NOTHING, Assignment, ConsumerGroup, as_lists
+from headrace.groups.consumer.members import NOTHING, Assignment, as_lists
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 

@@ -12,13 +12,8 @@ from headrace.groups.consumer.facts import (
     MemberSubscribed,
     TargetsSet,
 )
-from headrace.groups.consumer.state import (
-    NOTHING,
-    Assignment,
-    ConsumerGroup,
-    ConsumerMember,
-    ConsumerSubscription,
-)
+from headrace.groups.consumer.members import NOTHING, Assignment, ConsumerMember, ConsumerSubscription
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.draft import GroupDraft
 from headrace.groups.facts import ProgressAwaited
 from headrace.groups.reconcile import MemberPlace, reconcile

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from headrace.groups.assigned import MemberState
+from headrace.groups.consumer.members import Assignment, ConsumerSubscription
 from headrace.groups.facts import Durable, Volatile
-
-if TYPE_CHECKING:
-    from headrace.groups.assigned import MemberState
-    from headrace.groups.consumer.state import Assignment, ConsumerSubscription
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,9 @@ from headrace.groups.consumer.commands import (
 )
 from headrace.groups.consumer.draft import ConsumerDraft
 from headrace.groups.consumer.facts import AssignmentTold
+from headrace.groups.consumer.members import Assignment, ConsumerMember, ConsumerSubscription, as_lists
 from headrace.groups.consumer.migrate import can_downgrade, downgrade, upgrade
-from headrace.groups.consumer.state import (
-    Assignment,
-    ConsumerGroup,
-    ConsumerMember,
-    ConsumerSubscription,
-    as_lists,
-)
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.draft import joined_plans
 from headrace.groups.facts import GroupDeleted, SessionExtended
 from headrace.groups.fields import fits

@@ -19,7 +19,7 @@ from headrace.core.plan import JournalRecord
 from headrace.groups.assigned import MemberState
 from headrace.groups.commands import Protocol
 from headrace.groups.consumer import facts
-from headrace.groups.consumer.state import Assignment, ClassicMetadata, ConsumerSubscription, as_lists
+from headrace.groups.consumer.members import Assignment, ClassicMetadata, ConsumerSubscription, as_lists
 from headrace.groups.fields import (
     INT8,
     INT16,

@@ -20,16 +20,12 @@ from headrace.groups.consumer.facts import (
     MemberSubscribed,
     TargetsSet,
 )
-from headrace.groups.consumer.state import (
-    Assignment,
-    ClassicMetadata,
-    ConsumerGroup,
-    ConsumerMember,
-    ConsumerSubscription,
-)
+from headrace.groups.consumer.members import Assignment, ClassicMetadata, ConsumerMember, ConsumerSubscription
+from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.draft import ClassicDraft, joined_plans
 from headrace.groups.facts import Assigned, GroupDeleted, GroupSnapshot, SessionExtended
-from headrace.groups.state import CONSUMER_PROTOCOL_TYPE, ClassicGroup, Member
+from headrace.groups.members import Member
+from headrace.groups.state import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from headrace.groups.subscription import encode_assignment, parse_assignment, parse_subscription
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex

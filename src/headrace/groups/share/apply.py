@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from headrace.groups.assigned_apply import KindOfGroup
+from headrace.groups.assigned_apply import Apply, KindOfGroup
 from headrace.groups.share import facts
 from headrace.groups.share.state import ShareGroup
 
-if TYPE_CHECKING:
-    from headrace.groups.table import GroupTable
-
 _KIND = KindOfGroup(ShareGroup)
 
-APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
+APPLY: dict[type, Apply] = {
     facts.ShareEpochSet: _KIND.set_epoch,
     facts.ShareMemberSubscribed: _KIND.put,
     facts.ShareTargetsSet: _KIND.put,

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from headrace.groups.consumer.assignors import GroupReader
-from headrace.groups.consumer.state import NOTHING, Assignment, TopicIdPartition
+from headrace.groups.consumer.members import NOTHING, Assignment, TopicIdPartition
 from headrace.groups.topics import TopicIndex
 
 Item = TypeVar("Item", bound=Hashable)

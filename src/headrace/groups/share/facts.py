@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from headrace.groups.consumer.members import Assignment
 from headrace.groups.facts import Durable, Volatile
-
-if TYPE_CHECKING:
-    from headrace.groups.consumer.state import Assignment
-    from headrace.groups.share.state import ShareSubscription
+from headrace.groups.share.members import ShareSubscription
 
 
 @dataclass(frozen=True, slots=True)

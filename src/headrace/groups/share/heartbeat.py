@@ -8,7 +8,7 @@ from headrace.groups.assigned import JOIN_EPOCH, LEAVE_EPOCH
 from headrace.groups.commands import GroupPlan
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer.assignors import GroupReader
-from headrace.groups.consumer.state import NOTHING, as_lists
+from headrace.groups.consumer.members import NOTHING, as_lists
 from headrace.groups.draft import GroupDraft
 from headrace.groups.facts import SessionExtended
 from headrace.groups.fields import fits
@@ -21,7 +21,8 @@ from headrace.groups.share.facts import (
     ShareMemberSubscribed,
     ShareTargetsSet,
 )
-from headrace.groups.share.state import ShareGroup, ShareMember, ShareSubscription
+from headrace.groups.share.members import ShareMember, ShareSubscription
+from headrace.groups.share.state import ShareGroup
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 

@@ -16,7 +16,7 @@ from headrace.core.plan import JournalRecord
 from headrace.groups.consumer.journal import assignment, decode_assignment, decode_with, record
 from headrace.groups.fields import INT8, INT32, INT64, NO_TAGS, FieldReader, compact, compact_array, tagged
 from headrace.groups.share import facts
-from headrace.groups.share.state import ShareSubscription
+from headrace.groups.share.members import ShareSubscription
 
 MEMBER_KEY = 10
 GROUP_KEY = 11

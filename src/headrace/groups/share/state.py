@@ -5,28 +5,12 @@ Partitions are shared, so there is nothing to hand over and nobody to wait for: 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from headrace.groups.assigned import AssignedGroup
-from headrace.groups.consumer.state import NOTHING, Assignment
+from headrace.groups.consumer.members import NOTHING, Assignment
 from headrace.groups.facts import SessionExtended
 from headrace.groups.share import facts
+from headrace.groups.share.members import ShareMember
 from headrace.groups.topics import TopicIndex
-
-
-class ShareSubscription(NamedTuple):
-    topics: tuple[str, ...] = ()
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-
-
-class ShareMember(NamedTuple):
-    member_id: str
-    subscription: ShareSubscription = ShareSubscription()
-    epoch: int = 0
-    previous_epoch: int = 0
-    assigned: Assignment = NOTHING
 
 
 class ShareGroup(AssignedGroup[ShareMember, Assignment]):

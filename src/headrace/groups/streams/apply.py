@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from headrace.groups.assigned_apply import KindOfGroup
+from headrace.groups.assigned_apply import Apply, KindOfGroup
 from headrace.groups.streams import facts
 from headrace.groups.streams.state import StreamsGroup
 
-if TYPE_CHECKING:
-    from headrace.groups.table import GroupTable
-
 _KIND = KindOfGroup(StreamsGroup)
 
-APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
+APPLY: dict[type, Apply] = {
     facts.StreamsEpochSet: _KIND.set_epoch,
     facts.TopologySet: _KIND.put,
     facts.StreamsMemberSet: _KIND.put,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
-from headrace.groups.streams.state import NOTHING, Role, Task, Tasks
+from headrace.groups.streams.members import NOTHING, Role, Task, Tasks
 from headrace.groups.streams.topology import ConfiguredTopology
 
 

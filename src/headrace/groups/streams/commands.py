@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from headrace.core.errors import ErrorKind
 from headrace.core.plan import Command
-from headrace.groups.streams.state import Endpoints, MemberProfile, TaskLists
+from headrace.groups.streams.members import MemberProfile, TaskLists
+from headrace.groups.streams.state import Endpoints
 from headrace.groups.streams.topology import InternalTopic, Notice, Subtopology, Topology
 
 

@@ -11,7 +11,8 @@ from headrace.groups.streams.commands import (
     StreamsGroupDescribe,
 )
 from headrace.groups.streams.heartbeat import by_role
-from headrace.groups.streams.state import NOTHING, StreamsGroup
+from headrace.groups.streams.members import NOTHING
+from headrace.groups.streams.state import StreamsGroup
 from headrace.groups.table import GroupTable
 from headrace.groups.topics import TopicIndex
 

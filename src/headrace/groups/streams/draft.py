@@ -16,7 +16,8 @@ from headrace.groups.streams.facts import (
     StreamsMemberLeft,
     StreamsTargetsSet,
 )
-from headrace.groups.streams.state import NOTHING, Role, StreamsGroup, StreamsMember, Tasks
+from headrace.groups.streams.members import NOTHING, Role, StreamsMember, Tasks
+from headrace.groups.streams.state import StreamsGroup
 from headrace.groups.streams.topology import ConfiguredTopology, Notice, Status
 from headrace.groups.topics import TopicIndex
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from headrace.groups.assigned import MemberState
 from headrace.groups.facts import Durable, Volatile
-
-if TYPE_CHECKING:
-    from headrace.groups.assigned import MemberState
-    from headrace.groups.streams.state import MemberProfile, Task, Tasks
-    from headrace.groups.streams.topology import Topology
+from headrace.groups.streams.members import MemberProfile, Task, Tasks
+from headrace.groups.streams.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

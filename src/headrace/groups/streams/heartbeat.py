@@ -22,16 +22,8 @@ from headrace.groups.streams.facts import (
     StreamsTargetsSet,
     TopologySet,
 )
-from headrace.groups.streams.state import (
-    FIRST_EPOCH,
-    MemberProfile,
-    Role,
-    StreamsGroup,
-    StreamsMember,
-    Tasks,
-    as_tasks,
-    of_role,
-)
+from headrace.groups.streams.members import MemberProfile, Role, StreamsMember, Tasks, as_tasks, of_role
+from headrace.groups.streams.state import FIRST_EPOCH, StreamsGroup
 from headrace.groups.streams.topology import Notice, Status
 from headrace.groups.table import GroupTable
 

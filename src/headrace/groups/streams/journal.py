@@ -30,7 +30,7 @@ from headrace.groups.fields import (
     tagged,
 )
 from headrace.groups.streams import facts
-from headrace.groups.streams.state import MemberProfile, Role, Task, Tasks, of_role
+from headrace.groups.streams.members import MemberProfile, Role, Task, Tasks, of_role
 from headrace.groups.streams.topology import Copartition, InternalTopic, Subtopology, Topology
 
 GROUP_KEY = 17

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from headrace.core.errors import ErrorKind
 from headrace.groups.commands import OffsetToCommit
-from headrace.groups.streams.state import Role, StreamsGroup, StreamsMember, Task
+from headrace.groups.streams.members import Role, StreamsMember, Task
+from headrace.groups.streams.state import StreamsGroup
 
 
 def commit_refusal(

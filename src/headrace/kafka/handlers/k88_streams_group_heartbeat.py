@@ -11,7 +11,8 @@ from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NEW_PARTITIONS_PER_REQUEST, MAX_PROTOCOL_METADATA_BYTES
 from headrace.groups.streams import topology
 from headrace.groups.streams.commands import StreamsGroupHeartbeat, StreamsHeartbeatResult, TasksByRole
-from headrace.groups.streams.state import Endpoints, TaskLists
+from headrace.groups.streams.members import TaskLists
+from headrace.groups.streams.state import Endpoints
 from headrace.kafka.call import Call
 from headrace.security.rights import CLUSTER, GROUP, TOPIC, create, describe, needs, read
 from headrace.wire.messages.streams_group_heartbeat import (
