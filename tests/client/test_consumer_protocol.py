@@ -64,12 +64,13 @@ class Ledger:
                 self.owners[key] = member
                 self.taken_back += self._gave_up.get(key) == member
 
-    def given_up(self, member: str, partitions: list[tuple[str, int]]) -> None:
+    def given_up(self, member: str, partitions: list[tuple[str, int]], *, asked: bool = True) -> None:
+        """`asked`: by the group. A member that was starved and is fenced gives up what it has by itself, which measures the machine."""
         with self._lock:
             for key in partitions:
                 if self.owners.get(key) == member:
                     del self.owners[key]
-                    self._gave_up[key] = member
+                    self._gave_up[key] = member if asked else ""
 
     def shares(self) -> Counter[str]:
         with self._lock:
@@ -88,14 +89,18 @@ class Member(threading.Thread):
             {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0,
              "group.protocol": "consumer", "fetch.wait.max.ms": 100, "client.id": name, **config}
         )  # fmt: skip
-        self.consumer.subscribe(topics, on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost)
+        self.consumer.subscribe(topics, on_assign=self._gained, on_revoke=self._revoked, on_lost=self._lost)
         self.start()
 
     def _gained(self, _: Any, partitions: list[ck.TopicPartition]) -> None:
         self.ledger.taken(self.name, [(entry.topic, entry.partition) for entry in partitions])
 
-    def _lost(self, _: Any, partitions: list[ck.TopicPartition]) -> None:
+    def _revoked(self, _: Any, partitions: list[ck.TopicPartition]) -> None:
         self.ledger.given_up(self.name, [(entry.topic, entry.partition) for entry in partitions])
+
+    def _lost(self, _: Any, partitions: list[ck.TopicPartition]) -> None:
+        places = [(entry.topic, entry.partition) for entry in partitions]
+        self.ledger.given_up(self.name, places, asked=False)
 
     def run(self) -> None:
         while not self._ended.is_set():
