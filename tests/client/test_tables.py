@@ -38,6 +38,7 @@ ELSEWHERE = {
     "cluster rebalance": "as drain",
     "cluster elect": "as drain: a broker alone has nobody to elect",
     "acl suggest": "prints commands to be copied whole, not a table",
+    "security audit": "a broker in mode open has nothing to tell; its rows go through the same Output.items",
 }
 LINES = ["cluster status", "queue describe", "security status", "cert show", "bench produce"]
 """Of those that speak of one thing, the ones that show its parts below each other."""
@@ -181,7 +182,9 @@ def test_f53_every_table_fits(world: tuple[BrokerProcess, Terminal], tmp_path: P
         server.http.server_close()
     _take_away(terminal)
     assert not EVERY - terminal.seen.keys() - ELSEWHERE.keys(), "nobody looked at these"
-    assert all(any(terminal.seen[verb]) for verb in EVERY & terminal.seen.keys())
+    assert not [verb for verb in EVERY & terminal.seen.keys() if not any(terminal.seen[verb])], (
+        "nothing to look at"
+    )
     too_long = [
         (verb, line)
         for verb in sorted(EVERY & terminal.seen.keys())
@@ -209,6 +212,8 @@ def _look(terminal: Terminal) -> None:
         ["schedule", "list"], ["schedule", "list", QUEUE], ["subscription", "list"],
         ["webhook", "list"], ["webhook", "deliveries", f"hook-{LONG}"],
         ["user", "list"], ["acl", "add", f"user-{LONG}", "read", "group", GROUP], ["acl", "list"],
+        ["acl", "grant", f"user-{LONG}", "reader", "--prefix", LONG], ["acl", "revoke", f"user-{LONG}", "reader", "--prefix", LONG],
+        ["cluster", "happenings"],
         ["acl", "copy", f"copy-{LONG}", f"user-{LONG}"], ["token", "list"], ["key", "list"],
         ["quota", "set", "--user", f"user-{LONG}", "--produce", "1MB"], ["quota", "list"], ["topic", "writers", TOPIC],
         ["cluster", "config", "get"], ["cluster", "nodes"], ["cluster", "partitions"], ["cluster", "status"], ["security", "status"],

@@ -33,7 +33,7 @@ from headrace.groups.offset_table import OffsetTable
 from headrace.groups.state import ClassicGroup
 from headrace.log import compaction
 from headrace.log.aborted import AbortedIndex
-from headrace.log.partition_log import PartitionLog
+from headrace.log.parts import LogParts
 from headrace.log.producers import ProducerTable
 from headrace.log.results import ACCEPT
 from headrace.transactions import add, end, expire, state, table
@@ -256,8 +256,8 @@ MUTANTS = [
     Mutant("R51", "a second producer does not fence the first", ((end, "fence_and_abort", abort_without_a_fence),), transaction("test_init_producer.py", "test_r51_an_open_transaction_is_fenced_and_aborted_first")),
     Mutant("R51", "a timeout aborts without a fence", ((expire, "fence_and_abort", abort_without_a_fence),), transaction("test_expiry.py", "test_r51_a_timeout_fences_and_aborts")),
     Mutant("R51", "nobody is fenced (schedules)", ((end, "fence_and_abort", abort_without_a_fence), (expire, "fence_and_abort", abort_without_a_fence)), TWO_CLIENTS),
-    Mutant("R52", "open transactions do not hold cleaning back", ((PartitionLog, "_settled", lambda self, upto: upto),), unit("unit/log/test_compaction.py", "test_r52_an_open_transaction_holds_compaction_back")),
-    Mutant("R52", "open transactions do not hold retention back", ((PartitionLog, "_settled", lambda self, upto: upto),), unit("unit/log/test_retention.py", "test_r52_nothing_above_the_high_watermark_or_of_an_open_transaction")),
+    Mutant("R52", "open transactions do not hold cleaning back", ((LogParts, "settled", lambda self, upto: upto),), unit("unit/log/test_compaction.py", "test_r52_an_open_transaction_holds_compaction_back")),
+    Mutant("R52", "open transactions do not hold retention back", ((LogParts, "settled", lambda self, upto: upto),), unit("unit/log/test_retention.py", "test_r52_nothing_above_the_high_watermark_or_of_an_open_transaction")),
     Mutant("R52", "aborted records win over committed ones", ((compaction._Transactions, "is_aborted", always(False)),), unit("unit/log/test_compaction.py", "test_r52_aborted_data_goes_and_never_supersedes")),
     Mutant("R52", "markers go before their data", ((compaction._Transactions, "end", always(False)),), unit("unit/log/test_compaction.py", "test_r52_aborted_data_goes_and_never_supersedes")),
     Mutant("R53", "commits are not journaled", ((OffsetsCommitted, "durable", False),), unit("unit/groups/test_group_offsets.py", "test_r53_the_commit_and_its_answer_are_one_plan", group_world)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,17 +61,18 @@ def test_a28_f70_a_pipeline_logs_in_with_files(
     """`[login]` of a definition; and the commands about pipelines log in like all others."""
     files, bootstrap = secure
     ca, password = str(files.authority.certificate), str(files.password)
+    topic = f"piped-{uuid.uuid4().hex[:8]}"  # a test that is tried again finds the broker as it left it
     with headrace.Client(bootstrap, user=ADMIN, password_file=password, tls_ca=ca) as client:
-        client.publish_many("piped", [b"%d" % number for number in range(50)])
+        client.publish_many(topic, [b"%d" % number for number in range(50)])
     for kind, more in (
-        ("archive", f'topics=["piped"]\npath="{tmp_path}/archive"\n'),
-        ("transform", 'topics=["piped"]\ntarget="piped-again"\nsql="select key, value from source"\n'),
+        ("archive", f'topics=["{topic}"]\npath="{tmp_path}/archive"\n'),
+        ("transform", f'topics=["{topic}"]\ntarget="{topic}-again"\nsql="select key, value from source"\n'),
     ):
         login = f'[login]\nuser="{ADMIN}"\npassword_file="{password}"\ntls_ca="{ca}"\n'
         text = f'kind="{kind}"\nname="p-{kind}"\nbootstrap="{bootstrap}"\nstate="{tmp_path}/{kind}"\n{more}{login}'
         definition = parse(text)
         with SyncClient(definition.access()) as reached:
-            reached.create_topic("piped-again", 1)
+            reached.create_topic(f"{topic}-again", 1)
         assert run(definition, once=True, spark=spark)["records"] == 50
     environment = {"HEADRACE_USER": ADMIN, "HEADRACE_PASSWORD_FILE": password, "HEADRACE_TLS_CA": ca}
     listed = CliRunner().invoke(main, ["pipeline", "list", "--json", "-b", bootstrap], env=environment)
