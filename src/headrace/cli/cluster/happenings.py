@@ -59,7 +59,7 @@ def command(run: Invocation, limit: int, severity: str | None, name: str | None)
     columns = [
         moment("WHEN", "at"),
         column("SEVERITY", "severity"),
-        column("WHAT", "text", whole=True),
+        column("WHAT", "text"),
         column("BROKER", "seen_by", right=True, wide=True),
     ]
     run.output.items(HappeningRow, rows, columns)
