@@ -4,7 +4,7 @@ python bench/queues.py [--messages 4000] [--rounds 3] [--only sqs,share,delay,he
                        [--backlog 10000000] [--json]
 
 The clients are plain sockets that send prepared requests (sqs_load.py), because boto3 costs far more than the servers it asks.
-ElasticMQ comes from Maven Central (Ivy finds its jars) into .venv/elasticmq; without java or a network it is left out. The load of the
+The peers are those of `make bench-peers`; without Maven, java or a network ElasticMQ is left out. The load of the
 machine before and after is printed with the figures, because they mean little without it.
 """
 
@@ -13,10 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
-import subprocess
 import sys
+import tempfile
 import threading
 import time
 from base64 import b64encode
@@ -24,14 +23,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlretrieve
 
 import confluent_kafka as ck
 from load import Used, produce
+from peers.servers import Unobtainable
+from peers.sqs_peers import ElasticMq, Moto, SqsPeer
 from sqs_load import Client, ask, request, run
 
 from headrace.testing.broker_process import BrokerProcess
-from headrace.testing.etcd_server import free_ports
 
 BODY = b64encode(os.urandom(192)).decode()
 BATCH = 10
@@ -99,81 +98,16 @@ def sqs_round(port: int, pid: int, count: int, queue: str = "bench") -> dict[str
 
 
 @contextmanager
-def moto() -> Iterator[tuple[int, int]]:
-    port = free_ports(1)[0]
-    with served([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port) as pid:
-        yield port, pid
-
-
-@contextmanager
-def served(command: list[str], port: int) -> Iterator[int]:
-    """The process id of a server, once it answers."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                ask(port, "ListQueues")
-                break
-            except (OSError, RuntimeError):
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait()
-
-
-IVY = "https://repo1.maven.org/maven2/org/apache/ivy/ivy/2.5.3/ivy-2.5.3.jar"
-ELASTICMQ = ("org.elasticmq", "elasticmq-server_2.13", "1.7.1")
-JARS = Path(sys.prefix) / "elasticmq"
-
-
-def elasticmq_classpath() -> str | None:
-    """Of ElasticMQ and what it needs, fetched once; None when it can't be had."""
-    file = JARS / "classpath.txt"
-    if not shutil.which("java"):
-        return None
-    if not file.exists():
-        JARS.mkdir(exist_ok=True)
+def served(kind: type[SqsPeer]) -> Iterator[tuple[int, int]]:
+    """Port and process of a peer, once it answers."""
+    with tempfile.TemporaryDirectory(prefix="queues-") as scratch:
+        peer = kind(Path(scratch))
+        peer.obtain()
+        peer.start()
         try:
-            urlretrieve(IVY, JARS / "ivy.jar")
-            command = [
-                "java",
-                "-jar",
-                "ivy.jar",
-                "-cache",
-                "cache",
-                "-dependency",
-                *ELASTICMQ,
-                "-confs",
-                "default",
-            ]
-            subprocess.run(
-                [*command, "-cachepath", "classpath.txt"],
-                cwd=JARS,
-                check=True,
-                capture_output=True,
-                timeout=600,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
-    jars = file.read_text().strip().split(":")
-    return ":".join(str(JARS / jar) for jar in jars)
-
-
-@contextmanager
-def elasticmq(classpath: str) -> Iterator[tuple[int, int]]:
-    port = free_ports(1)[0]
-    options = [
-        "-Drest-sqs.bind-hostname=127.0.0.1",
-        f"-Drest-sqs.bind-port={port}",
-        "-Drest-stats.enabled=false",
-    ]
-    command = ["java", "-Xmx512m", *options, "-cp", classpath, "org.elasticmq.server.Main"]
-    with served(command, port) as pid:
-        yield port, pid
+            yield peer.http_ports[0], peer.pids()[0]
+        finally:
+            peer.kill()
 
 
 def best_of(rounds: int, port: int, pid: int, count: int) -> dict[str, Any]:
@@ -187,12 +121,13 @@ def bench_sqs(count: int, rounds: int) -> dict[str, Any]:
     with BrokerProcess() as broker:
         sqs_round(broker.http_port, broker.pid, min(count, 1_000), queue="warm")
         found = {"headrace": best_of(rounds, broker.http_port, broker.pid, count)}
-    classpath = elasticmq_classpath()
-    if classpath is not None:
-        with elasticmq(classpath) as (port, pid):
+    try:
+        with served(ElasticMq) as (port, pid):
             sqs_round(port, pid, count, queue="warm")
             found["elasticmq"] = best_of(rounds, port, pid, count)
-    with moto() as (port, pid):
+    except Unobtainable as missing:
+        print(f"ElasticMQ is left out: {missing}", file=sys.stderr)
+    with served(Moto) as (port, pid):
         found["moto"] = best_of(1, port, pid, min(count, 160))
     return found
 

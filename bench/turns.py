@@ -1,8 +1,8 @@
 """Two trees in turns, on brokers that stand side by side: what a unit of work costs the one and the other.
 
-    .venv/bin/python bench/turns.py /work/main . [--rounds 7] [--only consume|crowd|small|sqs]
+    .venv/bin/python bench/turns.py /work/main . [--rounds 7] [--only consume|crowd|small|sqs|three]
 
-Each round gives both the same work, one after the other; who goes first alternates. CPU time is that of the broker's threads (schedstat).
+`three` has clusters of three brokers instead, and is run only when it is asked for. Each round gives both the same work, one after the other; who goes first alternates. CPU time is that of the broker's threads (schedstat).
 Shown are the least and the median of all rounds, and the median of the ratios: what slows the machine down slows both.
 """
 
@@ -13,6 +13,7 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import sqs_load
 from guard import cpu_s
 from load import Crowd, Drain, Pipeline, fetch_frame, produce, produce_frame
+from three import Paced, Three, bulk, crowd, idle
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -38,10 +40,10 @@ class Row:
         self.costs: list[list[float]] = [[], []]
         self.rates: list[list[float]] = [[], []]
 
-    def turn(self, side: int, pid: int) -> None:
-        before, began = cpu_s(pid), time.perf_counter()
+    def turn(self, side: int, pids: list[int]) -> None:
+        before, began = sum(map(cpu_s, pids)), time.perf_counter()
         units = self.per(*self.works[side]())
-        self.costs[side].append((cpu_s(pid) - before) / units)
+        self.costs[side].append((sum(map(cpu_s, pids)) - before) / units)
         self.rates[side].append(units / (time.perf_counter() - began))
 
 
@@ -112,7 +114,39 @@ def _sqs(brokers: list[BrokerProcess]) -> Iterator[Row]:
     yield Row("SQS, one by one: sent, received, deleted", "µs CPU", lambda count, _: count / 1e6, works)
 
 
+def _three(sides: list[Three]) -> Iterator[Row]:
+    yield Row(
+        "three, nothing to do", "% CPU", lambda count, _: count / 1e8, [lambda: idle(3.0) for _ in sides]
+    )
+    yield Row("RF 3, 1 KB in batches, acks=all", "CPU-s/GB", lambda _, size: size / 1e9, [bulk(side, 60) for side in sides])  # fmt: skip
+    yield Row("RF 3, 1,000/s, acks=all", "µs CPU", lambda count, _: count / 1e6, [Paced(side, 2_000) for side in sides])  # fmt: skip
+    for connections, count in ((64, 6_000), (1, 500)):
+        yield Row(f"RF 3, {connections} connections", "µs CPU", lambda count, _: count / 1e6, [crowd(side, connections, count) for side in sides])  # fmt: skip
+
+
 ROOMS = {"consume": _consume, "crowd": _crowd, "small": _small, "sqs": _sqs}
+
+
+def _prepare(stack: ExitStack, options: argparse.Namespace) -> tuple[list[Row], list[list[int]]]:
+    """What is to be done, and the processes of each side."""
+    environments = [
+        {
+            "PYTHONPATH": str(tree.resolve() / "src"),
+            "PYTHONPYCACHEPREFIX": str(tree.resolve() / ".pycache"),
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
+        for tree in (options.before, options.after)
+    ]
+    if options.only == "three":
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turns-")))
+        clusters = [
+            stack.enter_context(Three(scratch / str(side), environment))
+            for side, environment in enumerate(environments)
+        ]
+        return list(_three(clusters)), [cluster.pids for cluster in clusters]
+    brokers = [stack.enter_context(BrokerProcess(environment=environment)) for environment in environments]
+    rows = [row for name, room in ROOMS.items() if options.only in (None, name) for row in room(brokers)]
+    return rows, [[broker.pid] for broker in brokers]
 
 
 def main() -> None:
@@ -122,26 +156,14 @@ def main() -> None:
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", choices=[*ROOMS])
+    parser.add_argument("--only", choices=[*ROOMS, "three"])
     options = parser.parse_args()
     with ExitStack() as stack:
-        brokers = [
-            stack.enter_context(
-                BrokerProcess(
-                    environment={
-                        "PYTHONPATH": str(tree.resolve() / "src"),
-                        "PYTHONPYCACHEPREFIX": str(tree.resolve() / ".pycache"),
-                        "PYTHONDONTWRITEBYTECODE": "",
-                    }
-                )
-            )
-            for tree in (options.before, options.after)
-        ]
-        rows = [row for name, room in ROOMS.items() if options.only in (None, name) for row in room(brokers)]
+        rows, pids = _prepare(stack, options)
         for number in range(options.rounds):
             for row in rows:
                 for side in (0, 1) if number % 2 else (1, 0):
-                    row.turn(side, brokers[side].pid)
+                    row.turn(side, pids[side])
     print(
         f"load {os.getloadavg()[0]:.1f}; least / median, before -> after, median of the ratios; units a second (best)"
     )
@@ -152,6 +174,8 @@ def main() -> None:
             f"{row.name:70} {min(before):8.3f} / {statistics.median(before):8.3f} -> {min(after):8.3f} / {statistics.median(after):8.3f}"
             f"   x{ratio:.2f}   {max(row.rates[0]):8.4g} -> {max(row.rates[1]):8.4g}"
         )
+        if isinstance(row.works[0], Paced):
+            print(f"{'':70} {row.works[0]} -> {row.works[1]}")
 
 
 if __name__ == "__main__":

@@ -77,8 +77,9 @@ def markdown(told: dict[str, Any], plots: Sequence[str] = ()) -> str:
         "*like for like* counts only those whose acknowledgement means the same: on disk, or not yet.",
         "",
     ]
-    if max(about["load"]) > 1.5:
-        lines += ["**The machine was busy:** rates and latencies are those of a busy machine; CPU is dearer on one, too, for everybody. A run on a quiet one is owed.", ""]  # fmt: skip
+    # What it is afterwards is the run's own.
+    if about["load"][0] > 1.5:
+        lines += [f"**The load average was {about['load'][0]:.1f} before:** if that went on, rates and latencies are those of a busy machine, and CPU is dearer on one, too, for everybody.", ""]  # fmt: skip
     if about["size"] == "short":
         lines += [
             "**A short run:** a JVM is not warm after so little, so the CPU of Kafka and ElasticMQ is too high here.",
