@@ -27,7 +27,7 @@ function type(schema) {
 
 const lines = ['// Written by generate.mjs from docs/openapi.json. Change the API, not this file.', ''];
 for (const [name, schema] of Object.entries(api.components.schemas)) lines.push(`export type ${word(name)} = ${type(schema)};`);
-for (const method of ['get', 'post', 'patch', 'delete']) {
+for (const method of ['get', 'post', 'put', 'patch', 'delete']) {
   lines.push('', `export interface ${method[0].toUpperCase()}${method.slice(1)} {`);
   for (const [path, item] of Object.entries(api.paths)) {
     const operation = item[method];

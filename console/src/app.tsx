@@ -5,7 +5,7 @@ import { remove } from './api/client.ts';
 import { Login } from './parts/login.tsx';
 import { Keys } from './parts/keys.tsx';
 import { A, Empty, Toasts, Waiting } from './parts/ui.tsx';
-import { ago, count, span, visible, zone } from './parts/words.ts';
+import { count, span, visible, zone } from './parts/words.ts';
 import { Home } from './pages/home.tsx';
 import { useLive, type HomeNow } from './state/live.ts';
 import { path } from './state/place.ts';
@@ -26,6 +26,7 @@ const PLACES: Place[] = [
   { at: /^\/pipelines\/([^/]+)$/, load: () => import('./pages/pipeline.tsx') },
   { at: /^\/happenings$/, load: () => import('./pages/happenings.tsx') },
   { at: /^\/cluster$/, load: () => import('./pages/cluster.tsx') },
+  { at: /^\/security$/, load: () => import('./pages/security.tsx') },
   { at: /^\/api$/, load: () => import('./pages/api.tsx') },
   { at: /^\/groups$/, load: () => import('./pages/groups.tsx') },
   { at: /^\/groups\/([^/]+)$/, load: () => import('./pages/group.tsx') },
@@ -41,6 +42,7 @@ export const RAIL: { words: string; href: string; key: string; at: string }[] = 
   { words: 'Pipelines', href: '/console/pipelines', key: 'p', at: '/pipelines' },
   { words: 'Happenings', href: '/console/happenings', key: 'e', at: '/happenings' },
   { words: 'Cluster', href: '/console/cluster', key: 'c', at: '/cluster' },
+  { words: 'Users and rights', href: '/console/security', key: 'u', at: '/security' },
   { words: 'API', href: '/console/api', key: 'a', at: '/api' },
 ];
 
@@ -58,7 +60,7 @@ function Rail({ open, close }: { open: boolean; close: () => void }) {
   const known = cluster.value;
   const live = useLive<HomeNow>('home');
   const dead = live?.dead.reduce((sum, one) => sum + one.messages, 0) ?? 0;
-  const counts: Record<string, [number, string]> = { '/dead': [dead, 'letters'], '/groups': [live?.lags.length ?? 0, 'behind'] };
+  const counts: Record<string, [number, string]> = { '/dead': [dead, 'letters'], '/groups': [live?.behind ?? 0, 'behind'] };
   return (
     <nav class={open ? 'rail open' : 'rail'} aria-label="Pages" onClick={(event) => { if ((event.target as Element).closest('a')) close(); }}>
       <A class="brand" href="/"><Mark />Headrace</A>
@@ -70,8 +72,8 @@ function Rail({ open, close }: { open: boolean; close: () => void }) {
         ))}
       </ul>
       <div class="foot">
-        <div class="narrow"><Switches /></div>
-        {known && <p>Broker {known.answered_by} of {known.brokers.length} answers</p>}
+        <div class="narrow"><button class="quiet" onClick={() => dispatchEvent(new Event('headrace-views'))}>Saved views</button><Switches /></div>
+        {known && !away.value && <p>Broker {known.answered_by} of {known.brokers.length} answers</p>}
         {version.value && <p>Version {version.value.version}</p>}
         {session.value && <p title="Who you are to this broker">{visible(session.value.principal)}</p>}
         {session.value?.csrf && <p><button class="small quiet" onClick={async () => { await remove('/api/v1/session', {}); lookAgain(); }}>Log out</button></p>}
@@ -98,7 +100,7 @@ function Banners() {
       {gone && (
         <div class="banner bad" role="alert">
           <strong>The broker does not answer</strong>
-          <span>since {ago(gone.since, now.value).replace(' ago', '')}: what is shown is from before. It is asked again by itself.</span>
+          <span>{now.value - gone.since < 2_000 ? 'any more' : `for ${span(now.value - gone.since)} now`}: what is shown is from before. It is asked again by itself.</span>
         </div>
       )}
       {!gone && how?.findings.map((finding) => (
@@ -136,6 +138,7 @@ function Top({ open }: { open: () => void }) {
       <How />
       <div class="right">
         <button class="search" onClick={() => dispatchEvent(new Event('headrace-search'))}>Search <kbd class="faint wide">Ctrl K</kbd></button>
+        <button class="quiet wide" onClick={() => dispatchEvent(new Event('headrace-views'))}>Views</button>
         <span class="wide"><Switches /></span>
       </div>
     </header>

@@ -1,5 +1,5 @@
 // The public API, typed by its own document. Whatever the console can do, curl can do.
-import type { Delete, Get, Patch, Post, Problem } from './types.ts';
+import type { Delete, Get, Patch, Post, Problem, Put } from './types.ts';
 
 export class ApiProblem extends Error {
   constructor(readonly problem: Problem) {
@@ -35,9 +35,12 @@ export function parse(text: string): unknown {
 }
 
 // Of the session in the cookie (W18): changes carry it. And who is told when the broker says that nobody is logged in.
-const session = { csrf: '', ended: (): void => undefined };
+const session = { csrf: '', touched: true, ended: (): void => undefined };
 export function useSession(csrf: string | null): void {
   session.csrf = csrf ?? '';
+}
+export function touch(): void {
+  session.touched = true;
 }
 export function whenSessionEnds(told: () => void): void {
   session.ended = told;
@@ -47,6 +50,10 @@ async function ask(method: string, url: string, body?: unknown, signal?: AbortSi
   const init: RequestInit = { method, headers: { accept: 'application/json', ...headers }, cache: 'no-store' };
   if (signal) init.signal = signal;
   if (session.csrf && method !== 'GET') init.headers = { ...init.headers, 'x-headrace-csrf': session.csrf };
+  if (session.csrf && session.touched) {
+    init.headers = { ...init.headers, 'x-headrace-touched': 'yes' };
+    session.touched = false;
+  }
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...init.headers, 'content-type': 'application/json' };
@@ -90,6 +97,8 @@ export const get = <P extends keyof Get>(path: P, names: Values = {}, options: O
   ask('GET', address(path, names, options.query ?? {}), undefined, options.signal, options.headers) as Promise<Get[P]>;
 export const post = <P extends keyof Post>(path: P, names: Values, body: unknown, options: Options = {}): Promise<Post[P]> =>
   ask('POST', address(path, names, options.query ?? {}), body, options.signal, options.headers) as Promise<Post[P]>;
+export const put = <P extends keyof Put>(path: P, names: Values, body: unknown): Promise<Put[P]> =>
+  ask('PUT', address(path, names, {}), body) as Promise<Put[P]>;
 export const patch = <P extends keyof Patch>(path: P, names: Values, body: unknown, options: Options = {}): Promise<Patch[P]> =>
   ask('PATCH', address(path, names, options.query ?? {}), body, options.signal, options.headers) as Promise<Patch[P]>;
 export const remove = <P extends keyof Delete>(path: P, names: Values, options: Options = {}): Promise<Delete[P]> =>

@@ -5,7 +5,7 @@ import { Table } from '../parts/table.tsx';
 import { Command, Head, ProblemBox, Waiting } from '../parts/ui.tsx';
 import { count, many, rate, size, span, visible } from '../parts/words.ts';
 import { viaKafka } from '../state/places.ts';
-import { health, now } from '../state/session.ts';
+import { away, health, now } from '../state/session.ts';
 
 export function Page(_: { name: string }) {
   const { value, problem, again } = useLoad('cluster', (signal) => get('/api/v1/cluster', {}, { signal }), 2_000);
@@ -38,7 +38,7 @@ export function Page(_: { name: string }) {
             <h3>{visible(finding.check)}: {visible(finding.detail)}</h3>
             <p class="soft">For {span(now.value - finding.since_ms)}. {visible(finding.hint)}</p>
           </div>
-        )) : <p class="soft">Nothing: {visible(health.value?.sentence ?? '')}</p>}
+        )) : <p class="soft">{away.value ? 'The broker does not answer.' : `Nothing: ${visible(health.value?.sentence ?? '')}`}</p>}
       </section>
       <Command text={`headrace cluster status${viaKafka()}`} />
     </div>

@@ -6,10 +6,11 @@ import { Redrive } from '../parts/letter_acts.tsx';
 import { Letters } from '../parts/letters.tsx';
 import { useLoad } from '../parts/load.ts';
 import { A, Age, Command, Empty, Head, Name, ProblemBox, Waiting } from '../parts/ui.tsx';
-import { count, many, visible } from '../parts/words.ts';
+import { count, many, span, visible } from '../parts/words.ts';
 import { viaHttp } from '../state/places.ts';
 import { choose, chosen, to } from '../state/place.ts';
 import { useRights } from '../state/rights.ts';
+import { now } from '../state/session.ts';
 
 const text = (value: string): string => `"${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 
@@ -35,11 +36,13 @@ function Moves({ queue, changed }: { queue: string; changed: () => void }) {
   useEffect(() => { if (latest && !running) changed(); }, [running]);
   if (!latest || (!running && Date.now() - latest.started_ms > 600_000)) return null;
   const part = !running ? 100 : latest.to_move ? Math.min(100, (latest.moved / latest.to_move) * 100) : 100;
+  // At the rate so far (W4); what has not moved yet has no rate.
+  const leftMs = running && latest.moved > 0 && latest.to_move > latest.moved ? ((now.value - latest.started_ms) / latest.moved) * (latest.to_move - latest.moved) : 0;
   return (
     <div class="row" role="status">
       <span class="chip">{latest.status}</span>
       <div class="meter grow"><i style={{ width: `${part}%` }} /></div>
-      <span class="num">{count(latest.moved)}{running ? ` of ${count(latest.to_move)}` : ''} {DONE[latest.act] ?? 'moved'}{latest.skipped ? `, ${count(latest.skipped)} left as they were` : ''}{latest.failure ? `: ${visible(latest.failure)}` : ''}</span>
+      <span class="num">{count(latest.moved)}{running ? ` of ${count(latest.to_move)}` : ''} {DONE[latest.act] ?? 'moved'}{latest.skipped ? `, ${count(latest.skipped)} left as they were` : ''}{latest.failure ? `: ${visible(latest.failure)}` : ''}{leftMs > 0 ? `, about ${span(leftMs)} left` : ''}</span>
       {running && <button class="small" onClick={async () => { await remove('/api/v1/moves/{task}', { task: latest.id }); again(); }}>Stop</button>}
     </div>
   );

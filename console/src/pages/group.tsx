@@ -4,12 +4,13 @@ import { get, post, remove } from '../api/client.ts';
 import type { SeekResult, ShownGroup } from '../api/types.ts';
 import { Chart, useHistory } from '../parts/charts.tsx';
 import { Act, Sheet } from '../parts/dialog.tsx';
+import { Findings } from '../parts/explained.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Table } from '../parts/table.tsx';
-import { A, Age, Command, Empty, Head, Name, ProblemBox, tell, Waiting } from '../parts/ui.tsx';
+import { A, Age, Empty, Head, Name, ProblemBox, tell, Waiting } from '../parts/ui.tsx';
 import { count, many, quoted, rate, visible } from '../parts/words.ts';
 import { useLive, type GroupNow } from '../state/live.ts';
-import { http, viaKafka } from '../state/places.ts';
+import { http, viaHttp, viaKafka } from '../state/places.ts';
 import { go, to } from '../state/place.ts';
 import { useRights } from '../state/rights.ts';
 
@@ -19,19 +20,7 @@ function Explain({ name, close }: { name: string; close: () => void }) {
     <Sheet title={`Why ${name} is behind`} close={close} wide foot={<button onClick={close}>Close</button>}>
       {problem && <ProblemBox of={problem} />}
       {!value && !problem && <Waiting what="Looking" />}
-      {value && value.findings.length === 0 && <p>{visible(value.sentence)}</p>}
-      {value?.findings.map((finding, place) => (
-        <section key={finding.cause} class="card stack">
-          <h3>{place + 1}. {visible(finding.sentence)}</h3>
-          <dl class="facts">
-            <dt>Seen</dt><dd class="mono">{visible(finding.evidence)}</dd>
-            {finding.since_ms !== null && <><dt>Since</dt><dd><Age ms={finding.since_ms} /></dd></>}
-            <dt>Next</dt><dd>{visible(finding.next_step)}</dd>
-          </dl>
-          {finding.command && <Command text={`${finding.command}${finding.command.startsWith('headrace topic') || finding.command.startsWith('headrace group') ? viaKafka() : ''}`} />}
-        </section>
-      ))}
-      <Command text={`headrace group explain ${quoted(name)}`} />
+      {value && <Findings sentence={value.sentence} findings={value.findings} command={`headrace group explain ${quoted(name)}${viaHttp()}`} />}
     </Sheet>
   );
 }

@@ -11,7 +11,7 @@ import { A, Age, Head, Name, Waiting } from '../parts/ui.tsx';
 import { count, rate, size, span, visible } from '../parts/words.ts';
 import { isStale, useLive, type HomeNow } from '../state/live.ts';
 import { to } from '../state/place.ts';
-import { cluster, health } from '../state/session.ts';
+import { away, cluster, health } from '../state/session.ts';
 import { FirstRun } from './first_run.tsx';
 
 const SERIES = ['cluster.in', 'cluster.out', 'cluster.backlog', 'cluster.lag'];
@@ -109,7 +109,7 @@ export function Home() {
   const line = (name: string): (number | null)[] | undefined => history.value?.series[name];
   return (
     <div class="stack">
-      <Head title={visible(how.sentence)} lead={topics === 0 ? 'Nothing is here yet. Each of these commands works as it stands.' : undefined} />
+      <Head title={away.value ? 'Nobody knows how it is: the broker does not answer' : visible(how.sentence)} lead={topics === 0 ? 'Nothing is here yet. Each of these commands works as it stands.' : undefined} />
       {topics === 0 && <FirstRun />}
       {topics > 0 && <FirstMessage />}
       {live && topics > 0 && (

@@ -2,8 +2,10 @@
 import { useState } from 'preact/hooks';
 import { get, post, remove } from '../api/client.ts';
 import type { ShownQueue } from '../api/types.ts';
-import { Act } from '../parts/dialog.tsx';
+import { Act, Sheet } from '../parts/dialog.tsx';
+import { Findings } from '../parts/explained.tsx';
 import { useLoad } from '../parts/load.ts';
+import { Locks } from '../parts/locks.tsx';
 import { MessagePanel } from '../parts/message.tsx';
 import { brief } from '../parts/payload.tsx';
 import { Table } from '../parts/table.tsx';
@@ -73,23 +75,14 @@ function Messages({ queue }: { queue: ShownQueue }) {
   );
 }
 
-function Locks({ name }: { name: string }) {
-  const { value, problem } = useLoad(`locks ${name}`, (signal) => get('/api/v1/queues/{queue}/locks', { queue: name }, { signal }), 1_000);
-  if (problem && !value) return <ProblemBox of={problem} />;
-  if (!value) return <Waiting />;
-  if (!value.items.length) return <div class="card"><Empty title="Nobody holds a message"><p>A message that was received and not settled yet is listed here, with the time its lock ends.</p></Empty></div>;
+function Explain({ name, close }: { name: string; close: () => void }) {
+  const { value, problem } = useLoad(`explain queue ${name}`, (signal) => get('/api/v1/queues/{queue}/explain', { queue: name }, { signal }));
   return (
-    <Table>
-        <thead><tr><th scope="col">Message</th><th scope="col">Holder</th><th class="n" scope="col">Deliveries</th><th scope="col">Received</th><th scope="col">Lock ends in</th></tr></thead>
-        <tbody>{value.items.map((lock) => (
-          <tr key={`${lock.partition}:${lock.offset}`}>
-            <td><A href={`${to('topics', lock.topic)}?at=${lock.partition}:${lock.offset}`}>offset {count(lock.offset)}{lock.partition ? ` of partition ${lock.partition}` : ''}</A></td>
-            <td>{lock.holder === null ? <span class="faint">SQS and REST do not say</span> : <Name of={lock.holder} />}</td>
-            <td class="n">{lock.deliveries}</td><td><When ms={lock.received_ms} /></td>
-            <td><div class="row"><div class="meter grow"><i style={{ width: `${Math.min(100, (lock.ends_in_ms / Math.max(1, lock.visibility_ms)) * 100)}%` }} /></div><span class="num">{span(lock.ends_in_ms)}</span></div></td>
-          </tr>
-        ))}</tbody>
-      </Table>
+    <Sheet title={`How it stands with ${name}, and why`} close={close} wide foot={<button onClick={close}>Close</button>}>
+      {problem && <ProblemBox of={problem} />}
+      {!value && !problem && <Waiting what="Looking" />}
+      {value && <Findings sentence={value.sentence} findings={value.findings} command={`headrace queue explain ${quoted(name)}${viaHttp()}`} />}
+    </Sheet>
   );
 }
 
@@ -135,7 +128,7 @@ export function Page({ name }: { name: string }) {
   const tab = chosen('tab') || 'messages';
   const { value, problem, again } = useLoad(`queue ${name}`, (signal) => get('/api/v1/queues/{queue}', { queue: name }, { signal }), 2_000);
   const live = useLive<QueueNow>(`queue:${name}`);
-  const [act, setAct] = useState<'send' | 'purge' | 'delete' | 'pause' | undefined>();
+  const [act, setAct] = useState<'send' | 'purge' | 'delete' | 'pause' | 'explain' | undefined>();
   const close = (): void => setAct(undefined);
   const may = useRights('group', name);
   if (problem && !value) return <div class="stack"><Head crumb={<A href={to('queues')}>Queues</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} remedy={<A class="button small" href={`${to('queues')}?new=${encodeURIComponent(name)}`}>Create it</A>} /></div>;
@@ -152,6 +145,7 @@ export function Page({ name }: { name: string }) {
         </span>
       }>
         <button class="main-act" onClick={() => setAct('send')}>Send</button>
+        <button onClick={() => setAct('explain')}>Explain</button>
         <button disabled={may('alter_configs') !== undefined} title={may('alter_configs')} onClick={() => setAct('pause')}>{value.paused ? 'Resume' : 'Pause'}</button>
         <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('purge')}>Purge</button>
         <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('delete')}>Delete</button>
@@ -162,6 +156,7 @@ export function Page({ name }: { name: string }) {
       {tab === 'locks' && <Locks name={name} />}
       {tab === 'groups' && <Groups name={name} />}
       {tab === 'settings' && <Settings queue={value} />}
+      {act === 'explain' && <Explain name={name} close={close} />}
       {act === 'send' && <Send name={name} fifo={value.fifo} close={close} done={again} />}
       {act === 'pause' && (
         <Act title={value.paused ? `Resume ${name}` : `Pause ${name}`} close={close} act={value.paused ? 'Resume deliveries' : 'Pause deliveries'}

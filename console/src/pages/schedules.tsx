@@ -51,11 +51,11 @@ export function Page(_: { name: string }) {
       {value && value.items.length > 0 && <section class="card"><h2>The next times</h2><p class="soft">Up to ten of each, {utc.value ? 'in UTC' : 'in your own time'}.</p><Week schedules={value.items} /></section>}
       {value && value.items.length > 0 && (
         <Table>
-          <thead><tr><th scope="col">Name</th><th scope="col">When</th><th scope="col">To</th><th scope="col">Next</th><th scope="col" class="less">Last</th><th scope="col" class="less">Message</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
+          <thead><tr><th scope="col">Name</th><th scope="col">When</th><th scope="col">To</th><th scope="col">Next</th><th scope="col" class="less">Last sent</th><th scope="col" class="less">Message</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
           <tbody>{value.items.map((row) => (
             <tr key={row.name}>
               <td class="name"><Name of={row.name} /></td><td class="mono nowrap">{visible(row.cron)}</td><td><A href={to('topics', row.topic)}><Name of={row.topic} /></A></td>
-              <td class="nowrap"><When ms={row.next_ms} /> <span class="faint"><Age ms={row.next_ms} /></span></td><td class="less nowrap">{row.last_ms ? <Age ms={row.last_ms} /> : <span class="faint">never</span>}</td>
+              <td class="nowrap"><When ms={row.next_ms} /> <span class="faint"><Age ms={row.next_ms} /></span></td><td class="less nowrap">{row.sent_ms ? <Age ms={row.sent_ms} /> : <span class="faint">never</span>}</td>
               <td class="text mono less">{visible(row.value ?? '')}</td><td class="slim"><button class="small danger" onClick={() => setEnding(row.name)}>End</button></td>
             </tr>
           ))}</tbody>

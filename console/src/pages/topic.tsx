@@ -46,7 +46,7 @@ function Partitions({ topic }: { topic: ShownTopic }) {
 
 function Readers({ name }: { name: string }) {
   const { value, problem } = useLoad(`readers ${name}`, (signal) => get('/api/v1/topics/{topic}/readers', { topic: name }, { signal }), 2_000);
-  if (problem) return <ProblemBox of={problem} />;
+  if (problem && !value) return <ProblemBox of={problem} />;
   if (!value) return <Waiting />;
   if (!value.items.length) return <div class="card"><Empty title="Nobody reads this topic"><p>Groups that have committed an offset, queues, subscriptions and views of it are listed here.</p></Empty></div>;
   return (
@@ -64,7 +64,7 @@ function Readers({ name }: { name: string }) {
 
 function Writers({ name }: { name: string }) {
   const { value, problem } = useLoad(`writers ${name}`, (signal) => get('/api/v1/topics/{topic}/writers', { topic: name }, { signal }), 2_000);
-  if (problem) return <ProblemBox of={problem} />;
+  if (problem && !value) return <ProblemBox of={problem} />;
   if (!value) return <Waiting />;
   if (!value.items.length) return <div class="card"><Empty title="Nobody has written here for five minutes"><p>Client ids of producers, and what writes over REST and SQS, are listed while they are at it.</p></Empty></div>;
   return (

@@ -1,4 +1,5 @@
 // The keyboard (W10): `/` searches here, `g t` goes, `j k Enter` walk through rows, `?` lists them all.
+import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { go } from '../state/place.ts';
 import { Sheet } from './dialog.tsx';
@@ -19,6 +20,7 @@ function walk(step: number): void {
 export function Keys({ rail }: { rail: Rail }) {
   const [help, setHelp] = useState(false);
   const [all, setAll] = useState(false);
+  const [views, setViews] = useState<{ Saved: ComponentType<{ close: () => void }> } | undefined>();
   useEffect(() => {
     let waits = 0; // after g
     const pressed = (event: KeyboardEvent): void => {
@@ -56,6 +58,7 @@ export function Keys({ rail }: { rail: Rail }) {
         case 'j': walk(1); return;
         case 'k': walk(-1); return;
         case '?': event.preventDefault(); setHelp(true); return;
+        case 'v': event.preventDefault(); dispatchEvent(new Event('headrace-views')); return;
         case ' ': {
           const pause = document.querySelector<HTMLButtonElement>('[data-key="space"]');
           if (pause && !(event.target instanceof HTMLButtonElement)) {
@@ -76,16 +79,20 @@ export function Keys({ rail }: { rail: Rail }) {
     addEventListener('keydown', pressed);
     const asked = (): void => setAll(true);
     addEventListener('headrace-search', asked);
+    const saved = (): void => void import('./saved.tsx').then(setViews);
+    addEventListener('headrace-views', saved);
     return () => {
+      removeEventListener('headrace-views', saved);
       removeEventListener('keydown', pressed);
       removeEventListener('headrace-search', asked);
     };
   }, [rail]);
+  if (views) return <views.Saved close={() => setViews(undefined)} />;
   if (all) return <Palette rail={rail} close={() => setAll(false)} />;
   if (!help) return null;
   const known: [string, string][] = [
     ['Ctrl-K', 'search everything'], ['/', 'search on this page'], ['j, k', 'next and previous row'], ['Enter', 'open the row'], ['x', 'select the row'], ['e', 'edit the message that is open'],
-    ['Space', 'pause and resume'], ['Esc', 'close'], ...rail.map((item): [string, string] => [`g ${item.key}`, item.words]), ['?', 'this list'],
+    ['Space', 'pause and resume'], ['v', 'saved views'], ['Esc', 'close'], ...rail.map((item): [string, string] => [`g ${item.key}`, item.words]), ['?', 'this list'],
   ];
   return (
     <Sheet title="Keys" close={() => setHelp(false)} foot={<button onClick={() => setHelp(false)}>Close</button>}>

@@ -56,7 +56,7 @@ export function MessagePanel({ topic, at }: { topic: string; at: string }) {
         <h2 class="grow">{where}</h2>
         <button class="small" onClick={close} aria-label="Close the message">✕</button>
       </div>
-      {problem && <ProblemBox of={problem} />}
+      {problem && !value && <ProblemBox of={problem} />}
       {!value && !problem && <Waiting />}
       {value && (
         <>

@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from '../api/types.ts';
 import { choose, chosen, go } from '../state/place.ts';
-import { now, utc } from '../state/session.ts';
+import { lookAgain, now, utc } from '../state/session.ts';
 import { ago, exact, time, visible } from './words.ts';
 
 type Children = { children?: ComponentChildren };
@@ -72,6 +72,9 @@ export function ProblemBox({ of, again, remedy }: { of: Problem; again?: () => v
         {of.request_id && <Copy text={JSON.stringify(of)} what="the whole answer" />}
         {again && <button class="small" onClick={again}>Try again</button>}
         {of.status === 404 && remedy}
+        {of.status === 403 && <A class="button small" href="/console/security">Who may what</A>}
+        {of.status === 401 && <button class="small" onClick={lookAgain}>Log in</button>}
+        {(of.status === 409 || of.status === 412) && !again && <button class="small" onClick={() => location.reload()}>Look again</button>}
       </p>
     </div>
   );

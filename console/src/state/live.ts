@@ -5,7 +5,7 @@ import { away, now, suspect } from './session.ts';
 
 export interface HomeNow {
   in_per_s: number; out_per_s: number; in_bytes_per_s: number; out_bytes_per_s: number; backlog: number; oldest_age_ms: number; lag: number;
-  lags: { group: string; lag: number }[]; dead: { queue: string; messages: number }[];
+  lags: { group: string; lag: number }[]; behind: number; dead: { queue: string; messages: number }[];
   free_bytes: number | null; full_in_ms: number | null; topics: number; groups: number; queues: number; missing: number[]; happened: number;
 }
 export interface TopicNow { in_per_s: number; in_bytes_per_s: number; out_bytes_per_s: number; messages: number; bytes: number; last_write_ms: number | null }

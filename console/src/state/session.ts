@@ -1,6 +1,6 @@
 // What every page shows: who we are, which broker answers, how it is, and how the page looks.
 import { effect, signal } from '@preact/signals';
-import { asProblem, get, remove, useSession, whenSessionEnds } from '../api/client.ts';
+import { asProblem, get, touch, useSession, whenSessionEnds } from '../api/client.ts';
 import type { Problem, ShownCluster, ShownHealth, ShownSession, ShownVersion } from '../api/types.ts';
 
 export const health = signal<ShownHealth | undefined>(undefined);
@@ -40,10 +40,8 @@ effect(() => {
 effect(() => keep(KEPT.zone, utc.value ? 'yes' : 'no'));
 
 const EVERY_MS = 5_000;
-// Somebody who left the page open logs out after half an hour without a key or a touch (W18); the broker ends sessions of closed pages itself.
-const IDLE_MS = 30 * 60_000;
-let touched = Date.now();
-for (const sign of ['pointerdown', 'keydown', 'wheel']) addEventListener(sign, () => { touched = Date.now(); }, { passive: true });
+// The broker ends a session that nobody touches (W18): it is told when somebody did, for an open page asks for numbers all by itself.
+for (const sign of ['pointerdown', 'keydown', 'wheel']) addEventListener(sign, touch, { passive: true });
 
 let wait = 1_000;
 let first = '';
@@ -52,10 +50,6 @@ async function look(): Promise<void> {
   try {
     session.value = await get('/api/v1/session');
     useSession(session.value.csrf);
-    if (session.value.csrf && Date.now() - touched > IDLE_MS) {
-      await remove('/api/v1/session', {});
-      session.value = await get('/api/v1/session');
-    }
     if (session.value.login) {
       away.value = undefined;
       wait = 60_000; // whoever logs in asks again
