@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import NamedTuple, Protocol
 
 from headrace.broker.pacing import Pace
-from headrace.broker.partition import FetchWaiter, Partition
+from headrace.broker.partition import FetchWaiter, Partition, ReplicaWaiter
 from headrace.broker.queueing.local.delayed import without_waiting
 from headrace.broker.throttles import ReplicationThrottle
 from headrace.broker.views.scanner import Lens
@@ -15,6 +16,14 @@ from headrace.core.errors import ErrorKind
 from headrace.core.plan import Rejected
 from headrace.core.stored import Piece, Stored
 from headrace.records.batch import scan
+
+NEWS_S = 0.15
+"""A follower that has everything hears this late of a high watermark that has moved, unless data comes before: an answer of its own
+for each would be another round for each append."""
+NEAR_NEWS_S = 0.01
+"""The same where consumers were sent to a replica near to them (KIP-392): they can't read what its high watermark has not passed."""
+
+WIDE_NEWS_MS = 150
 
 
 class WantedPartition(Protocol):
@@ -165,7 +174,7 @@ def _attempt(request: LocalFetch) -> _Attempt:
     return attempt
 
 
-def _places(request: LocalFetch) -> Iterator[dict[FetchWaiter, None]]:
+def _places(request: LocalFetch) -> Iterator[dict[FetchWaiter, None] | dict[ReplicaWaiter, None]]:
     """Where a fetch waits for news."""
     replica = request.reader.is_replica
     for target in request.targets:
@@ -173,18 +182,41 @@ def _places(request: LocalFetch) -> Iterator[dict[FetchWaiter, None]]:
             yield target.partition.replica_waiters if replica else target.partition.fetch_waiters
 
 
+def _news_s(request: LocalFetch) -> float:
+    """When to tell a follower what its last answer did not say; the longest of all times when there is no such thing."""
+    replica_id, soonest = request.reader.replica_id, inf
+    if replica_id >= 0:
+        for target in request.targets:
+            partition = target.partition
+            if partition is not None and partition.told.get(replica_id) != (
+                partition.high_watermark,
+                partition.log.start_offset,
+            ):
+                soonest = min(soonest, NEAR_NEWS_S if partition.has_near_readers else NEWS_S)
+    return soonest
+
+
+def _note_told(request: LocalFetch, results: list[Got]) -> None:
+    replica_id = request.reader.replica_id
+    if replica_id >= 0:
+        for target, got in zip(request.targets, results, strict=True):
+            if target.partition is not None and got.error is ErrorKind.NONE:
+                target.partition.told[replica_id] = got.high_watermark, got.log_start_offset
+
+
 class ParkedFetch:
     """A long poll: wakes when one of its partitions moves, answers when there is enough or time is up."""
 
-    __slots__ = ("_done", "_request", "_respond", "_scheduled", "_timer")
+    __slots__ = ("_done", "_news_s", "_request", "_respond", "_scheduled", "_timer")
 
     def __init__(self, request: LocalFetch, respond: Callable[[list[Got]], None]) -> None:
         self._request = request
         self._respond = respond
         self._done = False
         self._scheduled = False
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(request.max_wait_ms / 1000, self._time_up)
+        self._news_s = _news_s(request)
+        wait_s = min(request.max_wait_ms / 1000, self._news_s)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._time_up)
         self._park()
 
     def _park(self) -> None:
@@ -196,6 +228,17 @@ class ParkedFetch:
         if not self._scheduled and not self._done:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._look)
+
+    def news(self, soon: bool) -> None:
+        news_s = NEAR_NEWS_S if soon else NEWS_S
+        if news_s < self._news_s and not self._done:
+            self._news_s = news_s
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(news_s, self._time_up)
+
+    def hurry(self) -> None:
+        """Its client has sent another request and waits for that."""
+        self._time_up()
 
     def _look(self) -> None:
         self._scheduled = False
@@ -213,6 +256,7 @@ class ParkedFetch:
 
     def _finish(self, results: list[Got]) -> None:
         self.cancel()
+        _note_told(self._request, results)
         self._respond(results)
 
     def cancel(self) -> None:
@@ -226,6 +270,7 @@ def fetch(request: LocalFetch, respond: Callable[[list[Got]], None]) -> ParkedFe
     """Answer through `respond`, now or later; the parked fetch is returned so that a lost client can cancel it."""
     attempt = _attempt(request)
     if attempt.is_enough or request.max_wait_ms <= 0 or not request.targets:
+        _note_told(request, attempt.results)
         respond(attempt.results)
         return None
     return ParkedFetch(request, respond)
@@ -234,15 +279,26 @@ def fetch(request: LocalFetch, respond: Callable[[list[Got]], None]) -> ParkedFe
 class WideFetch:
     """As a ParkedFetch, for so many partitions that a look at all of them is cut into slices (A3)."""
 
-    __slots__ = ("_cancelled", "_pace", "_request", "_woken")
+    __slots__ = ("_cancelled", "_deadline", "_pace", "_request", "_woken")
 
     def __init__(self, request: LocalFetch, pace: Pace) -> None:
         self._request = request
         self._pace = pace
         self._woken = asyncio.Event()
         self._cancelled = False
+        wait_ms = max(request.max_wait_ms, 0)
+        if request.reader.is_replica:
+            wait_ms = min(wait_ms, WIDE_NEWS_MS)
+        self._deadline = asyncio.get_running_loop().time() + wait_ms / 1000
 
     def wake(self) -> None:
+        self._woken.set()
+
+    def news(self, soon: bool) -> None:
+        """A look at so many partitions is dear, so they are told at fixed times."""
+
+    def hurry(self) -> None:
+        self._deadline = 0.0
         self._woken.set()
 
     def cancel(self) -> None:
@@ -253,7 +309,6 @@ class WideFetch:
     async def results(self, parked: Callable[[], None]) -> list[Got] | None:
         """What there is once it is enough or time is up; None when cancelled. `parked` is told before each wait."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + max(self._request.max_wait_ms, 0) / 1000
         try:
             while not self._cancelled:
                 self._woken.clear()
@@ -263,10 +318,11 @@ class WideFetch:
                 attempt = _Attempt(self._request)
                 async for target in self._pace.over(self._request.targets):
                     attempt.read(target)
-                if attempt.is_enough or loop.time() >= deadline:
+                if attempt.is_enough or loop.time() >= self._deadline:
+                    _note_told(self._request, attempt.results)
                     return attempt.results
                 parked()
-                await self._wait_until(deadline)
+                await self._wait_until(self._deadline)
             return None
         finally:
             for waiters in _places(self._request):

@@ -124,8 +124,10 @@ class Following:
 
     def next_fetch(self) -> FetchPlan | None:
         """None also while it rests: one replica in trouble must not slow down the others of its leader (F23)."""
-        if self._runtime.clock.now_ms() < self._asks_again_ms:
-            return None
+        if self._asks_again_ms:
+            if self._runtime.clock.now_ms() < self._asks_again_ms:
+                return None
+            self._asks_again_ms = 0
         return self._machine.next_fetch()
 
     def _rest(self, pause_ms: int) -> None:

@@ -26,7 +26,7 @@ from headrace.cluster.rows import Topic
 from headrace.coordinator.port import CoordinatorError
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_NAME_BYTES
-from headrace.core.plan import AnyCommand, Command, R
+from headrace.core.plan import AnyCommand, Command, R, WallClock
 from headrace.groups.commands import (
     AdoptOffsets,
     ConfigsChanged,
@@ -35,7 +35,6 @@ from headrace.groups.commands import (
     FetchOffsetsResult,
     TopicDeleted,
     TxnMarker,
-    WallClock,
 )
 from headrace.groups.config import GroupConfig, Migration, StreamsSettings
 from headrace.groups.consumer.commands import TopicsChanged

@@ -261,7 +261,10 @@ class Load(Generic[M, E]):
 
     def _must_ask_followers(self, plan: Plan[E], command: AnyCommand | None) -> bool:
         """Whether we have to be sure that we still lead before this leaves (R7). Durable facts ask by themselves."""
-        if not any(reply.waiter in self._waiters for reply in plan.replies):
+        for reply in plan.replies:
+            if reply.waiter in self._waiters:
+                break
+        else:
             return False
         if not self._partition.is_trusted_alone:
             return True

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from headrace.broker.runtime import Runtime
 from headrace.broker.supervision import OR_END, Supervised
 from headrace.cluster import changes
-from headrace.cluster.changes import Change
+from headrace.cluster.changes import Change, Expect
 from headrace.cluster.deltas import Delta, Undecodable
 from headrace.cluster.image import ClusterImage
 from headrace.coordinator.port import (
@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 REREAD_S = 30.0
 CATCH_UP_S = 10.0
 WATCH_PATIENCE_S = 1.0
+ATTEMPTS = 10
+BACK_OFF_S = 0.005
+"""Before the third attempt; doubled with each one after it, and a part of it drawn, so that two who met once do not meet for ever."""
 _TARGETS = {
     "mod": CompareTarget.MOD_REVISION,
     "create": CompareTarget.CREATE_REVISION,
@@ -45,6 +48,7 @@ _TARGETS = {
 }
 
 Listener = Callable[[list[Delta]], None]
+T = TypeVar("T")
 
 
 _RESTORED = (
@@ -58,6 +62,13 @@ class Restored(NamedTuple):
 
     from_revision: int
     to_revision: int
+
+
+class Decision(NamedTuple, Generic[T]):
+    """What is to be committed, in this order, and what holds once it is; without changes it holds already."""
+
+    changes: Sequence[Change]
+    result: T
 
 
 class Metadata:
@@ -145,6 +156,10 @@ class Metadata:
                     listener(deltas)
                 except Exception as problem:  # one that raises must not keep the news from the others
                     self._runtime.unexpected("metadata listener", problem)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """For whoever waits: something has changed in the image, or in what this broker has made of it."""
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
@@ -191,6 +206,30 @@ class Metadata:
             raise HeadraceError(
                 ErrorKind.BROKER_NOT_AVAILABLE, f"the coordinator does not answer: {problem}"
             ) from problem
+
+    def unchanged(self, key: str) -> Expect:
+        """That nobody has written this key since the image learned of it (R1)."""
+        return Expect(key, "mod", self.image.mod_revision(key))
+
+    async def compare_and_swap(
+        self,
+        decide: Callable[[], Awaitable[Decision[T]]],
+        what: str,
+        *,
+        contended: ErrorKind = ErrorKind.CONFLICT,
+    ) -> T:
+        """Decide from the image and commit that; when others were faster, decide again from what they did.
+
+        `what` others keep changing is for the person who is told `contended` after too many attempts. Raises what `decide` raises.
+        """
+        for attempt in range(ATTEMPTS):
+            if attempt > 1:
+                share = (1 + self._runtime.random_bytes(1)[0] / 256) / 2
+                await asyncio.sleep(BACK_OFF_S * (1 << (attempt - 2)) * share)
+            decision = await decide()
+            if await self.commit_all(decision.changes):
+                return decision.result
+        raise HeadraceError(contended, f"others keep changing {what}; try again")
 
     async def commit_all(self, transactions: Iterable[Change]) -> bool:
         """In order; stops at the first refusal, because what follows was decided from the same image."""

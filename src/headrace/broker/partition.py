@@ -64,6 +64,12 @@ class FetchWaiter(Protocol):
     def wake(self) -> None: ...
 
 
+class ReplicaWaiter(FetchWaiter, Protocol):
+    def news(self, soon: bool) -> None:
+        """There is nothing to fetch, but something to tell: the high watermark or the start of the log has moved."""
+        ...
+
+
 class Partition:
     def __init__(
         self,
@@ -113,14 +119,18 @@ class Partition:
         self.on_failed: Callable[[Partition], None] = lambda partition: None
         """The replica can't be used any more; whoever holds a good copy should lead (S7, S22, S26)."""
         self._leader: Leader | None = None
-        self.replica_waiters: dict[FetchWaiter, None] = {}
+        self.replica_waiters: dict[ReplicaWaiter, None] = {}
         """Followers that wait for the next append; consumers wait for the high watermark."""
+        self.told: dict[int, tuple[int, int]] = {}
+        """What each follower was last told in this leadership: the high watermark, and where the log starts."""
+        self.has_near_readers = False
+        """In this leadership a consumer was sent to a replica that is nearer to it."""
         self.following = Following(
             tp,
             partition_log,
             runtime,
             waits_for_sync=config.flush == "commit",
-            request_flush=lambda size: self.request_flush(size, urgent=True),
+            request_flush=lambda size: self.request_flush(size, urgent=True, follows=True),
             set_high_watermark=self._follow_high_watermark,
             go_offline=lambda reason: self.mark_failed(),
         )
@@ -149,6 +159,8 @@ class Partition:
         self.doubts.forget()
         self.beginnings.forget()
         self.low_watermark.begin_leadership()
+        self.told.clear()
+        self.has_near_readers = False
         self._fail_waiting(ErrorKind.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = leader.leader_epoch
         self._leader = leader
@@ -349,10 +361,10 @@ class Partition:
 
     # -- what became durable and committed ---------------------------------------------------------------------
 
-    def request_flush(self, size: int, *, urgent: bool) -> None:
+    def request_flush(self, size: int, *, urgent: bool, follows: bool = False) -> None:
         config = self.config
         if config.flush == "commit":
-            self._flusher.request(self, size, urgent=urgent)
+            self._flusher.request(self, size, urgent=urgent, follows=follows)
             return
         # Nobody waits for these syncs (S9), but recovery points and the files of closed segments do.
         unsynced = self.log.end_offset - self.log.durable_end
@@ -399,6 +411,8 @@ class Partition:
                 ready.set_result(None)
         if self.fetch_waiters:
             self._wake_fetchers()
+        for waiter in self.replica_waiters:
+            waiter.news(self.has_near_readers)
 
     def _wake_fetchers(self) -> None:
         _wake(self.fetch_waiters)
@@ -438,6 +452,8 @@ class Partition:
     def start_moved(self) -> None:
         """The log begins later now: who counts what is in it looks again, as after a commit."""
         self.on_commit.tell(self.high_watermark)
+        for waiter in self.replica_waiters:
+            waiter.news(self.has_near_readers)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -526,7 +542,7 @@ class Partition:
             log.warning("%s: no reader can open what is at %d: %s", self.tp, offset, problem)
 
 
-def _wake(waiters: dict[FetchWaiter, None]) -> None:
+def _wake(waiters: dict[FetchWaiter, None] | dict[ReplicaWaiter, None]) -> None:
     woken = list(waiters)
     waiters.clear()
     for waiter in woken:

@@ -5,10 +5,10 @@ transaction that names the controller's epoch (R1), and the controller takes a m
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from headrace.broker.metadata import Metadata
+from headrace.broker.metadata import Decision, Metadata
 from headrace.cluster.changes import Change
 from headrace.cluster.controller import Standings, elect
 from headrace.cluster.election import ElectionType
@@ -17,11 +17,9 @@ from headrace.cluster.reassignment import start, stop
 from headrace.cluster.rows import Topic
 from headrace.cluster.state import PartitionState
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
-from headrace.core.plan import Rejected
+from headrace.core.plan import Rejected, accepted
 
 log = logging.getLogger(__name__)
-
-ATTEMPTS = 5
 
 
 class Ongoing(NamedTuple):
@@ -89,23 +87,18 @@ class PartitionAdmin:
 
     async def forget_broker(self, broker_id: int) -> None:
         """UnregisterBroker: raises with the refusal."""
-        for _ in range(ATTEMPTS):
+
+        async def decide() -> Change | Rejected:
             await self._metadata.load()
-            controller = self._image.controller
-            if controller is None:
-                raise HeadraceError(ErrorKind.NOT_CONTROLLER, "the cluster has no controller right now")
-            change = unregister(self._image, broker_id, controller.epoch)
-            if isinstance(change, Rejected):
-                raise HeadraceError(change.kind, change.detail)
-            if (await self._metadata.commit(change)).succeeded:
-                return
-        raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same broker; try again")
+            return unregister(self._image, broker_id, self._controller_epoch())
+
+        await self._settled(decide, "the same broker")
 
     async def _decide(
         self, topic: str, number: int, decide: Callable[[Topic, int], Change | Rejected]
     ) -> None:
-        for _ in range(ATTEMPTS):
-            found, controller = self._image.topic(topic), self._image.controller
+        async def decided() -> Change | Rejected:
+            found = self._image.topic(topic)
             if found is None or not 0 <= number < len(found.partitions):
                 raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{number}")
             if found.view is not None:
@@ -113,11 +106,17 @@ class PartitionAdmin:
                     ErrorKind.INVALID_TOPIC_EXCEPTION,
                     f"{topic} is a view: its partitions are {found.view.source}'s",
                 )
-            if controller is None:
-                raise HeadraceError(ErrorKind.NOT_CONTROLLER, "the cluster has no controller right now")
-            change = decide(found, controller.epoch)
-            if isinstance(change, Rejected):
-                raise HeadraceError(change.kind, change.detail)
-            if (await self._metadata.commit(change)).succeeded:
-                return
-        raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same partition; try again")
+            return decide(found, self._controller_epoch())
+
+        await self._settled(decided, "the same partition")
+
+    async def _settled(self, decide: Callable[[], Awaitable[Change | Rejected]], what: str) -> None:
+        async def decision() -> Decision[None]:
+            return Decision((accepted(await decide()),), None)
+
+        await self._metadata.compare_and_swap(decision, what, contended=ErrorKind.REQUEST_TIMED_OUT)
+
+    def _controller_epoch(self) -> int:
+        if self._image.controller is None:
+            raise HeadraceError(ErrorKind.NOT_CONTROLLER, "the cluster has no controller right now")
+        return self._image.controller.epoch

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from headrace.broker.metadata import Metadata
+from headrace.broker.metadata import Decision, Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster.membership import reserve_producer_ids
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.transactions.producer_ids import ProducerIdAllocator, ProducerIdBlock
 
 log = logging.getLogger(__name__)
-
-ATTEMPTS = 10
 
 
 class ProducerIds:
@@ -39,16 +37,20 @@ class ProducerIds:
 
     async def _refill(self) -> None:
         async with self._turn:
-            for _ in range(ATTEMPTS):
-                if not self._ids.wants_block:
-                    return
-                image = self._metadata.image
-                node = image.broker(self._broker_id)
-                if node is None:
-                    break
-                # A coordinator that was restored from a backup must not make us hand out an id twice.
-                block = reserve_producer_ids(image, self._broker_id, node.epoch, above=self._ids.highest)
-                if (await self._metadata.commit(block.change)).succeeded:
-                    self._ids.add_block(ProducerIdBlock(block.first, block.count))
-                    return
-        raise HeadraceError(ErrorKind.COORDINATOR_NOT_AVAILABLE, "no block of producer ids could be reserved")
+            if self._ids.wants_block:
+                self._ids.add_block(
+                    await self._metadata.compare_and_swap(
+                        self._reserve, "the producer ids", contended=ErrorKind.COORDINATOR_NOT_AVAILABLE
+                    )
+                )
+
+    async def _reserve(self) -> Decision[ProducerIdBlock]:
+        image = self._metadata.image
+        node = image.broker(self._broker_id)
+        if node is None:
+            raise HeadraceError(
+                ErrorKind.COORDINATOR_NOT_AVAILABLE, "no block of producer ids could be reserved"
+            )
+        # A coordinator that was restored from a backup must not make us hand out an id twice.
+        block = reserve_producer_ids(image, self._broker_id, node.epoch, above=self._ids.highest)
+        return Decision((block.change,), ProducerIdBlock(block.first, block.count))

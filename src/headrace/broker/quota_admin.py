@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from headrace.broker.metadata import Decision, Metadata
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey
 from headrace.cluster.deltas import Delta, OpaqueChanged
@@ -12,11 +12,7 @@ from headrace.cluster.quotas import Entity, Quotas, decode_values, encode_values
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.limits import MAX_QUOTA_ENTITIES
 
-if TYPE_CHECKING:
-    from headrace.broker.metadata import Metadata
-
 SPACE = "quotas"
-MAX_ATTEMPTS = 10
 
 
 class QuotaAdmin:
@@ -36,7 +32,8 @@ class QuotaAdmin:
         """Set the values, remove those that are None, of all these entities at once or of none; compared, so two changes at once
         can't lose one another (R1)."""
         image = self._metadata.image
-        for _ in range(MAX_ATTEMPTS):
+
+        async def decide() -> Decision[None]:
             stored = image.opaque(SPACE)
             compares: list[Expect] = []
             ops: list[PutKey | DeleteKey] = []
@@ -49,7 +46,7 @@ class QuotaAdmin:
                 values = {
                     quota: value for quota, value in values.items() if changes.get(quota, 0) is not None
                 }
-                compares.append(Expect(key, "mod", image.mod_revision(key)))
+                compares.append(self._metadata.unchanged(key))
                 ops.append(PutKey(key, encode_values(values)) if values else DeleteKey(key))
                 added += bool(values) - (name in stored)
             if added > 0 and len(stored) + added > MAX_QUOTA_ENTITIES:
@@ -58,7 +55,7 @@ class QuotaAdmin:
                     f"a cluster has quotas for at most {MAX_QUOTA_ENTITIES} users and clients; set a default for the others",
                 )
             change = Change(tuple(compares), tuple(ops), f"quotas of {len(wanted)} users and clients")
-            if (await self._metadata.commit(change)).succeeded:
-                self.load()
-                return
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this quota; try again")
+            return Decision((change,), None)
+
+        await self._metadata.compare_and_swap(decide, "this quota")
+        self.load()

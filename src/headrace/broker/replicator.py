@@ -35,8 +35,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 VERSION = 17
-MAX_WAIT_MS = 150
-"""A partition whose leader has just changed joins the next poll, so this is part of every write gap after a failover."""
+MAX_WAIT_MS = 500
+"""How long a leader that has nothing new lets us wait. A partition that joins meanwhile ends the wait (decision 0105)."""
 
 PARTITION_BYTES = 4 * MIB
 FETCH_BYTES = 16 * MIB
@@ -66,6 +66,10 @@ class Replicator:
         self._following: dict[int, dict[Partition, None]] = {}
         self._tasks: dict[int, Supervised] = {}
         self._changed: dict[int, asyncio.Event] = {}
+        self._joined: set[int] = set()
+        """Leaders of whom a partition is followed that no fetch has asked for yet."""
+        self._polling: dict[int, PeerConnection] = {}
+        """Where a long poll is under way that nobody has cut short."""
 
     def follow(self, partition: Partition, leader: int) -> None:
         self.forget(partition)
@@ -73,6 +77,8 @@ class Replicator:
             return
         self._following.setdefault(leader, {})[partition] = None
         self._changed.setdefault(leader, asyncio.Event()).set()
+        self._joined.add(leader)
+        self._cut_short(leader)
         if leader not in self._tasks:
             self._tasks[leader] = self._runtime.supervise(
                 f"replicate from broker {leader}", lambda: self._pull(leader)
@@ -85,6 +91,20 @@ class Replicator:
     def forget(self, partition: Partition) -> None:
         for partitions in self._following.values():
             partitions.pop(partition, None)
+
+    def _cut_short(self, leader: int) -> None:
+        """This is part of every write gap after a failover: who joins can't wait for a poll that knows nothing of it."""
+        connection = self._polling.pop(leader, None)
+        if connection is not None:
+            self._runtime.spawn(self._ask_for_nothing(connection), f"cut a poll of broker {leader} short")
+
+    async def _ask_for_nothing(self, connection: PeerConnection) -> None:
+        """A leader does not let a follower wait that has sent another request behind its long poll."""
+        body = encode_fetch_request(self._request([], 0), VERSION)
+        try:
+            await connection.exchange(ApiKey.FETCH, VERSION, [body], CALL_S)
+        except (PeerLost, ProtocolError):
+            pass  # whoever waits for the poll itself hears of it
 
     async def _pull(self, leader: int) -> None:
         connection: PeerConnection | None = None
@@ -99,7 +119,8 @@ class Replicator:
                     if connection is None:
                         connection = await self._connect(leader)
                         self._liveness.doubt(leader, False)
-                    await self._round(connection, take_turn(partitions))
+                    self._joined.discard(leader)
+                    await self._round(leader, connection, take_turn(partitions))
                 except PeerLost as problem:
                     log.info("replicating from broker %d: %s", leader, problem.detail)
                     if connection is not None:
@@ -126,7 +147,7 @@ class Replicator:
             self._liveness.suspect(leader)
             raise
 
-    async def _round(self, connection: PeerConnection, partitions: list[Partition]) -> None:
+    async def _round(self, leader: int, connection: PeerConnection, partitions: list[Partition]) -> None:
         await _synced(partitions)
         asked = [
             PlannedFetch(partition, plan)
@@ -139,17 +160,24 @@ class Replicator:
             return
         # Whoever rests is asked for again in time, though others have nothing new.
         max_wait_ms = MAX_WAIT_MS if len(asked) == len(partitions) else int(PAUSE_S * 1000)
+        if leader in self._joined:
+            max_wait_ms = 0  # it came while we waited for the disk
         body = encode_fetch_request(self._request(asked, max_wait_ms), VERSION)
-        frame, position = await connection.exchange(ApiKey.FETCH, VERSION, [body], CALL_S)
+        self._polling[leader] = connection
+        try:
+            frame, position = await connection.exchange(ApiKey.FETCH, VERSION, [body], CALL_S)
+        finally:
+            self._polling.pop(leader, None)
         response = decode_fetch_response(frame, position, VERSION)
         if response.error_code:
             raise PeerLost(f"the fetch failed: {_kind(response.error_code).name} ({response.error_code})")
+        still_followed = self._following.get(leader, {})
         by_place = {(entry.partition.topic_id, entry.partition.tp.partition): entry for entry in asked}
         for topic in response.topics:
             for row in topic.partitions:
                 entry = by_place.get((topic.topic_id, row.partition))
                 # Its topic may have been deleted meanwhile: a closed log takes nothing.
-                if entry is not None and any(entry.partition in held for held in self._following.values()):
+                if entry is not None and entry.partition in still_followed:
                     if isinstance(row.records, memoryview) and self._is_throttled(entry.partition):
                         self._throttle.spend(len(row.records))
                     _take(entry, row)
@@ -209,6 +237,8 @@ def _take(asked: PlannedFetch, row: FetchPartitionResponse) -> None:
 
 def _kind(code: int) -> ErrorKind:
     """A newer broker may know errors that we do not (F17)."""
+    if not code:
+        return ErrorKind.NONE
     try:
         return ErrorKind(code)
     except ValueError:
@@ -230,5 +260,19 @@ async def _synced(partitions: list[Partition]) -> None:
     pending = [
         future for partition in partitions if (future := partition.following.sync_pending()) is not None
     ]
-    if pending:
-        await asyncio.wait(pending, timeout=SYNC_PATIENCE_S)
+    if not pending:
+        return
+    # One round of group commit mostly serves them all, so whoever is waited for after the first is there already.
+    timer = asyncio.get_running_loop().call_later(SYNC_PATIENCE_S, _let_go, pending)
+    try:
+        for future in pending:
+            await future
+    finally:
+        timer.cancel()
+
+
+def _let_go(pending: list[asyncio.Future[None]]) -> None:
+    """Whoever is not on disk by now is left out of the next fetch (Follower.next_fetch)."""
+    for future in pending:
+        if not future.done():
+            future.set_result(None)

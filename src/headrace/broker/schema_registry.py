@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from headrace.broker.metadata import Metadata
+from headrace.broker.metadata import Decision, Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.runtime import Runtime
 from headrace.broker.schema_ids import SchemaIds
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, DeleteKey, Expect, Op, PutKey
+from headrace.cluster.changes import Change, DeleteKey, Op, PutKey
 from headrace.cluster.deltas import Delta, OpaqueChanged, TopicConfigChanged
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.limits import KIB
@@ -27,7 +27,6 @@ from headrace.schemas.registry import CLOCK, Config, Mode, Puts, Registry, Store
 T = TypeVar("T")
 
 SPACE = "schemas"
-MAX_ATTEMPTS = 10
 MAX_SCHEMAS = 10_000
 MAX_SCHEMA_BYTES = 512 * KIB
 MAX_SUBJECT_CHARS = 500
@@ -186,26 +185,22 @@ class SchemaRegistry:
 
     async def _change(self, decide: Callable[[Registry], tuple[Puts | None, T]], subject: str) -> T:
         """Decided in a thread from what is known, and decided again when others were faster."""
-        clock = keys.opaque(SPACE, CLOCK)
+
+        async def decision() -> Decision[T]:
+            registry, unchanged = self.now, self._metadata.unchanged(keys.opaque(SPACE, CLOCK))
+            puts, result = await self._runtime.run_blocking(lambda: decide(registry))
+            if puts is None:
+                return Decision((), result)
+            ops: list[Op] = [
+                DeleteKey(keys.opaque(SPACE, key))
+                if value is None
+                else PutKey(keys.opaque(SPACE, key), value)
+                for key, value in puts.values.items()
+            ]
+            return Decision((Change((unchanged,), tuple(ops), f"schemas of {subject or 'all'}"),), result)
+
         async with self._turn:
-            for _ in range(MAX_ATTEMPTS):
-                registry, revision = self.now, self._image.mod_revision(clock)
-                puts, result = await self._runtime.run_blocking(lambda registry=registry: decide(registry))  # type: ignore[misc]
-                if puts is None:
-                    return result
-                ops: list[Op] = [
-                    DeleteKey(keys.opaque(SPACE, key))
-                    if value is None
-                    else PutKey(keys.opaque(SPACE, key), value)
-                    for key, value in puts.values.items()
-                ]
-                change = Change(
-                    (Expect(clock, "mod", revision),), tuple(ops), f"schemas of {subject or 'all'}"
-                )
-                done = (await self._metadata.commit(change)).succeeded
-                if done:
-                    return result
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing schemas; try again")
+            return await self._metadata.compare_and_swap(decision, "schemas")
 
     def collect(self) -> Iterable[Family]:
         registry = self.now

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from headrace.broker.latest import Latest
-from headrace.broker.metadata import Metadata
+from headrace.broker.metadata import Decision, Metadata
 from headrace.broker.queueing import names
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
@@ -28,13 +28,11 @@ from headrace.cluster.topics import (
     replace_topic_configs,
 )
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
-from headrace.core.plan import Rejected
+from headrace.core.plan import Rejected, accepted
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-ATTEMPTS = 5
 
 
 class Created(NamedTuple):
@@ -64,7 +62,8 @@ class TopicAdmin:
     ) -> Created:
         """`since`, here and below: a request of many rows doubts its refusals once (Latest.reads)."""
         topic_id = self._runtime.random_bytes(16)
-        for _ in range(ATTEMPTS):
+
+        async def decide() -> Decision[Created]:
             decided = await self._decided(
                 lambda: create_topic(
                     self._image,
@@ -78,13 +77,13 @@ class TopicAdmin:
             created = Created(
                 topic_id, len(decided.partitions), len(decided.partitions[0].replicas), decided.state.configs
             )
-            if validate_only:
-                return created
-            if await self._metadata.commit_all(decided.changes):
-                await self.complete(wanted.name)
-                await self._local_ready()
-                return created
-        raise _contended()
+            return Decision(() if validate_only else decided.changes, created)
+
+        created = await self._settled(decide)
+        if not validate_only:
+            await self.complete(wanted.name)
+            await self._local_ready()
+        return created
 
     async def auto_create(self, name: str) -> Topic:
         """First use of a topic in a server that allows it; whoever comes second finds it there."""
@@ -109,12 +108,13 @@ class TopicAdmin:
     async def delete(self, name: str, *, since: int | None = None) -> bytes:
         """With its journal and the queue that it is, in one transaction."""
         meant = (await self._decided(lambda: self._topic(name), since)).id
-        for _ in range(ATTEMPTS):
+
+        async def decide() -> Decision[Sequence[Change]]:
             topic = self._topic(name)
             if topic.id != meant:  # another one has done it, and made a new one
-                return meant
+                return Decision((), ())
             is_plain = topic.view is None and names.data_topic(name) is None
-            changes = _accepted(
+            first, *others = accepted(
                 delete_topic(
                     self._image,
                     topic,
@@ -124,17 +124,18 @@ class TopicAdmin:
                     owned=self.owned_keys(name),
                 )
             )
-            if (await self._metadata.commit(changes[0])).succeeded:
-                await self._metadata.commit_all(changes[1:])
-                return topic.id
-        raise _contended()
+            return Decision((first,), others)
+
+        others = await self._settled(decide)
+        await self._metadata.commit_all(others)
+        return meant
 
     async def delete_left_over(self, journal: str, data: str) -> None:
         """A journal without a topic, or of one that was here before. Not when the topic is there after all (S12)."""
         topic = self._image.topic(journal)
         if topic is None:
             return
-        first, *others = _accepted(
+        first, *others = accepted(
             delete_topic(self._image, topic, self._controller_epoch(), wall_ms=self._runtime.clock.wall_ms())
         )
         if self._image.topic(data) is None:
@@ -155,7 +156,7 @@ class TopicAdmin:
         validate_only: bool = False,
         since: int | None = None,
     ) -> None:
-        for _ in range(ATTEMPTS):
+        async def decide() -> Decision[None]:
             decided = await self._decided(
                 lambda: create_partitions(
                     self._image,
@@ -166,12 +167,11 @@ class TopicAdmin:
                 ),
                 since,
             )
-            if validate_only:
-                return
-            if await self._metadata.commit_all(decided.changes):
-                await self._local_ready()
-                return
-        raise _contended()
+            return Decision(() if validate_only else decided.changes, None)
+
+        await self._settled(decide)
+        if not validate_only:
+            await self._local_ready()
 
     async def alter_configs(
         self,
@@ -213,19 +213,25 @@ class TopicAdmin:
     async def _decide_and_commit(
         self, decide: Callable[[], Change | Rejected], validate_only: bool, since: int | None
     ) -> None:
-        for _ in range(ATTEMPTS):
+        async def decided() -> Decision[None]:
             change = await self._decided(decide, since)
-            if validate_only or (await self._metadata.commit(change)).succeeded:
-                return
-        raise _contended()
+            return Decision(() if validate_only else (change,), None)
+
+        await self._settled(decided)
+
+    async def _settled(self, decide: Callable[[], Awaitable[Decision[T]]]) -> T:
+        """Kafka's clients try again by themselves after a timeout."""
+        return await self._metadata.compare_and_swap(
+            decide, "the same metadata", contended=ErrorKind.REQUEST_TIMED_OUT
+        )
 
     async def _decided(self, decide: Callable[[], T | Rejected], since: int | None) -> T:
         """As decided from what is known here; a refusal is thought over with the latest news."""
         try:
-            return _accepted(decide())
+            return accepted(decide())
         except HeadraceError as refusal:
             await self._latest.doubt(refusal, since)
-        return _accepted(decide())
+        return accepted(decide())
 
     def _topic(self, name: str) -> Topic:
         topic = self._image.topic(name)
@@ -240,15 +246,5 @@ class TopicAdmin:
         return controller.epoch
 
 
-def _accepted(decided: T | Rejected) -> T:
-    if isinstance(decided, Rejected):
-        raise HeadraceError(decided.kind, decided.detail)
-    return decided
-
-
 async def _complete(topic: str) -> None:
     """Most topics need nothing else."""
-
-
-def _contended() -> HeadraceError:
-    return HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same metadata; try again")

@@ -16,7 +16,7 @@ from headrace.broker.shard_set import ShardSet
 from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.core.plan import AnyCommand
+from headrace.core.plan import AnyCommand, WallClock
 from headrace.transactions.commands import (
     AddOffsets,
     AddPartitions,
@@ -27,7 +27,6 @@ from headrace.transactions.commands import (
     SendMarkers,
     TransactionEffect,
     VerifyPartitions,
-    WallClock,
 )
 from headrace.transactions.config import TransactionConfig
 from headrace.transactions.shard import TransactionShard

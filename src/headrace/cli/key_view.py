@@ -18,6 +18,8 @@ class KeyRow(Row):
     owner: str
     name: str
     created_ms: int
+    last_used_ms: int | None
+    """To the hour at brokers where it was not used; null: never."""
     secret: str | None = None
     """Only when it was made just now: it is shown once."""
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import click
 import msgspec
 
-from headrace.core.moments import timed
+from headrace.core.moments import rfc3339, timed
 
 _HIGH_CONTROLS = re.compile("[\x7f-\x9f]")
 NARROWEST = 8
@@ -75,6 +75,14 @@ def column(title: str, field: str, *, right: bool = False, wide: bool = False, w
 def moment(title: str, field: str) -> Column:
     """To the second, and never cut: half a time tells nobody anything."""
     return Column(title, lambda row: _to_the_second(getattr(row, field)), whole=True)
+
+
+def last_used() -> Column:
+    return Column(
+        "LAST USED",
+        lambda row: "never" if row.last_used_ms is None else _to_the_second(rfc3339(row.last_used_ms)),
+        whole=True,
+    )
 
 
 def _to_the_second(text: str | None) -> str | None:

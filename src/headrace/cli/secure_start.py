@@ -62,8 +62,9 @@ def client_lines(files: SecureFiles, bootstrap: str, url: str) -> list[ClientLin
         ClientLine("Java", f"kafka-topics.sh --bootstrap-server {bootstrap} --command-config {quote(str(settings.java))} --list"),
         ClientLine("kafkajs", f'new Kafka({{ brokers: ["{bootstrap.split(",")[0]}"], ssl: {{ ca: [fs.readFileSync("{ca}")] }}, '
                    f'sasl: {{ mechanism: "scram-sha-512", username: "{ADMIN}", password: fs.readFileSync("{password}", "utf8").trim() }} }})'),
+        # Version 1 of the AWS command line (what pip has) looks for SQS in a place of its own, whatever the variable says.
         ClientLine("aws, boto3", f"export AWS_SHARED_CREDENTIALS_FILE={quote(str(files.access_key))} AWS_CA_BUNDLE={quote(str(ca))} "
-                   f"AWS_ENDPOINT_URL_SQS={url} AWS_DEFAULT_REGION=us-east-1; aws sqs list-queues"),
+                   f"AWS_ENDPOINT_URL_SQS={url} AWS_DEFAULT_REGION=us-east-1; aws --endpoint-url $AWS_ENDPOINT_URL_SQS sqs list-queues"),
         ClientLine("Spark", f'spark.read.format("headrace").option("bootstrap", "{bootstrap}").option("user", "{ADMIN}")'
                    f'.option("passwordFile", "{password}").option("tls.ca", "{ca}").option("subscribe", "TOPIC").load()'),
         ClientLine("curl", f"curl -K {quote(str(settings.curl))} {url}/api/v1/topics"),

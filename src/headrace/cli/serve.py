@@ -156,8 +156,8 @@ async def _serve(settings: Settings, run: Invocation, pipelines: bool) -> Exit:
         if await _start(node, stop):
             _calm_garbage_collection()
             _announce(run, settings, node)
-            if node.tls is not None:
-                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.tls.reload)
+            if settings.tls_cert or settings.secrets_key_file:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.look_at_files)
             if pipelines:
                 from headrace.cli.serve_pipelines import supervising
 

@@ -22,6 +22,8 @@ class TokenRow(Row):
     name: str
     created_ms: int
     expires_ms: int
+    last_used_ms: int | None
+    """To the hour at brokers where it was not used; null: never."""
     rights: list[str] | None = None
     """What it is for, as --may takes it; null: whatever its owner may."""
     token: str | None = None

@@ -254,7 +254,7 @@ _REPLICATION = (
     _built_in("replica.fetch.max.bytes", _INT, "4194304", "How much a follower asks for per partition."),
     _built_in("replica.fetch.min.bytes", _INT, "1", "How much a follower waits for."),
     _built_in("replica.fetch.response.max.bytes", _INT, "16777216", "How much a follower asks for in one request."),
-    _built_in("replica.fetch.wait.max.ms", _INT, "150", "How long a follower's request waits for data."),
+    _built_in("replica.fetch.wait.max.ms", _INT, "500", "How long a follower's request waits for data."),
     _built_in("replica.fetch.backoff.ms", _INT, "100", "How long a follower waits after an error."),
     _built_in("replica.high.watermark.checkpoint.interval.ms", _LONG, "5000", "How often high watermarks are written to disk."),
     _built_in("replica.socket.timeout.ms", _INT, "10000", "How long a follower waits for an answer."),

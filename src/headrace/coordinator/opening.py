@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import ssl
 from collections.abc import Callable
@@ -49,22 +50,20 @@ async def open_coordinator(
 
     An etcd that is away is no error here: the first call will tell. `is_own`: see SqliteCoordinator.open.
     """
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
+    scheme = url.partition(":")[0]
+    if scheme == "memory":
         from headrace.coordinator.memory import MemoryCoordinator
 
         return MemoryCoordinator(clock)
-    if parts.scheme == "sqlite":
+    if scheme == "sqlite":
         from headrace.coordinator.sqlite import SqliteCoordinator
 
         return await SqliteCoordinator.open(sqlite_path(url), run_blocking, is_own=is_own)
-    if parts.scheme in ("etcd", "etcds"):
+    if scheme in ("etcd", "etcds"):
         from headrace.coordinator.etcd import EtcdCoordinator
 
         return EtcdCoordinator(etcd_settings(url, password=password), token_bytes=token_bytes)
-    raise ValueError(
-        f'"{parts.scheme}:" is not a coordinator; write memory:, sqlite:///path or etcd://host:port'
-    )
+    raise ValueError(f'"{scheme}:" is not a coordinator; write memory:, sqlite:///path or etcd://host:port')
 
 
 def sqlite_path(url: str) -> str:
@@ -79,8 +78,8 @@ def etcd_settings(url: str, *, password: str | None = None) -> EtcdSettings:
     from headrace.coordinator.etcd import EtcdSettings
     from headrace.coordinator.etcd_calls import Credentials
 
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
+    parts, hosts = _hosts_apart(url)
+    if "@" in hosts:
         raise ValueError("user and password do not belong in the URL; use ?user=…&password_file=… (X25)")
     parameters = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
     known = _ETCD_PARAMETERS | (_TLS_PARAMETERS if parts.scheme == "etcds" else set())
@@ -89,7 +88,7 @@ def etcd_settings(url: str, *, password: str | None = None) -> EtcdSettings:
             f"unknown coordinator parameter {', '.join(unknown)}; {parts.scheme} knows {sorted(known)}"
         )
     tls = _tls_context(parameters) if parts.scheme == "etcds" else None
-    endpoints = _endpoints(parts, tls)
+    endpoints = _endpoints(url, hosts, tls)
     credentials = None
     if "user" in parameters:
         secret = _read_secret(parameters["password_file"]) if "password_file" in parameters else password
@@ -109,18 +108,25 @@ def etcd_settings(url: str, *, password: str | None = None) -> EtcdSettings:
     )
 
 
-def _endpoints(parts: SplitResult, tls: ssl.SSLContext | None) -> tuple[Origin, ...]:
+def _hosts_apart(url: str) -> tuple[SplitResult, str]:
+    """The URL without its hosts, and these. Several are no host to urlsplit, and since Python 3.14 it refuses them when one is an IPv6 address."""
+    scheme, _, rest = url.partition("://")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    return urlsplit(f"{scheme}://{rest[len(hosts) :]}"), hosts
+
+
+def _endpoints(url: str, hosts: str, tls: ssl.SSLContext | None) -> tuple[Origin, ...]:
     from headrace.net.h1_client import Origin
 
     endpoints = []
-    for name in parts.netloc.split(","):
+    for name in hosts.split(","):
         try:
             one = urlsplit(f"//{name}")
             host, port = one.hostname, one.port
         except ValueError as error:
             raise ValueError(f'"{name}" is not host:port: {error}') from error
         if not host:
-            raise ValueError(f'"{parts.geturl()}" names no endpoint; write etcd://host:2379')
+            raise ValueError(f'"{url}" names no endpoint; write etcd://host:2379')
         endpoints.append(Origin(host, DEFAULT_ETCD_PORT if port is None else port, tls))
     return tuple(endpoints)
 

@@ -253,9 +253,9 @@ class SqliteStore:
 
     def _put(self, put: Put, revision: int) -> Event:
         created: int = self._one(
-            "INSERT INTO kv VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT (key) DO UPDATE"
-            " SET value = ?2, mod_revision = ?3, lease = ?4 RETURNING create_revision",
-            put.key, put.value, revision, put.lease,
+            "INSERT INTO kv VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,"
+            " mod_revision = excluded.mod_revision, lease = excluded.lease RETURNING create_revision",
+            put.key, put.value, revision, revision, put.lease,
         )[0]  # fmt: skip
         return Event(put.key, put.value, created, revision, put.lease)
 

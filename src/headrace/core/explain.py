@@ -196,7 +196,7 @@ def catching_up(facts: GroupFacts) -> Iterator[Finding]:
         seconds = facts.lag / gain
         yield Finding(
             "catching_up",
-            f"It catches up, in about {_span(seconds)} at this rate.",
+            f"It catches up, in about {span_of(seconds)} at this rate.",
             f"in {facts.in_per_s:,.1f}/s, read {facts.out_per_s:,.1f}/s, {facts.lag:,} behind",
             "Nothing to do.",
         )
@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _span(seconds: float) -> str:
+def span_of(seconds: float) -> str:
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
 
+_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -39,19 +41,14 @@ def is_internal(name: str) -> bool:
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode, which Kafka uses to place groups and transactional ids."""
     value = 0
-    for unit in _utf16_units(text):
+    for unit in memoryview(text.encode(_UTF16, "surrogatepass")).cast("H"):
         value = (31 * value + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
 
 
-def _utf16_units(text: str) -> list[int]:
-    raw = text.encode("utf-16-be", "surrogatepass")
-    return [(raw[i] << 8) | raw[i + 1] for i in range(0, len(raw), 2)]
-
-
 def shard_for(identifier: str, shard_count: int) -> int:
     """Which internal-topic partition owns this group or transactional id."""
-    return abs_like_kafka(java_string_hash(identifier)) % shard_count
+    return 0 if shard_count == 1 else abs_like_kafka(java_string_hash(identifier)) % shard_count
 
 
 def abs_like_kafka(value: int) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from headrace.core.errors import ErrorKind
+from headrace.core.errors import ErrorKind, HeadraceError
 
 R = TypeVar("R")
 E_co = TypeVar("E_co", covariant=True)
@@ -52,6 +52,13 @@ class Rejected(NamedTuple):
     detail: str = ""
 
 
+def accepted(decided: R | Rejected) -> R:
+    """What was decided; a refusal leaves the machines as an exception."""
+    if isinstance(decided, Rejected):
+        raise HeadraceError(decided.kind, decided.detail)
+    return decided
+
+
 @dataclass(slots=True)
 class Command(Generic[R]):
     """What a machine can be asked. It is answered with an `R`, or refused."""
@@ -65,6 +72,20 @@ class Command(Generic[R]):
 
 AnyCommand: TypeAlias = Command[Any]
 """Whatever it is answered with."""
+
+
+@dataclass(slots=True)
+class WallClock(Command[None]):
+    """How late it is by the wall, now and then: what outlives a process is kept in wall time and durations are not (S24), so that
+    a step of the wall clock does not go unnoticed."""
+
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WallClockSet:
+    durable: ClassVar[bool] = False
+    wall_minus_now_ms: int
 
 
 class JournalRecord(NamedTuple):

@@ -288,11 +288,3 @@ class ConfigsChanged(Command[None]):
 
     config: GroupConfig
     of_groups: Mapping[str, GroupConfig]
-
-
-@dataclass(slots=True)
-class WallClock(Command[None]):
-    """How far the wall clock is ahead of the monotonic one. Retention outlives a process, so it is kept in wall
-    time; tell the shard now and then, so that a step of the wall clock does not go unnoticed."""
-
-    wall_ms: int

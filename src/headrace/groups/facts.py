@@ -228,11 +228,6 @@ class CleanupScheduled(Volatile):
 
 
 @dataclass(frozen=True, slots=True)
-class WallClockSet(Volatile):
-    wall_minus_now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class TopicsSeen(Volatile):
     """The cluster's topics, as of now; the cluster keeps them, not we."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core.errors import ErrorKind
-from headrace.core.plan import AnyCommand, Fact, JournalRecord, Plan
+from headrace.core.plan import AnyCommand, Fact, JournalRecord, Plan, WallClock, WallClockSet
 from headrace.groups import (
     describe,
     expire,
@@ -43,7 +43,6 @@ from headrace.groups.commands import (
     TopicDeleted,
     TxnCommitOffsets,
     TxnMarker,
-    WallClock,
 )
 from headrace.groups.config import GroupConfig
 from headrace.groups.consumer import classic_members
@@ -335,7 +334,7 @@ def _configs_changed(table: GroupTable, command: ConfigsChanged, now_ms: int) ->
 
 
 def _wall_clock(table: GroupTable, command: WallClock, now_ms: int) -> GroupPlan:
-    fact = facts.WallClockSet(command.wall_ms - now_ms)
+    fact = WallClockSet(command.wall_ms - now_ms)
     return Plan((fact,), command.answer(None))
 
 

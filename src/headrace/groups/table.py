@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.core.deadlines import Deadlines
+from headrace.core.plan import WallClockSet
 from headrace.groups import facts
 from headrace.groups.assigned_apply import check_deadlines
 from headrace.groups.config import GroupConfig
@@ -182,7 +183,7 @@ class GroupTable:
     def _apply_configs(self, fact: facts.ConfigsSeen, now_ms: int) -> None:
         self.config, self.of_groups = fact.config, fact.of_groups
 
-    def _apply_wall_clock(self, fact: facts.WallClockSet, now_ms: int) -> None:
+    def _apply_wall_clock(self, fact: WallClockSet, now_ms: int) -> None:
         self.wall_minus_now_ms = fact.wall_minus_now_ms
 
     def arm_cleanup(self, group_id: str, at_ms: int) -> None:
@@ -253,7 +254,7 @@ _APPLY: dict[type, Callable[[GroupTable, Any, int], None]] = {
     facts.TxnFinished: GroupTable._apply_finished,
     facts.OffsetsDropped: GroupTable._apply_dropped,
     facts.CleanupScheduled: GroupTable._apply_cleanup,
-    facts.WallClockSet: GroupTable._apply_wall_clock,
+    WallClockSet: GroupTable._apply_wall_clock,
     facts.TopicsSeen: GroupTable._apply_topics,
     facts.ConfigsSeen: GroupTable._apply_configs,
     **consumer_apply.APPLY,

@@ -16,6 +16,7 @@ import msgspec
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import ANONYMOUS, Principal
 from headrace.http.before_after import differences
+from headrace.http.idling import TOUCHED, Idling
 from headrace.http.messages import Answer, Handler, Request, Response, StreamingResponse
 from headrace.http.metering import Meter
 from headrace.http.problem import problem
@@ -24,6 +25,7 @@ from headrace.security.audit import ACTING, MOST_CHARS, AuditEvent
 from headrace.security.guard import Guard
 from headrace.security.logins import LoginFailed, Logins, Step
 from headrace.security.passwords import Busy
+from headrace.security.records import KEYS
 from headrace.security.rights import Rights
 
 PRINCIPAL = b"x-headrace-principal"
@@ -55,10 +57,11 @@ class Unauthenticated(Exception):
 
 
 class HttpGuard:
-    def __init__(self, guard: Guard, logins: Logins, meter: Meter) -> None:
+    def __init__(self, guard: Guard, logins: Logins, meter: Meter, idling: Idling) -> None:
         self._guard = guard
         self._logins = logins
         self.meter = meter
+        self.idling = idling
         self.look: LookAt = _look_at_nothing
         """At what a change is about (W22); set when there are routes to look with."""
         self._authorizer = guard.authorizer
@@ -182,8 +185,9 @@ class HttpGuard:
             shown = _NOBODY  # mode observe refuses nothing
         return self._admitted(shown, host, request)
 
-    def admit(self, user: str, request: Request) -> Access:
-        """Somebody who has proved by a signature who they are. Raises Unauthenticated."""
+    def admit(self, user: str, key_id: str, request: Request) -> Access:
+        """Somebody who has proved by a signature, with this key, who they are. Raises Unauthenticated."""
+        self._logins.last_use.note(KEYS + key_id)
         principal = self._logins.proved(user, request.peer.host, "signature")
         return self._admitted(Step(b"", principal), request.peer.host, request)
 
@@ -205,7 +209,7 @@ class HttpGuard:
         """Somebody has not proved in another way who they are."""
         self._logins.guessed(request.peer.host)
 
-    def _of_session(self, request: Request) -> Step:
+    async def _of_session(self, request: Request) -> Step:
         """A page that somebody has logged in at (W18). What it changes it asks for with a word that only a page of ours can read."""
         token = session_of(request)
         if not token:
@@ -214,18 +218,22 @@ class HttpGuard:
             shown = self._logins.by_session(token)
         except LoginFailed:
             raise Unauthenticated("the session has ended; log in again") from None
-        if request.method not in ("GET", "HEAD") and request.header(CSRF) != csrf_of(token):
+        is_change = request.method not in ("GET", "HEAD")
+        if is_change and request.header(CSRF) != csrf_of(token):
             raise HeadraceError(
                 ErrorKind.ACCESS_DENIED,
                 f"a change within a session needs its {CSRF.decode()}",
                 "GET /api/v1/session tells it to pages of this broker.",
             )
+        if self.idling.has_ended(token, is_touch=is_change or TOUCHED in request.headers):
+            await self.idling.end(token)
+            raise Unauthenticated("the session has ended: nobody has touched it for a while; log in again")
         return shown
 
     async def _named(self, request: Request) -> Step:
         given = request.headers.get(b"authorization")
         if given is None:
-            return self._of_session(request)
+            return await self._of_session(request)
         if session_of(request):
             raise HeadraceError(
                 ErrorKind.INVALID_REQUEST,

@@ -13,7 +13,7 @@ from headrace.cluster.quotas import CONSUMED, PRODUCED, REQUESTS, Quotas
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ports import Clock
 from headrace.core.principals import ANONYMOUS
-from headrace.http.messages import Answer, Handler, Request, Response, StreamingResponse
+from headrace.http.messages import Answer, Handler, Request, Response
 
 CLIENT = b"x-headrace-client"
 """Who would rather be known by a name than share the one of everybody who gives none."""
@@ -68,11 +68,10 @@ class Meter:
         if isinstance(answer, Response):
             self._take(request, CONSUMED, len(answer.body))
         else:
-            answer.chunks = self._paced(request, answer)
+            answer.chunks = self._paced(request, answer.chunks)
         return answer
 
-    async def _paced(self, request: Request, answer: StreamingResponse) -> AsyncIterator[bytes]:
-        chunks = answer.chunks
+    async def _paced(self, request: Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         try:
             async for chunk in chunks:
                 yield chunk

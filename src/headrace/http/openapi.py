@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from inspect import cleandoc
 
 import msgspec
 
@@ -48,6 +49,8 @@ def document(routes: Iterable[Route], version: str) -> Document:
     for name, component in components.items():
         if name not in asked:
             show_moments(component)
+        if "description" in component:  # before Python 3.13 a docstring keeps its indentation
+            component["description"] = cleandoc(component["description"])
     paths: dict[str, Document] = {}
     for route, contract in declared:
         item = _item(route, contract, by_type)

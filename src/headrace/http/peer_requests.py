@@ -50,7 +50,7 @@ class PeerRequests:
         cluster_key: bytes,
         tls: PeerTls | None = None,
     ) -> None:
-        self._tls = None if tls is None else tls.context
+        self._tls = tls
         self._runtime = runtime
         self._image = image
         self._introductions = introductions
@@ -79,7 +79,8 @@ class PeerRequests:
         if node is None:
             raise HeadraceError(ErrorKind.NOT_COORDINATOR, f"broker {broker_id} is away")
         registration, life = node.registration, (broker_id, node.epoch)
-        origin = Origin(registration.http_host, registration.http_port, self._tls)
+        context = None if self._tls is None else self._tls.context
+        origin = Origin(registration.http_host, registration.http_port, context)
         headers = {**headers, NEWS.decode(): str(self._image.revision)}
         raw = {name.lower().encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
         for _ in range(2):

@@ -94,8 +94,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer", "_busy", "_closing", "_corked", "_descriptor", "_draining", "_frame_started_ms", "_held_bytes",
         "_last_read_ms", "_muted", "_outlet", "_parked", "_paused_writing", "_reading_paused", "_ready", "_received",
-        "_stalled_since_ms", "_starved", "_unsent_bytes", "_view", "_waiting", "client_id", "host", "id", "opened_ms", "server",
-        "session", "slots", "transport",
+        "_stalled_since_ms", "_starved", "_unsent_bytes", "_view", "_waiting", "client_id", "end_wait", "host", "id", "opened_ms",
+        "server", "session", "slots", "transport",
     )  # fmt: skip
 
     def __init__(self, server: ConnectionServer, connection_id: int) -> None:
@@ -106,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self.session = Session()
         self.transport: asyncio.Transport | None = None
         self.slots: deque[Slot] = deque()
+        self.end_wait: Callable[[], None] | None = None
+        """Answers the long poll of a follower now, if it still waits."""
         self._descriptor = -1
         """Of the socket, where answers can go to it from a file."""
         self._outlet: Outlet | None = None

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.broker.metadata import Metadata
+from headrace.broker.metadata import Decision, Metadata
 from headrace.cluster import group_configs, keys
-from headrace.cluster.changes import Change, Expect, PutKey
+from headrace.cluster.changes import Change, PutKey
 from headrace.cluster.configs import Alteration
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.plan import Rejected
-
-ATTEMPTS = 5
+from headrace.core.plan import accepted
 
 
 async def alter_group(
@@ -22,19 +20,13 @@ async def alter_group(
     """Raises HeadraceError."""
     if not group:
         raise HeadraceError(ErrorKind.INVALID_REQUEST, "the group id is empty")
-    for _ in range(ATTEMPTS):
+
+    async def decide() -> Decision[None]:
         held = {} if replace else metadata.image.group_configs(group)
-        configs = group_configs.alter_group(held, alterations, metadata.image.layers())
-        if isinstance(configs, Rejected):
-            raise HeadraceError(configs.kind, configs.detail)
-        if dry_run:
-            return
+        configs = accepted(group_configs.alter_group(held, alterations, metadata.image.layers()))
         key = keys.opaque("groups", group)
-        change = Change(
-            (Expect(key, "mod", metadata.image.mod_revision(key)),),
-            (PutKey(key, msgspec.json.encode(configs)),),
-            f"configs of group {group}",
-        )
-        if (await metadata.commit(change)).succeeded:
-            return
-    raise HeadraceError(ErrorKind.REQUEST_TIMED_OUT, "others keep changing the same configs; try again")
+        put = PutKey(key, msgspec.json.encode(configs))
+        change = Change((metadata.unchanged(key),), (put,), f"configs of group {group}")
+        return Decision(() if dry_run else (change,), None)
+
+    await metadata.compare_and_swap(decide, "the same configs", contended=ErrorKind.REQUEST_TIMED_OUT)

@@ -39,6 +39,10 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else UNDEFINED
 
     @property
+    def latest_start(self) -> int:
+        return self._starts[-1] if self._starts else UNDEFINED
+
+    @property
     def entries(self) -> list[EpochStart]:
         return [EpochStart(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
 

@@ -261,7 +261,7 @@ class PartitionLog:
             return Rejected(ErrorKind.KAFKA_STORAGE_ERROR, parts.failure)
         first_offset = self.end_offset
         # An epoch that we led and never wrote in began nothing: what comes here may be of an older one (R10, R11).
-        is_empty = self.epochs.latest >= 0 and self.epochs.entries[-1].start_offset >= first_offset
+        is_empty = self.epochs.latest >= 0 and self.epochs.latest_start >= first_offset
         if is_empty or self._files.are_epochs_doubtful:
             self.epochs.truncate_end(first_offset)
             refused = parts.write_epochs()

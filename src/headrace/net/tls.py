@@ -12,6 +12,7 @@ import re
 import ssl
 from asyncio import BaseTransport
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,9 @@ class BadCertificate(Exception):
     """The text says which file, and what is wrong with it."""
 
 
-class PeerTls(NamedTuple):
-    """How brokers of a cluster call each other."""
+@dataclass(slots=True)
+class PeerTls:
+    """How brokers of a cluster call each other: whoever calls looks here, because another authority may have come."""
 
     context: ssl.SSLContext
     by_certificate: bool
@@ -129,7 +131,7 @@ class Certificates:
         except BadCertificate as problem:
             log.error("the new certificate is not used, the old one stays: %s", problem)
             return False
-        log.warning("a new certificate is used for connections that come from now on")
+        log.warning("new certificates are used for connections that come from now on")
         return True
 
     def _try(self) -> tuple[ssl.SSLContext, int]:
@@ -141,7 +143,7 @@ class Certificates:
 
     def _stamp(self) -> tuple[object, ...]:
         found: list[object] = []
-        for path in self._files[:2]:
+        for path in filter(None, self._files):
             try:
                 status = os.stat(path)
                 found.append((status.st_ino, status.st_mtime_ns, status.st_size))

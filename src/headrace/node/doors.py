@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headrace import __version__
 from headrace.broker.happenings import Observer
 from headrace.broker.metadata import Metadata
@@ -20,8 +22,11 @@ from headrace.http.peer_calls import PeerCallDoor
 from headrace.http.peer_requests import PeerRequests
 from headrace.http.problem import problem
 from headrace.http.rest.about import AboutDoor
+from headrace.http.rest.acls import AclDoor
 from headrace.http.rest.denials import DenialDoor
 from headrace.http.rest.doors import mount_rest
+from headrace.http.rest.queue_explaining import QueueExplainDoor
+from headrace.http.rest.sealing import SealingDoor
 from headrace.http.rest.security import SecurityDoor
 from headrace.http.rest.sessions import SessionDoor
 from headrace.http.rest.tenants import TenantDoor
@@ -40,6 +45,7 @@ from headrace.kafka.dispatch import Dispatcher
 from headrace.kafka.server import KafkaServer
 from headrace.node.broker_metrics import BrokerMetrics
 from headrace.node.browser_rules import browser_policy
+from headrace.node.cluster_key import reseal_shared_key
 from headrace.node.gatekeeper import Gatekeeper
 from headrace.node.health import Health
 from headrace.node.process_metrics import ProcessMetrics
@@ -50,6 +56,7 @@ from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
 from headrace.security.audit_log import AuditLog
 from headrace.security.desk import Security
+from headrace.security.resealing import Resealing
 from headrace.security.rights import Operation, Resource
 
 
@@ -153,6 +160,10 @@ class Doors:
         self._open_schemas(services)
         self._open_about(services)
         self._open_webhooks(services, metadata, forwarder)
+        self._open_sealing(services, metadata)
+        QueueExplainDoor(
+            self._runtime.clock, services.queues, services.sampler, whole, self.webhooks, services.troubles
+        ).mount(KnowingRouter(self._router, services.latest))
         self._gatekeeper.http.look = BeforeAfter(self._router).look
 
     def _cron_refusal(self, schedule: CronSchedule) -> str:
@@ -257,7 +268,20 @@ class Doors:
         knowing = KnowingRouter(self._router, services.latest)
         TenantDoor(self.security, image, services.quotas, services.quota_admin).mount(knowing)
         denials = DenialDoor(self.security, clock, image, self.peer_requests)
-        SecurityDoor(self.security, image.broker_id, denials).mount(
+        SecurityDoor(self.security, image.broker_id, denials).mount(knowing)
+        AclDoor(self.security).mount(knowing)
+
+    def _open_sealing(self, services: Services, metadata: Metadata) -> None:
+        gatekeeper, registry = self._gatekeeper, self.webhooks.registry
+        others = [registry.reseal]
+        if gatekeeper.sealing is not None:
+            gatekeeper.sealing.on_changed.append(registry.load)
+            others.append(
+                partial(reseal_shared_key, metadata, self._runtime.random_bytes, gatekeeper.sealing.sealer)
+            )
+        resealing = Resealing(self.security.admin, gatekeeper.keys, others)
+        image = services.broker.image
+        SealingDoor(self.security, resealing, image, self.peer_requests, gatekeeper.look_at_keys).mount(
             KnowingRouter(self._router, services.latest)
         )
 

@@ -9,7 +9,9 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.services import Services
 from headrace.core.cluster_key import MADE_UP_USERS, derive
 from headrace.http.guarding import HttpGuard
+from headrace.http.idling import Idling
 from headrace.http.metering import Meter
+from headrace.node.sealing_file import SealingFile
 from headrace.node.securing import certificate_rules, connect_audit, key_ring, token_issuers
 from headrace.node.settings import Settings
 from headrace.push.couriers import Couriers
@@ -22,7 +24,6 @@ from headrace.security.guard import Guard
 from headrace.security.image import SecurityImage
 from headrace.security.logins import Logins
 from headrace.security.places import Lookups
-from headrace.security.sealing import read_sealer
 from headrace.security.standing import StandingOrders
 
 
@@ -48,9 +49,17 @@ class Gatekeeper:
             max_reauth_ms=settings.connections_max_reauth_ms,
             certificate_rules=certificate_rules(settings),
         )
-        self.http = HttpGuard(self._guard, self.logins, Meter(runtime.clock))
-        self.sealer = read_sealer(settings.secrets_key_file) if settings.secrets_key_file else None
+        self.http = HttpGuard(
+            self._guard, self.logins, Meter(runtime.clock), Idling(runtime.clock, settings.console_idle_ms)
+        )
+        self.sealing = SealingFile(settings.secrets_key_file) if settings.secrets_key_file else None
+        self.sealer = None if self.sealing is None else self.sealing.sealer
         self.keys = key_ring(settings, runtime, self.image, self.sealer)
+
+    def look_at_keys(self) -> None:
+        """Other keys may seal and open secrets from now on."""
+        if self.sealing is not None:
+            self.sealing.look()
 
     def join(self, metadata: Metadata) -> Security:
         """From now on it knows what the cluster knows."""

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import uuid
+from functools import partial
 
 from headrace import __version__
 from headrace.broker.broker import Broker, BrokerOptions
@@ -354,6 +355,12 @@ class Node:
         supervise("cron schedules", self.services.cron.run)
         if self.tls is not None:
             supervise("look at the certificate", self.tls.watch)
+        if self._gatekeeper.sealing is not None:
+            supervise("look at the keys of secrets", self._gatekeeper.sealing.watch)
+        supervise(
+            "last use of credentials",
+            partial(self.doors.security.logins.last_use.run, self.doors.security.admin),
+        )
         supervise("audit", self.doors.audit_log.run)
         if self._gatekeeper.issuers is not None:
             supervise("keys of the issuer", self._gatekeeper.issuers.run)
@@ -378,6 +385,12 @@ class Node:
             # One that can't be opened is nobody's to wait for: it is told (health), and the others serve.
             if state.replicas == (me,) and (topic.name, number) not in self.broker.replicas.offline
         )
+
+    def look_at_files(self) -> None:
+        """At certificates and keys, now (SIGHUP), and not only every half minute."""
+        if self.tls is not None:
+            self.tls.reload()
+        self._gatekeeper.look_at_keys()
 
     # -- stop --------------------------------------------------------------------------------------------------
 

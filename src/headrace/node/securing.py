@@ -84,7 +84,16 @@ class NodeTls:
     def reload(self) -> None:
         if self.certificates.look():
             self._warned.clear()
-            self._show_own()
+            self._call_anew()
+
+    def _call_anew(self) -> None:
+        """What others are called with from now on: another authority may have come, and one that is gone is not believed any more."""
+        if self.peers is not None:
+            try:
+                self.peers.context = client_context(self._settings.tls_ca)
+                self._show_own()
+            except (BadCertificate, OSError) as problem:
+                log.error("other brokers are called as before: %s", problem)
 
     def _show_own(self) -> None:
         """To brokers that we call. What was tried out is taken from the same files."""

@@ -196,4 +196,5 @@ def _let_hear(services: Services) -> None:
     leading = Leading(services.connections, services.groups, services.transactions, rooms.shards)
     broker.replicas.on_open += [rooms.opened, services.schemas.opened]
     broker.replicas.on_lead.append(leading.began)
+    broker.replicas.on_lead.append(lambda partition: broker.metadata.look_again())
     broker.replicas.on_resign.append(leading.ended)

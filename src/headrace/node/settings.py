@@ -44,6 +44,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Origins whose web pages may use HTTP here, as in https://shop.example (CORS). Other pages are refused."""
     console: bool = True
     """Serve the web console on the HTTP port."""
+    console_idle_ms: Annotated[int, msgspec.Meta(ge=0)] = 1_800_000
+    """A login of the console ends after so long without a key or a touch; 0: only after its twelve hours."""
     data_dir: str = ""
     """Where data lives; the platform's data directory when empty."""
     ephemeral: bool = False

@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.metadata import Metadata
+from headrace.broker.metadata import Decision, Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey, absent
+from headrace.cluster.changes import Change, DeleteKey, PutKey, absent
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.push.secret_codec import SecretCodec
 from headrace.push.signature import NEW_SECRET_BYTES, SigningSecret
 from headrace.push.spec import WebhookSecrets, WebhookSpec, decode_webhook, problem_of
+from headrace.security.resealing import Resealed
 from headrace.security.sealing import Sealer
 
-MAX_ATTEMPTS = 5
 MAX_WEBHOOKS = 10_000
 TOKEN_BYTES = 24
 SPACE = "webhooks"
@@ -105,18 +105,34 @@ class WebhookRegistry:
         return self.get(spec.name)
 
     async def change(self, name: str, **changes: Any) -> WebhookSpec:
-        for _ in range(MAX_ATTEMPTS):
-            before = self.get(name)
-            key = keys.opaque(SPACE, name)
-            compare = Expect(key, "mod", self._image.mod_revision(key))
-            spec = msgspec.structs.replace(before, changed_ms=self._runtime.clock.wall_ms(), **changes)
-            _check(spec)
-            change = Change((compare,), (PutKey(key, msgspec.json.encode(spec)),), f"webhook {name} changes")
-            done = (await self._metadata.commit(change)).succeeded
+        return await self._swap(name, lambda: (self._changed(name, changes), None), "changes")
+
+    def _changed(self, name: str, changes: dict[str, Any]) -> WebhookSpec:
+        spec = msgspec.structs.replace(self.get(name), changed_ms=self._runtime.clock.wall_ms(), **changes)
+        _check(spec)
+        return spec
+
+    async def _swap(
+        self, name: str, decide: Callable[[], tuple[WebhookSpec | None, WebhookSecrets | None]], why: str
+    ) -> WebhookSpec:
+        """Write whichever of the two is not None, as long as nobody else has since they were read."""
+
+        async def decision() -> Decision[WebhookSpec]:
             self.load()
-            if done:
-                return spec
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this webhook; try again")
+            spec, secrets = decide()
+            puts = []
+            if spec is not None:
+                puts.append(PutKey(keys.opaque(SPACE, name), msgspec.json.encode(spec)))
+            if secrets is not None:
+                puts.append(PutKey(_secret_key(name), self._codec.encode(name, secrets)))
+            unchanged = tuple(self._metadata.unchanged(put.key) for put in puts)
+            return Decision(
+                (Change(unchanged, tuple(puts), f"webhook {name} {why}"),), spec or self.get(name)
+            )
+
+        result = await self._metadata.compare_and_swap(decision, "this webhook")
+        self.load()
+        return result
 
     async def disable(self, spec: WebhookSpec, reason: str) -> None:
         """Only if it is still the webhook that was meant."""
@@ -133,58 +149,49 @@ class WebhookRegistry:
 
     async def retarget(self, name: str, url: str) -> WebhookSpec:
         """Another endpoint has to confirm, with a token that the old one never saw (X23)."""
-        for _ in range(MAX_ATTEMPTS):
-            before, held = self.get(name), self._secrets.get(name)
+        anew = {"url": url, "state": "pending", "reason": "", "confirmed_ms": 0}
+
+        def decide() -> tuple[WebhookSpec, WebhookSecrets]:
+            spec, held = self._changed(name, {"id": self._new_uuid(), **anew}), self._secrets.get(name)
             if held is None:
-                break
-            key = keys.opaque(SPACE, name)
-            compare = Expect(key, "mod", self._image.mod_revision(key))
-            spec = msgspec.structs.replace(
-                before,
-                id=self._new_uuid(),
-                url=url,
-                state="pending",
-                reason="",
-                confirmed_ms=0,
-                changed_ms=self._runtime.clock.wall_ms(),
-            )
-            _check(spec)
-            fresh = msgspec.structs.replace(
-                held, id=spec.id, token=self._runtime.random_bytes(TOKEN_BYTES).hex()
-            )
-            puts = (
-                PutKey(key, msgspec.json.encode(spec)),
-                PutKey(_secret_key(name), self._codec.encode(name, fresh)),
-            )
-            done = (await self._metadata.commit(Change((compare,), puts, f"webhook {name} moves"))).succeeded
-            self.load()
-            if done:
-                return spec
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this webhook; try again")
+                raise HeadraceError(ErrorKind.CONFLICT, f"the secrets of webhook {name} can't be read here")
+            token = self._runtime.random_bytes(TOKEN_BYTES).hex()
+            return spec, msgspec.structs.replace(held, id=spec.id, token=token)
+
+        return await self._swap(name, decide, "moves")
 
     async def rotate(self, name: str, secret: SigningSecret, overlap_ms: int) -> None:
         """From now on both secrets sign, until the older one's time is up."""
-        spec = self.get(name)
-        key = _secret_key(name)
-        for _ in range(MAX_ATTEMPTS):
+
+        def decide() -> tuple[None, WebhookSecrets]:
             held = self._secrets.get(name)
-            until_ms = self._runtime.clock.wall_ms() + overlap_ms
-            fresh = WebhookSecrets(
-                id=spec.id,
+            return None, WebhookSecrets(
+                id=self.get(name).id,
                 current=secret.reveal(),
                 previous=held.current if held is not None else "",
-                previous_until_ms=until_ms,
+                previous_until_ms=self._runtime.clock.wall_ms() + overlap_ms,
                 token=held.token if held is not None else self._runtime.random_bytes(TOKEN_BYTES).hex(),
             )
-            compare = Expect(key, "mod", self._image.mod_revision(key))
-            change = Change(
-                (compare,), (PutKey(key, self._codec.encode(name, fresh)),), f"webhook {name}: new secret"
-            )
-            done = (await self._metadata.commit(change)).succeeded
-            self.load()
-            if done:
-                return
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this webhook; try again")
+
+        await self._swap(name, decide, "has a new secret")
+
+    async def reseal(self) -> Resealed:
+        """What is not sealed with the key that seals now (A31): plain ones, from before there was a key, as well."""
+        self.load()
+        done, lost = 0, []
+        for name in list(self._specs):
+            raw = self._image.opaque("secrets").get(f"webhook.{name}")
+            if raw is None or self._codec.is_newest(name, raw):
+                continue
+            if self._secrets.get(name) is None:
+                lost.append(f"webhook {name}")
+                continue
+            try:
+                await self._swap(name, lambda name=name: (None, self._secrets.get(name)), "is sealed anew")  # type: ignore[misc]
+                done += 1
+            except Unknown:
+                continue  # it was removed meanwhile
+        return Resealed(done, tuple(lost))
 
     async def remove(self, name: str) -> WebhookSpec:
         spec = self.get(name)

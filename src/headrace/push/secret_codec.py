@@ -35,6 +35,14 @@ class SecretCodec:
             SealedSecrets(sealed=self._sealer.seal(plain, _about(name), self._random_bytes(NONCE_BYTES)))
         )
 
+    def is_newest(self, name: str, raw: bytes) -> bool:
+        """It is sealed, with the key that seals now."""
+        try:
+            sealed = msgspec.json.decode(raw, type=SealedSecrets).sealed
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return False
+        return self._sealer is not None and self._sealer.is_newest(sealed, _about(name))
+
     def decode(self, name: str, raw: bytes) -> WebhookSecrets | None:
         """None for what is none, and for what was sealed with a key that this broker has not."""
         try:

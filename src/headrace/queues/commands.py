@@ -136,6 +136,8 @@ class Lock(NamedTuple):
     visibility_ms: int
     owner: str
     """Who holds it, where the door knows: a member of a share group, a webhook, a move task."""
+    epoch: int
+    """Of the lease; with the offset and the deliveries it is the handle that the holder has (R56)."""
 
 
 class MessageGroup(NamedTuple):
@@ -322,7 +324,7 @@ class Extend(Command[Verdicts]):
 
 
 @dataclass(slots=True)
-class Reject(Command[Verdicts]):
+class RejectMessages(Command[Verdicts]):
     """To the dead letters, whatever the count. `detail` ends in the dead letter's headers. Answer as for Ack."""
 
     source: Source

@@ -21,7 +21,7 @@ from headrace.queues.commands import (
     MoveToDeadLetter,
     Outcome,
     QueuePlan,
-    Reject,
+    RejectMessages,
     no_such_source,
 )
 from headrace.queues.deadlines import Dying
@@ -31,7 +31,7 @@ from headrace.queues.ranges import as_ranges
 from headrace.queues.state import SourceState
 
 
-def decide_reject(board: Board, command: Reject, now_ms: int) -> QueuePlan:
+def decide_reject(board: Board, command: RejectMessages, now_ms: int) -> QueuePlan:
     partition = board.partitions.get(command.source)
     if partition is None:
         return Plan(replies=no_such_source(command, command.source))

@@ -47,7 +47,7 @@ def counts(partition: SourceState, paused: bool) -> Counts:
 
 def locks(partition: SourceState, limit: int) -> list[Lock]:
     return [
-        Lock(offset, lease.delivery, lease.deadline_ms, lease.visibility_ms, lease.owner)
+        Lock(offset, lease.delivery, lease.deadline_ms, lease.visibility_ms, lease.owner, lease.epoch)
         for offset, lease in islice(sorted(partition.leases.items()), limit)
     ]
 

@@ -59,7 +59,7 @@ _DECIDE: dict[type, Callable[[Board, Any, int], QueuePlan]] = {
     commands.DataAvailable: intake.decide_data_available,
     commands.Release: release.decide_release,
     commands.Extend: extend.decide_extend,
-    commands.Reject: dead.decide_reject,
+    commands.RejectMessages: dead.decide_reject,
     commands.Acknowledge: share.decide_acknowledge,
     commands.ReleaseOwner: release.decide_release_owner,
     commands.EndRest: end_rest.decide_end_rest,
@@ -191,6 +191,11 @@ class QueueShard:
     def wanted(self, source: Source, log_end: int = 0) -> WantedRecords | None:
         partition = self._board.partitions.get(source)
         return None if partition is None else intake.wanted(partition, log_end)
+
+    def knows(self, source: Source, start: int, end: int) -> bool:
+        """Whether there is nothing to be told: the log is known from its start to its end."""
+        partition = self._board.partitions.get(source)
+        return partition is not None and partition.start_offset >= start and partition.indexed_end >= end
 
     def holds(self, source: Source, group: bytes) -> bool:
         """Whether there is something of a message group among what has been looked at. If so, that is certain; if not,

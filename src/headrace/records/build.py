@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from headrace.core.ports import Buffer
 from headrace.records.batch import (
@@ -27,19 +26,11 @@ from headrace.records.batch import (
     seal,
 )
 from headrace.records.compression import compress
+from headrace.records.record import Headers as Headers
+from headrace.records.record import Record as Record
 from headrace.records.varint import append_varint
 
-Headers = tuple[tuple[str, bytes | None], ...]
-
 _NO_TIMESTAMP = -1
-
-
-class Record(NamedTuple):
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-    timestamp: int = -1
-    offset: int = -1
 
 
 def build_batch(
@@ -105,7 +96,7 @@ def assemble(header: BatchHeader, body: Buffer) -> bytearray:
 def append_record(body: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
     key, value, headers = record[0], record[1], record[2]
     if (
-        0 <= timestamp_delta < 64 and 0 <= offset_delta < 64 and not headers
+        0 <= timestamp_delta < 64 and 0 <= offset_delta < 64 and len(headers) < 64
         and (key is None or len(key) < 64) and value is not None and len(value) < 4096
     ):  # fmt: skip
         # As most of what the broker writes is: every length but that of the value is one byte.
@@ -120,24 +111,24 @@ def append_record(body: bytearray, record: Record, timestamp_delta: int, offset_
         else:
             fields += bytes(((size << 1 & 0x7F) | 0x80, size >> 6))
         fields += value
-        fields.append(0)
-        size = len(fields)
-        if size < 64:
-            body.append(size << 1)
-        else:
-            body += bytes(((size << 1 & 0x7F) | 0x80, size >> 6))
-        body += fields
-        return
-    fields = bytearray(1)  # attributes: unused in v2
-    append_varint(fields, timestamp_delta)
-    append_varint(fields, offset_delta)
-    _append_nullable(fields, key)
-    _append_nullable(fields, value)
-    append_varint(fields, len(headers))
+        fields.append(len(headers) << 1)
+    else:
+        fields = bytearray(1)  # attributes: unused in v2
+        append_varint(fields, timestamp_delta)
+        append_varint(fields, offset_delta)
+        _append_nullable(fields, key)
+        _append_nullable(fields, value)
+        append_varint(fields, len(headers))
     for name, content in headers:
         _append_nullable(fields, name.encode("utf-8", "surrogateescape"))
         _append_nullable(fields, content)
-    append_varint(body, len(fields))
+    size = len(fields)
+    if size < 64:
+        body.append(size << 1)
+    elif size < 8192:
+        body += bytes(((size << 1 & 0x7F) | 0x80, size >> 6))
+    else:
+        append_varint(body, size)
     body += fields
 
 
@@ -145,5 +136,8 @@ def _append_nullable(fields: bytearray, data: bytes | None) -> None:
     if data is None:
         fields.append(1)  # -1 in zig-zag
         return
-    append_varint(fields, len(data))
+    if len(data) < 64:
+        fields.append(len(data) << 1)
+    else:
+        append_varint(fields, len(data))
     fields += data

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from headrace.broker.metadata import Metadata
+from headrace.broker.metadata import Decision, Metadata
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
 from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey
@@ -47,7 +47,6 @@ from headrace.security.tokens import RANDOM_BYTES, digest_of, make_token
 
 log = logging.getLogger(__name__)
 
-MAX_ATTEMPTS = 10
 MAX_USERS = 100_000
 MAX_ACLS = 100_000
 MAX_TOKENS = 100
@@ -305,19 +304,18 @@ class SecurityAdmin:
             raise HeadraceError(ErrorKind.POLICY_VIOLATION, f"a cluster has at most {most} {what}")
 
     async def commit(self, make: Callable[[], Ops], words: str) -> None:
-        image = self._metadata.image
+        """`words`: for the audit; empty: nobody has changed anything."""
         was_on = self._audit.is_on
-        for _ in range(MAX_ATTEMPTS):
+
+        async def decide() -> Decision[bool]:
             compares: list[Expect] = []
             ops: list[PutKey | DeleteKey] = []
             for name, value in make():
                 key = keys.opaque(SPACE, name)
-                compares.append(Expect(key, "mod", image.mod_revision(key)))
+                compares.append(self._metadata.unchanged(key))
                 ops.append(DeleteKey(key) if value is None else PutKey(key, value))
-            if not ops:
-                return
-            if (await self._metadata.commit(Change(tuple(compares), tuple(ops), words))).succeeded:
-                if was_on or self._audit.is_on:
-                    self._audit.changed(words)
-                return
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this; try again")
+            return Decision((Change(tuple(compares), tuple(ops), words),) if ops else (), bool(ops))
+
+        changed = await self._metadata.compare_and_swap(decide, "this")
+        if changed and words and (was_on or self._audit.is_on):
+            self._audit.changed(words)

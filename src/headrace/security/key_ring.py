@@ -86,6 +86,15 @@ class KeyRing:
         """None: this broker has not the key that sealed it."""
         return None if self._sealer is None else self._sealer.open(sealed, about)
 
+    def is_newest(self, sealed: bytes, about: str) -> bool:
+        """It was sealed with the key that seals now."""
+        return self._sealer is not None and self._sealer.is_newest(sealed, about)
+
+    @property
+    def marks(self) -> list[str]:
+        """Of the keys that seal and open here, the one that seals first; none where there is no file of them."""
+        return [] if self._sealer is None else self._sealer.marks
+
     def seal(self, key_id: str, secret: str) -> bytes:
         """Raises POLICY_VIOLATION where this broker has nothing to seal with."""
         if self._sealer is None:

@@ -18,6 +18,7 @@ from headrace.security.certified import Rule, user_of
 from headrace.security.image import SecurityImage
 from headrace.security.issuers import Issuers
 from headrace.security.jwts import BadToken
+from headrace.security.last_use import LastUse
 from headrace.security.login_limits import LoginLimits
 from headrace.security.passwords import Passwords
 from headrace.security.records import DELEGATION, DelegationRecord, token_key
@@ -85,6 +86,7 @@ class Logins:
         self.image = image
         self.audit = audit
         self.passwords = Passwords(runtime, image, secret)
+        self.last_use = LastUse(runtime.clock, image)
         self._runtime = runtime
         self._secret = secret
         self._sessions: dict[str, int] = {}
@@ -147,7 +149,9 @@ class Logins:
             raise LoginFailed("no such token, or not any more")
         assert digest is not None
         principal = self.proved(held.owner, host, "token")
-        return Step(b"", principal, held.expires_ms, token_key(digest, held))
+        key = token_key(digest, held)
+        self.last_use.note(key)
+        return Step(b"", principal, held.expires_ms, key)
 
     def by_certificate(self, shown: Mapping[str, Any] | None, host: str) -> Principal | None:
         """None: nothing was shown, or nobody here is known by one. Raises LoginFailed: who shows one of nobody does not come in without (X3)."""
@@ -182,7 +186,9 @@ class Logins:
         if len(self._sessions) > MOST_SESSIONS:
             self._sessions = {one: ms for one, ms in self._sessions.items() if one in self.image.tokens}
         self._sessions[digest] = now_ms
-        return Step(b"", Principal(USER, held.owner), held.expires_ms, token_key(digest, held))
+        key = token_key(digest, held)
+        self.last_use.note(key)
+        return Step(b"", Principal(USER, held.owner), held.expires_ms, key)
 
     def guessed(self, host: str, reason: str = "no such token or key, or not any more") -> None:
         """Something that nobody guesses was wrong: it is counted, and answered without delay."""

@@ -107,13 +107,17 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_ms: int
     rights: tuple[TokenGrant, ...] | None = None
     """None: whatever its owner may. Otherwise these, as far as the owner may them too."""
+    used_ms: int = 0
+    """To the hour; 0: never."""
 
 
-class KeyRecord(msgspec.Struct, frozen=True):
+class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: str
     sealed: bytes
     created_ms: int
     name: str = ""
+    used_ms: int = 0
+    """To the hour; 0: never."""
 
 
 class DelegationRecord(msgspec.Struct, frozen=True):

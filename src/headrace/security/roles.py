@@ -6,6 +6,8 @@ message is hidden by (`headrace.console.mask`) only those see who may alter the 
 
 from __future__ import annotations
 
+from headrace.security.acl_book import CLUSTER_NAME
+from headrace.security.records import ANY_NAME, Acl, PatternType, Permission
 from headrace.security.rights import Operation, Resource
 
 _LOOK = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
@@ -32,3 +34,33 @@ ROLES: dict[str, dict[Resource, tuple[Operation, ...]]] = {
         Resource.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE),
     },
 }  # fmt: skip
+
+_AUDIT_TOPIC = "__audit"
+"""`*` is none of the topics that brokers keep for themselves (A41): who administers is given this one by its name."""
+
+
+def acls_of_role(principal: str, role: str, prefix: str = "", host: str = ANY_NAME) -> list[Acl]:
+    """Over everything, or what begins with the prefix; the cluster has no name. As `headrace acl grant` gives them."""
+    found = []
+    for resource, operations in ROLES[role].items():
+        name, pattern = (prefix, PatternType.PREFIXED) if prefix else (ANY_NAME, PatternType.LITERAL)
+        if resource is Resource.CLUSTER:
+            name, pattern = CLUSTER_NAME, PatternType.LITERAL
+        found += [
+            Acl(resource, name, pattern, principal, host, operation, Permission.ALLOW)
+            for operation in operations
+        ]
+    if role == "admin" and not prefix:
+        found += [
+            Acl(
+                Resource.TOPIC,
+                _AUDIT_TOPIC,
+                PatternType.LITERAL,
+                principal,
+                host,
+                operation,
+                Permission.ALLOW,
+            )
+            for operation in (Operation.READ, Operation.DESCRIBE)
+        ]
+    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -14,12 +15,26 @@ from headrace.security.access_keys import need_private
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+MARK_CHARS = 12
 _VERSION = b"\x01"
 
 
 class Sealer:
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = tuple(keys)
+
+    def replace(self, other: Sealer) -> None:
+        """Whoever holds this one seals and opens with the keys of the other from now on."""
+        self._keys = other._keys
+
+    @property
+    def marks(self) -> list[str]:
+        """By which keys are told apart without being shown; of the one that seals first."""
+        return [sha256(b"headrace secrets.key " + key).hexdigest()[:MARK_CHARS] for key in self._keys]
+
+    def is_newest(self, sealed: bytes, about: str) -> bool:
+        """It was sealed with the key that seals now."""
+        return Sealer(self._keys[:1]).open(sealed, about) is not None
 
     def seal(self, secret: bytes, about: str, nonce: bytes) -> bytes:
         """`about`: whose secret it is. It opens under that name only, so nobody can move it to another."""

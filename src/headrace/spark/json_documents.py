@@ -27,6 +27,12 @@ _ODD_NUMBERS = {
 }  # fmt: skip
 _ODD_NUMBER = re.compile(r"NaN|[+-]?Infinity|[+-]?INF")
 _DEPTH = 500
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_string, "string"), (pa.types.is_boolean, "boolean"), (pa.types.is_integer, "integer"),
+    (pa.types.is_floating, "number"), (pa.types.is_struct, "object"), (pa.types.is_list, "array"),
+)  # fmt: skip
+_EXCERPT = 40
+"""Characters of what is wrong that are shown."""
 
 _scan_string: Callable[..., tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
 
@@ -48,8 +54,11 @@ class Document:
         self._strict = strict
         self._at = 0
         self._depth = 0
+        self._path: list[str] = []
         self.is_sound = True
         """Everything was of the type that the schema says."""
+        self.problem = ""
+        """The first thing that was not."""
 
     def read(self, fields: pa.Schema | pa.StructType) -> dict[str, Any] | None:
         """None: there is nothing in the text. What is no object has nulls."""
@@ -59,10 +68,14 @@ class Document:
             return None
         try:
             if self._peek() != "{":
-                raise Malformed("no object")
+                raise Malformed("no object is where one should be")
             return self._object(fields)
-        except (Malformed, ValueError, IndexError):
-            self.is_sound = False
+        except (Malformed, ValueError, IndexError) as problem:
+            self._told(
+                f"not JSON: {problem}"
+                if str(problem) and self._at < len(self._text)
+                else "not JSON: it ends too early"
+            )
             return empty
 
     @property
@@ -96,12 +109,15 @@ class Document:
 
     def _field(self, found: dict[str, Any], name: str, kind: pa.DataType) -> None:
         start = self._at
+        self._path.append(name)
         try:
             found[name] = self._value(kind)
         except _Unfit:
-            self.is_sound = False
             self._at = start
             self._skip()
+            shown = self._text[start : min(self._at, start + _EXCERPT)]
+            self._told(f"{'.'.join(self._path)} is no {_word(kind)}: {shown}")
+        self._path.pop()
 
     def _list(self, kind: pa.DataType) -> list[Any]:
         found: list[Any] = []
@@ -202,6 +218,10 @@ class Document:
             raise _Unfit
         return number
 
+    def _told(self, problem: str) -> None:
+        self.is_sound = False
+        self.problem = self.problem or problem
+
     # -- tokens --------------------------------------------------------------------------------------------------
 
     def _skip(self) -> None:
@@ -272,6 +292,14 @@ class Document:
     def _expect(self, char: str) -> None:
         if not self._next_is(char):
             raise Malformed(f'no "{char}" at {self._at}')
+
+
+def _word(kind: pa.DataType) -> str:
+    """As a JSON Schema has it."""
+    for is_such, word in _KINDS:
+        if is_such(kind):
+            return word
+    return str(kind)
 
 
 def _java_text(token: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition, is_internal
@@ -85,3 +85,12 @@ def latest(
     client: SyncClient, partitions: Iterable[TopicPartition], isolation: int = READ_COMMITTED
 ) -> dict[TopicPartition, int]:
     return client.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
+
+
+def records_in(client: SyncClient, max_bytes: int, ends: Mapping[TopicPartition, int]) -> int:
+    """About how many records `max_bytes` are, by the average of what the partitions hold."""
+    sizes = client.log_sizes({tp.topic for tp in ends})
+    first = earliest(client, list(ends))
+    stored = sum(sizes.get(tp, 0) for tp in ends)
+    records = sum(max(0, end - first[tp]) for tp, end in ends.items() if tp in first)
+    return max(1, int(max_bytes * records / stored)) if stored and records else 1 << 62

@@ -30,7 +30,7 @@ from headrace.core.ids import TopicPartition
 from headrace.spark.fetching import LOSS_HINT
 from headrace.spark.options import SourceOptions
 from headrace.spark.plan import admit, pack, split, stream_tasks, to_json
-from headrace.spark.positions import earliest, find_partitions, latest, resolve, topic_ids
+from headrace.spark.positions import earliest, find_partitions, latest, records_in, resolve, topic_ids
 from headrace.spark.reader import ReadTask, explained, range_reader
 from headrace.spark.schema import chosen_columns
 from headrace.spark.stream_offsets import Offsets, Sight, StreamOffset, losses, ranges, settled
@@ -137,7 +137,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = admit(start.offsets, ends, limit.max_rows)
         max_bytes = self._options.max_bytes_per_trigger
         if max_bytes is not None and not isinstance(limit, ReadAllAvailable):
-            ends = admit(start.offsets, ends, self._records_in(max_bytes, ends))
+            ends = admit(start.offsets, ends, records_in(self._link, max_bytes, self._latest()))
         return replace(start, offsets=ends)
 
     def _accepted(self, start: StreamOffset, now: Sight) -> StreamOffset:
@@ -179,14 +179,6 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self) -> Offsets:
         return latest(self._link, self._partitions, self._options.isolation) if self._partitions else {}
-
-    def _records_in(self, max_bytes: int, ends: Offsets) -> int:
-        """About how many records `max_bytes` are, by the average of each partition's log."""
-        sizes = self._link.log_sizes({tp.topic for tp in ends})
-        first = earliest(self._link, list(ends))
-        stored = sum(sizes.get(tp, 0) for tp in ends)
-        records = sum(max(0, end - first[tp]) for tp, end in self._latest().items() if tp in first)
-        return max(1, int(max_bytes * records / stored)) if stored and records else 1 << 62
 
     def _show_progress(self, done: StreamOffset) -> None:
         """Tell the group what the checkpoint holds as done. For people and dashboards; nothing depends on it."""

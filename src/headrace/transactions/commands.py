@@ -129,13 +129,6 @@ class ListTransactions(Command[ListResult]):
     """Only transactions that have been open for longer; -1: all."""
 
 
-@dataclass(slots=True)
-class WallClock(Command[None]):
-    """The driver's wall clock, now and then: record timestamps follow it, durations do not (S24)."""
-
-    wall_ms: int
-
-
 # --- effects -------------------------------------------------------------------------------------------------
 
 

@@ -70,9 +70,3 @@ class Swept:
     """Idle ids were looked for; next time in an interval from now."""
 
     durable: ClassVar[bool] = False
-
-
-@dataclass(frozen=True, slots=True)
-class WallClockSet:
-    durable: ClassVar[bool] = False
-    wall_minus_now_ms: int

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.core.ids import TopicPartition
-from headrace.core.plan import AnyCommand, JournalRecord, Plan
+from headrace.core.plan import AnyCommand, JournalRecord, Plan, WallClock, WallClockSet
 from headrace.transactions import add, describe, end, expire, init, journal
 from headrace.transactions.commands import (
     AddOffsets,
@@ -22,10 +22,9 @@ from headrace.transactions.commands import (
     MarkersWritten,
     TransactionPlan,
     VerifyPartitions,
-    WallClock,
 )
 from headrace.transactions.config import TransactionConfig
-from headrace.transactions.facts import Forgotten, Loaded, Moved, WallClockSet
+from headrace.transactions.facts import Forgotten, Loaded, Moved
 from headrace.transactions.state import PREPARED
 from headrace.transactions.table import TransactionTable
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.core.deadlines import Deadlines
 from headrace.core.ids import TopicPartition
+from headrace.core.plan import WallClockSet
 from headrace.transactions.config import TransactionConfig
 from headrace.transactions.facts import (
     Fencing,
@@ -16,7 +17,6 @@ from headrace.transactions.facts import (
     Moved,
     SpokenBy,
     Swept,
-    WallClockSet,
 )
 from headrace.transactions.state import (
     IDLE,

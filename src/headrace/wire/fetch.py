@@ -86,6 +86,7 @@ _head_v12 = Struct(">iiiibiiB").unpack_from
 _head_v7 = Struct(">iiiibii").unpack_from
 _head_v4 = Struct(">iiiib").unpack_from
 _partition_v12 = Struct(">iiqiqiB").unpack_from
+_untagged_partition = Struct(">iiqiqix").pack
 _partition_v9 = Struct(">iiqqi").unpack_from
 _partition_v5 = Struct(">iqqi").unpack_from
 _partition_v4 = Struct(">iqi").unpack_from
@@ -99,6 +100,8 @@ _PLAIN_TAIL = [
     memoryview(b"" if v < 7 else bytes(4) if v < 11 else bytes(6) if v < 12 else b"\1\1\0")
     for v in range(LAST + 1)
 ]
+_REPLICA_TAIL = b"\1\1\1\1\x0d"
+"""And this is how a follower's requests end (v15): one tag, which has its state."""
 _UNTAGGED = (ZERO_UUID, UNKNOWN_HIGH_WATERMARK)
 
 
@@ -178,6 +181,14 @@ def _finish(
     if view[pos:] == _PLAIN_TAIL[version]:
         request: FetchRequest = new_tuple(FetchRequest, (replica_id, -1, *head, (), "", None, ""))
         return request
+    if (
+        version >= 15
+        and len(view) - pos == 18
+        and view[pos : pos + 5] == _REPLICA_TAIL
+        and not view[pos + 17]
+    ):
+        replica_id, replica_epoch = _replica_state.unpack_from(view, pos + 5)
+        return FetchRequest._make((replica_id, replica_epoch, *head, (), "", None, ""))
     reader = Reader(view, pos, flexible=version >= FLEXIBLE, left=left)
     return _decode_tail(reader, version, replica_id, head)
 
@@ -324,6 +335,9 @@ def _write_topic(writer: Writer, name: str, topic_id: bytes, count: int, version
 
 def _write_partition(writer: Writer, partition: FetchPartition, version: int) -> None:
     index, leader_epoch, offset, last_epoch, start, limit, directory_id, high_watermark = partition
+    if version >= FLEXIBLE and partition[6:] == _UNTAGGED:  # each round of a follower
+        writer.raw(_untagged_partition(index, leader_epoch, offset, last_epoch, start, limit))
+        return
     writer.int32(index)
     if version >= 9:
         writer.int32(leader_epoch)

@@ -83,7 +83,7 @@ def encode_response(key: int, version: int, correlation_id: int, body: bytes) ->
 def encode_response_frame(key: int, version: int, correlation_id: int, body: Sequence[Piece]) -> list[Piece]:
     """As `encode_response`, for a body in several buffers that should not be copied, or that lies in a file."""
     length = sum(map(len, body))
-    if response_header_version(key, version):
+    if version >= _FIRST_TAGGED_RESPONSE.get(key, _NEVER):
         return [_RESPONSE_WITH_TAGS.pack(length + 5, correlation_id), *body]
     return [_RESPONSE.pack(length + 4, correlation_id), *body]
 
@@ -92,7 +92,9 @@ def decode_response_header(frame: Buffer, key: int, version: int) -> tuple[int, 
     """The correlation id of a frame (without its length) and where the body begins."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
-        pos = skip_tags(frame, 4) if response_header_version(key, version) else 4
+        pos = 4
+        if response_header_version(key, version):
+            pos = skip_tags(frame, 4) if frame[4] else 5
     except MALFORMED as error:
         raise ProtocolError(f"response header: {error}") from None
     return correlation_id, pos

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from itertools import count
 
 import msgspec
 
 from headrace.broker.hosts import QueueHost
+from headrace.broker.metadata import Decision
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.specs import QueueSpec, decode_spec, delay_spec, encode_spec
 from headrace.cluster import keys
-from headrace.cluster.changes import Change, DeleteKey, Expect, PutKey
+from headrace.cluster.changes import Change, DeleteKey, PutKey, absent
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.cluster.topics import CreateTopic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 
 log = logging.getLogger(__name__)
 
-MAX_ATTEMPTS = 5
 MAX_REMEMBERED = 10_000
 """Names of queues that were deleted."""
 
@@ -118,27 +119,28 @@ class QueueCatalog:
         if problem is not None:
             raise HeadraceError(ErrorKind.INVALID_CONFIG, problem)
         key = keys.opaque("queues", spec.name)
-        for _ in range(MAX_ATTEMPTS):
+        metadata, attempts = self._host.metadata, count()
+
+        async def decide() -> Decision[None]:
             for topic in spec.topics:
                 await self._ensure_topic(topic, partitions, topic_configs or {})
                 await self.ensure_journal(topic)
-            spec = self._placed(spec)
-            compares = [Expect(key, "mod", 0)]
-            if spec.kind == "queue":
-                # It is nothing without its topic, which somebody may be deleting right now.
-                own = keys.topic(spec.topics[0])
-                compares.append(Expect(own, "mod", self._image.mod_revision(own)))
-            change = Change(
-                tuple(compares), (PutKey(key, encode_spec(spec)),), f"queue {spec.name} is created"
-            )
-            if (await self._host.metadata.commit(change)).succeeded:
-                await self._host.caught_up()
-                return self.spec(spec.name)
-            if self._image.mod_revision(key):
+            if next(attempts) and self._image.mod_revision(
+                key
+            ):  # what was refused is told from the latest news (F34)
                 raise HeadraceError(
                     ErrorKind.QUEUE_ALREADY_EXISTS, f'a queue called "{spec.name}" exists already'
                 )
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing the topic of this queue; try again")
+            compares = [absent(key)]
+            if spec.kind == "queue":
+                # It is nothing without its topic, which somebody may be deleting right now.
+                compares.append(metadata.unchanged(keys.topic(spec.topics[0])))
+            put = PutKey(key, encode_spec(self._placed(spec)))
+            return Decision((Change(tuple(compares), (put,), f"queue {spec.name} is created"),), None)
+
+        await metadata.compare_and_swap(decide, "the topic of this queue")
+        await self._host.caught_up()
+        return self.spec(spec.name)
 
     def _placed(self, spec: QueueSpec) -> QueueSpec:
         """With what depends on the partitions that its topics have now."""
@@ -152,27 +154,24 @@ class QueueCatalog:
             spec = msgspec.structs.replace(spec, since=since)
         return spec
 
-    async def change(self, name: str, *, attempts: int = MAX_ATTEMPTS, **changes: object) -> QueueSpec:
-        """Replace fields of a spec; compared, so two changes at once can't lose one another (R1)."""
-        for _ in range(attempts):
-            spec = msgspec.structs.replace(
-                self.spec(name), changed_ms=self._host.runtime.clock.wall_ms(), **changes
-            )
+    async def change(self, name: str, *, seen: QueueSpec | None = None, **changes: object) -> QueueSpec:
+        """Replace fields of a spec; compared, so two changes at once can't lose one another (R1). A decision that rests on
+        what was `seen` is carried out only while that is how it is."""
+
+        async def decide() -> Decision[QueueSpec]:
+            now = self.spec(name)
+            if seen is not None and now != seen:
+                raise HeadraceError(ErrorKind.CONFLICT, f"{name} has changed meanwhile")
+            spec = msgspec.structs.replace(now, changed_ms=self._host.runtime.clock.wall_ms(), **changes)
             problem = spec.queue_config.problem()
             if problem is not None:
                 raise HeadraceError(ErrorKind.INVALID_CONFIG, problem)
             key = keys.opaque("queues", name)
-            compare = Expect(key, "mod", self._image.mod_revision(key))
-            change = Change((compare,), (PutKey(key, encode_spec(spec)),), f"queue {name} changes")
-            if (await self._host.metadata.commit(change)).succeeded:
-                return spec
-        raise HeadraceError(ErrorKind.CONFLICT, "others keep changing this queue; try again")
+            put = PutKey(key, encode_spec(spec))
+            change = Change((self._host.metadata.unchanged(key),), (put,), f"queue {name} changes")
+            return Decision((change,), spec)
 
-    async def change_seen(self, seen: QueueSpec, **changes: object) -> QueueSpec:
-        """As `change`, but only if the spec is still the one that the decision rests on."""
-        if self.find(seen.name) != seen:
-            raise HeadraceError(ErrorKind.CONFLICT, f"{seen.name} has changed meanwhile")
-        return await self.change(seen.name, attempts=1, **changes)
+        return await self._host.metadata.compare_and_swap(decide, "this queue")
 
     async def delete(self, name: str, *, with_topic: bool = True) -> None:
         """A queue goes with its topic, in one transaction, unless subscriptions read that too."""

@@ -38,7 +38,9 @@ class CronSchedule(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     headers: dict[str, str] = {}
     last_ms: int = 0
-    """The tick that was sent last."""
+    """The next tick is the first one after this: when it last sent, or was set."""
+    sent_ms: int = 0
+    """When it last sent; 0: it has not yet."""
     topic_id: str = ""
     """Of the topic that it was made for, or went on with: what was missed by another of its name is nothing to it."""
     owner: str = ""
@@ -122,7 +124,8 @@ class CronSchedules:
         key = None if schedule.key is None else schedule.key.encode()
         record = Record(key, schedule.value.encode(), (*headers, mark), wall_ms)
         await self._send(schedule.topic, record)
-        await self._ticked(msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic_id))
+        sent = msgspec.structs.replace(schedule, last_ms=wall_ms, sent_ms=wall_ms, topic_id=topic_id)
+        await self._ticked(sent)
 
     async def _ticked(self, fresh: CronSchedule) -> None:
         place = keys.opaque("schedules", fresh.name)

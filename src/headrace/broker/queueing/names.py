@@ -66,9 +66,9 @@ def said(record: Record, name: str) -> str:
     return (header(record.headers, name) or b"").decode(errors="replace")
 
 
-def has_own_header(record: Record) -> bool:
-    """Whether a record says anything about itself in a header of ours."""
-    return any(name.startswith(OWN_PREFIX) for name, _ in record.headers)
+def own_headers(record: Record) -> Headers:
+    """What a record says about itself in headers of ours."""
+    return tuple([one for one in record.headers if one[0].startswith(OWN_PREFIX)]) if record.headers else ()
 
 
 class MessageId(NamedTuple):

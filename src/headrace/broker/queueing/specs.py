@@ -66,10 +66,10 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.queue_config.indexed
 
     @cached_property
-    def takes_ordinary(self) -> bool:
-        """Whether a record without a header of ours is an ordinary message of this queue, whatever else is in it."""
+    def takes_as_sent(self) -> bool:
+        """Whether all that the queue asks of a record is its key and the headers of ours, whatever else is in it."""
         is_own = self.name.startswith(names.DELAYS_PREFIX)
-        return not (self.filter or self.default_delay_ms or is_own or self.queue_config.fifo)
+        return not (self.filter or self.default_delay_ms or is_own)
 
 
 def with_config(spec: QueueSpec, config: QueueConfig) -> QueueSpec:

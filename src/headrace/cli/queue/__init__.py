@@ -9,6 +9,8 @@ VERBS = {
     "set": "Change the settings of a queue; pause and resume it.",
     "send": "Send messages to a queue.",
     "locks": "Show who holds which message.",
+    "settle": "Settle messages that somebody else holds, for them.",
+    "explain": "Say why a queue is behind, or hands out nothing.",
     "groups": "Show what waits for what in a FIFO queue.",
     "receive": "Take messages out of a queue.",
     "peek": "Look at messages without taking them.",

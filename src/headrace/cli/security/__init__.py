@@ -5,6 +5,7 @@ VERBS = {
     "init": "Make what a secured cluster needs.",
     "status": "Show the mode, and who would be refused.",
     "audit": "Show who did what, the newest first.",
+    "reseal": "Seal every secret anew under another key.",
     "observe": "Ask for names and note what would be denied; refuse nothing.",
     "enforce": "Refuse whoever has no name, and whatever has no right.",
     "open": "Turn authentication and rights off.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
-from headrace.cli.output import Column, Shape, column
+from headrace.cli.output import Column, Shape, column, last_used
 from headrace.cli.token_view import TOKENS, TokenRow, token_row
 
 
@@ -19,6 +19,7 @@ def command(run: Invocation) -> None:
             column("ID", "id", whole=True),
             column("OWNER", "owner"),
             column("FOR", "name"),
+            last_used(),
             Column("MAY", lambda row: "; ".join(row.rights) if row.rights else "all that its owner may"),
         ],
     )

@@ -9,9 +9,11 @@ POST               /api/v1/queues/{queue}/purge | pause | resume
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from typing import Any
+
+from msgspec import UNSET
 
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
@@ -27,6 +29,7 @@ from headrace.http.rest.forms.queues import (
     CHANGE_PROBLEMS,
     KEEP_TOPIC,
     PAGE,
+    NewElastic,
     NewQueue,
     NewSubscription,
     Paused,
@@ -36,7 +39,7 @@ from headrace.http.rest.forms.queues import (
     ShownQueue,
 )
 from headrace.http.rest.paging import page, window
-from headrace.http.rest.reading import answer, invalid, json_object
+from headrace.http.rest.reading import answer, body_of, invalid, said
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue, standard_queue
 from headrace.queues.elastic import Elastic
 from headrace.records.filters import FilterProblem, compile_filter
@@ -55,9 +58,7 @@ from headrace.security.rights import (
     write,
 )
 
-_SPEC_FIELDS = ("filter", "default_delay_ms", "tags", "elastic")
-_CREATE_FIELDS = ("name", "topics", "partitions", "start", "fifo")
-_CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} - {"fifo", "filtered", "queue_id"}
+_CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} & set(QueueChange.__struct_fields__)
 
 
 MAKE_QUEUE = needs(
@@ -188,39 +189,35 @@ class AdminQueueDoor(Door):
         Contract("Create a queue", "queues", {201: ShownQueue}, body=(NewQueue,), problems=CHANGE_PROBLEMS),
     )
     async def _create(self, request: Request) -> Answer:
-        body = json_object(request)
-        _check_fields(body, {*_SPEC_FIELDS, *_CREATE_FIELDS, *_CONFIG_FIELDS})
-        name = body.get("name")
-        if not isinstance(name, str) or (problem := topic_name_problem(name)) is not None:
-            raise invalid(f"name: {problem if isinstance(name, str) else 'a text'}")
-        topics = body.get("topics") or [name]
-        if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
-            raise invalid("topics is a list of names")
-        kind = "queue" if topics == [name] else "subscription"
-        start = body.get("start", "earliest" if kind == "queue" else "latest")
-        if start not in ("earliest", "latest"):
-            raise invalid("start is earliest or latest")
-        partitions = body.get("partitions", 1)
-        if not isinstance(partitions, int) or not 1 <= partitions <= 10_000:
-            raise invalid("partitions is a number from 1 to 10000")
-        if kind == "subscription":
+        return await self._make(body_of(request, NewQueue))
+
+    async def _make(self, body: NewQueue) -> Answer:
+        name, topics = body.name, body.topics or [body.name]
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise invalid(f"name: {problem}")
+        is_queue = topics == [name]
+        if not is_queue:
             for topic in topics:
                 if self._image.topic(topic) is None:
                     raise Unknown(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic called "{topic}"')
         now_ms = self._clock.wall_ms()
-        is_fifo = bool(body.get("fifo", name.endswith(".fifo")))
+        is_fifo = name.endswith(".fifo") if body.fifo is UNSET else body.fifo
         base = fifo_queue() if is_fifo else standard_queue()
+        start = body.start
+        if start is UNSET:
+            start = "earliest" if is_queue else "latest"
         spec = QueueSpec(
             name=name,
             id=self._new_uuid(),
             topics=tuple(topics),
-            kind="queue" if kind == "queue" else "subscription",
-            start="earliest" if start == "earliest" else "latest",
+            kind="queue" if is_queue else "subscription",
+            start=start,
             created_ms=now_ms,
             changed_ms=now_ms,
-            **self._spec_changes(body),
+            **_spec_changes(body),
         )
-        await self._catalog.create(with_config(spec, self._config(base, body, spec.filter)), partitions)
+        await self._catalog.create(with_config(spec, self._config(base, body, spec.filter)), body.partitions)
         return answer(await self._shown(self._catalog.spec(name)), 201)
 
     @route(
@@ -236,14 +233,13 @@ class AdminQueueDoor(Door):
         ),
     )
     async def _subscribe(self, request: Request) -> Answer:
-        body = json_object(request)
-        topics = body.get("topics")
-        if not topics or topics == [body.get("name")]:
+        body = body_of(request, NewSubscription)
+        if body.topics == [body.name]:
             raise invalid(
                 'a subscription has topics: {"name": "billing", "topics": ["orders"]}',
                 "POST /api/v1/queues makes a queue with a topic of its own.",
             )
-        return await self._create(request)
+        return await self._make(body)
 
     @route(
         "DELETE",
@@ -284,42 +280,16 @@ class AdminQueueDoor(Door):
     )
     async def _change(self, request: Request) -> Answer:
         spec = self._spec(request)
-        body = json_object(request)
-        _check_fields(body, {*_SPEC_FIELDS, *_CONFIG_FIELDS})
-        changes = self._spec_changes(body)
+        body = body_of(request, QueueChange)
+        changes = _spec_changes(body)
         config = self._config(spec.queue_config, body, changes.get("filter", spec.filter))
         await self._catalog.change(spec.name, config=with_config(spec, config).config, **changes)
         return answer(await self._shown(self._catalog.spec(spec.name)))
 
-    def _spec_changes(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        changes = {name: body[name] for name in _SPEC_FIELDS if name in body}
-        if not isinstance(changes.get("filter", ""), str):
-            raise invalid("filter is a text")
-        if changes.get("filter"):
-            try:
-                compile_filter(changes["filter"])
-            except FilterProblem as problem:
-                raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail) from None
-        delay = changes.get("default_delay_ms", 0)
-        if not isinstance(delay, int) or isinstance(delay, bool) or not 0 <= delay <= 2**53:
-            raise invalid("default_delay_ms is a number of milliseconds")
-        tags = changes.get("tags", {})
-        if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
-            raise invalid("tags is an object of texts")
-        if "elastic" in changes:
-            changes["elastic"] = _elastic(changes["elastic"])
-        return changes
-
-    def _config(self, base: QueueConfig, body: Mapping[str, Any], filter_text: str) -> QueueConfig:
-        given = {name: body[name] for name in _CONFIG_FIELDS if name in body}
-        for name, value in given.items():
-            default = getattr(QueueConfig(), name)
-            if name == "backoff":
-                given[name] = _backoff(value)
-            elif type(value) is not type(default):
-                raise invalid(
-                    f"{name} is a {'yes or no' if isinstance(default, bool) else type(default).__name__}"
-                )
+    def _config(self, base: QueueConfig, body: QueueChange, filter_text: str) -> QueueConfig:
+        given = {name: value for name in _CONFIG_FIELDS if (value := getattr(body, name)) is not UNSET}
+        if body.backoff is not UNSET and body.backoff is not None:
+            given["backoff"] = Backoff(**said(body.backoff))
         if given.get("priorities") or base.priorities:
             given.setdefault("fair", False)
         dead_letter = given.get("dead_letter", "")
@@ -375,38 +345,26 @@ class AdminQueueDoor(Door):
         return answer(Paused(paused=paused))
 
 
-def _backoff(value: object) -> Backoff | None:
-    if value is None:
-        return None
-    known = {field.name for field in fields(Backoff)}
-    if not isinstance(value, dict) or set(value) - known or not all(
-        isinstance(one, int | float) and not isinstance(one, bool) for one in value.values()
-    ):  # fmt: skip
-        raise invalid(f"backoff is an object with {', '.join(sorted(known))}")
-    return Backoff(**value)
+def _spec_changes(body: QueueChange) -> dict[str, Any]:
+    """What the body says of the queue itself and not of its engine. Raises INVALID_FILTER."""
+    changes = {
+        name: value
+        for name in ("filter", "default_delay_ms", "tags")
+        if (value := getattr(body, name)) is not UNSET
+    }
+    if body.filter:
+        try:
+            compile_filter(body.filter)
+        except FilterProblem as problem:
+            raise HeadraceError(ErrorKind.INVALID_FILTER, problem.detail) from None
+    if body.elastic is not UNSET:
+        changes["elastic"] = None if body.elastic is None else _elastic(body.elastic)
+    return changes
 
 
-def _elastic(value: object) -> Elastic | None:
-    """{"max_partitions": 8, ...}; null: the partitions stay as they are."""
-    if value is None:
-        return None
-    known = {field.name for field in fields(Elastic)}
-    if (
-        not isinstance(value, dict)
-        or set(value) - known
-        or not all(type(one) is int for one in value.values())
-    ):
-        raise invalid(f"elastic is an object with {', '.join(sorted(known))}")
-    if "max_partitions" not in value:
-        raise invalid("an elastic queue has max_partitions")
-    elastic = Elastic(**value)
+def _elastic(given: NewElastic) -> Elastic:
+    elastic = Elastic(**said(given))
     problem = elastic.problem()
     if problem is not None:
         raise invalid(problem)
     return elastic
-
-
-def _check_fields(body: Mapping[str, object], known: set[str]) -> None:
-    unknown = sorted(set(body) - known)
-    if unknown:
-        raise invalid(f"there is no {unknown[0]!r} here", f"there are: {', '.join(sorted(known))}")

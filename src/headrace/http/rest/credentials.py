@@ -32,6 +32,7 @@ from headrace.security.desk import Security
 from headrace.security.records import (
     ALL_OPERATIONS,
     ANY_NAME,
+    KEYS,
     TOKEN_ID_CHARS,
     KeyRecord,
     PatternType,
@@ -82,7 +83,7 @@ class CredentialDoor(Door):
     )
     async def _tokens(self, request: Request) -> Answer:
         items = [
-            _shown_token(digest, held)
+            self._shown_token(digest, held)
             for digest, held in sorted(self._image.tokens.items(), key=lambda item: item[1].created_ms)
             if _is_own(request, held.owner) or _may(request, Operation.DESCRIBE)
         ]
@@ -110,7 +111,7 @@ class CredentialDoor(Door):
         token, digest, held = await self._security.admin.make_token(
             owner, wanted.name, wanted.days, rights=rights
         )
-        return answer(MadeToken(**asdict(_shown_token(digest, held)), token=token), 201)
+        return answer(MadeToken(**asdict(self._shown_token(digest, held)), token=token), 201)
 
     @route(
         "DELETE",
@@ -146,7 +147,7 @@ class CredentialDoor(Door):
     )
     async def _keys(self, request: Request) -> Answer:
         items = [
-            _shown_key(key_id, held)
+            self._shown_key(key_id, held)
             for key_id, held in sorted(self._image.keys.items(), key=lambda item: item[1].created_ms)
             if _is_own(request, held.owner) or _may(request, Operation.DESCRIBE)
         ]
@@ -172,7 +173,7 @@ class CredentialDoor(Door):
         need_whole(self._security, request)
         security = self._security
         key_id, secret, held = await security.admin.make_key(owner, wanted.name, security.keys)
-        return answer(MadeKey(**asdict(_shown_key(key_id, held)), secret=secret), 201)
+        return answer(MadeKey(**asdict(self._shown_key(key_id, held)), secret=secret), 201)
 
     @route(
         "DELETE",
@@ -189,16 +190,22 @@ class CredentialDoor(Door):
         await self._security.admin.delete_key(key_id)
         return Response(b"", 204, "")
 
+    def _shown_token(self, digest: str, held: TokenRecord) -> ShownToken:
+        return ShownToken(
+            id=digest[:TOKEN_ID_CHARS],
+            owner=held.owner,
+            name=held.name,
+            created_ms=held.created_ms,
+            expires_ms=held.expires_ms,
+            last_used_ms=self._security.logins.last_use.of(token_key(digest, held), held),
+            rights=None if held.rights is None else [_shown_right(each) for each in held.rights],
+        )
 
-def _shown_token(digest: str, held: TokenRecord) -> ShownToken:
-    return ShownToken(
-        id=digest[:TOKEN_ID_CHARS],
-        owner=held.owner,
-        name=held.name,
-        created_ms=held.created_ms,
-        expires_ms=held.expires_ms,
-        rights=None if held.rights is None else [_shown_right(each) for each in held.rights],
-    )
+    def _shown_key(self, key_id: str, held: KeyRecord) -> ShownKey:
+        used_ms = self._security.logins.last_use.of(KEYS + key_id, held)
+        return ShownKey(
+            id=key_id, owner=held.owner, name=held.name, created_ms=held.created_ms, last_used_ms=used_ms
+        )
 
 
 def _shown_right(grant: TokenGrant) -> TokenRight:
@@ -234,10 +241,6 @@ def need_whole(security: Security, request: Request) -> None:
         raise HeadraceError(
             ErrorKind.ACCESS_DENIED, "a token that may less than its owner makes and deletes no credentials"
         )
-
-
-def _shown_key(key_id: str, held: KeyRecord) -> ShownKey:
-    return ShownKey(id=key_id, owner=held.owner, name=held.name, created_ms=held.created_ms)
 
 
 def _is_own(request: Request, owner: str) -> bool:

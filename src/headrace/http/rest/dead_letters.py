@@ -1,7 +1,6 @@
-"""Door: dead letters of all queues in one look, by what went wrong (5.3); and who holds what of a queue (5.5).
+"""Door: dead letters of all queues in one look, by what went wrong (5.3).
 
 GET /api/v1/dead-letters             each queue that others use for theirs: how many by reason, source and error
-GET /api/v1/queues/{queue}/locks     messages that somebody has received and not settled yet
 """
 
 from __future__ import annotations
@@ -11,38 +10,25 @@ import asyncio
 from headrace.broker.history import Sampler
 from headrace.broker.queueing import names
 from headrace.broker.queueing.names import said
-from headrace.cluster.image import ClusterImage
 from headrace.core.folding import folded
-from headrace.core.ports import Clock
 from headrace.http.contract import Contract, Param, whole
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.letters import (
-    DeadLetters,
-    LetterKind,
-    LetterQueue,
-    Locks,
-    ShownLock,
-)
+from headrace.http.rest.forms.letters import DeadLetters, LetterKind, LetterQueue
 from headrace.http.rest.forms.messages import Whereabouts
-from headrace.http.rest.reading import answer, number, queue_of
-from headrace.http.whole import Whole
+from headrace.http.rest.reading import answer, number
 from headrace.queues.commands import Source
 from headrace.records.build import Record
-from headrace.security.rights import GROUP, OWN, describe, needs, read
+from headrace.security.rights import GROUP, OWN, describe
 
 LOOKED_AT = 2_000
 """Letters of one queue that a look opens; of more, the first so many are counted, and that is said."""
 MAX_KINDS = 200
-MAX_LOCKS = 500
 
 
 class DeadLetterDoor(Door):
-    def __init__(self, clock: Clock, image: ClusterImage, sampler: Sampler, whole: Whole) -> None:
-        self._clock = clock
-        self._image = image
+    def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._whole = whole
 
     @route(
         "GET",
@@ -91,39 +77,6 @@ class DeadLetterDoor(Door):
             looked_at=len(found),
             kinds=ordered[:MAX_KINDS],
         )
-
-    @route(
-        "GET",
-        "/api/v1/queues/{queue}/locks",
-        needs(describe(GROUP, "{queue}"), read(GROUP, "{queue}")),
-        Contract(
-            "Messages that somebody has received and not settled",
-            "queues",
-            {200: Locks},
-        ),
-    )
-    async def _locks(self, request: Request) -> Answer:
-        """Each broker knows those of what it hosts."""
-        queues = self._sampler.queues
-        spec = queue_of(request, queues.find)
-        now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
-        rows = [
-            ShownLock(
-                topic=source.topic,
-                partition=source.partition,
-                offset=lock.offset,
-                deliveries=lock.deliveries,
-                holder=lock.owner or None,
-                ends_in_ms=max(0, lock.deadline_ms - now_ms),
-                visibility_ms=lock.visibility_ms,
-                received_ms=wall_ms - max(0, now_ms - (lock.deadline_ms - lock.visibility_ms)),
-            )
-            for source, lock in queues.locks(spec, MAX_LOCKS)
-        ]
-        for other in await self._whole.gather(request, Locks):
-            rows += other.items
-        rows.sort(key=lambda row: row.ends_in_ms)
-        return answer(Locks(items=rows, next_cursor=None))
 
 
 def _count(kinds: dict[tuple[str, str, str], LetterKind], source: Source, record: Record) -> None:

@@ -9,8 +9,11 @@ from headrace.http.health import HealthDoor
 from headrace.http.metrics import Collectors, MetricsDoor
 from headrace.http.openapi import document
 from headrace.http.rest.about import AboutDoor
+from headrace.http.rest.acls import AclDoor
 from headrace.http.rest.denials import DenialDoor
 from headrace.http.rest.doors import mount_rest
+from headrace.http.rest.queue_explaining import QueueExplainDoor
+from headrace.http.rest.sealing import SealingDoor
 from headrace.http.rest.security import SecurityDoor
 from headrace.http.rest.sessions import SessionDoor
 from headrace.http.rest.tenants import TenantDoor
@@ -34,6 +37,9 @@ def public_router(version: str) -> Router:
     AboutDoor(nobody, nobody, nobody, version, console=False).mount(router)
     SessionDoor(nobody, nobody, nobody).mount(router)
     SecurityDoor(nobody, 0, DenialDoor(nobody, nobody, nobody, nobody)).mount(router)
+    SealingDoor(nobody, nobody, nobody, nobody, nobody).mount(router)
+    AclDoor(nobody).mount(router)
+    QueueExplainDoor(nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
     TenantDoor(nobody, nobody, nobody, nobody).mount(router)
     WebhookDoor(nobody, nobody, nobody, nobody, nobody, nobody, nobody, nobody).mount(router)
     return router

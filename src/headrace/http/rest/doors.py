@@ -20,6 +20,7 @@ from headrace.http.rest.happenings import HappeningDoor
 from headrace.http.rest.idempotency import Once
 from headrace.http.rest.letters import LetterDoor
 from headrace.http.rest.live import LiveDoor
+from headrace.http.rest.locks import LockDoor
 from headrace.http.rest.looking import LookDoor
 from headrace.http.rest.moves import MoveDoor
 from headrace.http.rest.pipelines import PipelineDoor
@@ -54,7 +55,7 @@ def mount_rest(
     reader = RecordReader(clock, image, partitions, peers, services.failures)
     TopicDoor(
         clock,
-        image,
+        broker.metadata,
         partitions,
         topics,
         services.views,
@@ -93,7 +94,8 @@ def mount_rest(
     pipelines.mount(router)
     FlowDoor(image, services.sampler, whole, pipelines.rows).mount(router)
     TraceDoor(clock, reader, services.sampler, whole).mount(router)
-    DeadLetterDoor(clock, image, services.sampler, whole).mount(router)
+    DeadLetterDoor(services.sampler).mount(router)
+    LockDoor(clock, services.sampler, whole, queues, receipt_key).mount(forwarding)
     groups = GroupDoor(clock, image, services.coordinators, peers, reader, whole)
     groups.mount(forwarding)
     ExplainDoor(clock, groups, whole, services.troubles).mount(forwarding)

@@ -266,6 +266,7 @@ class LiveDoor(Door):
             "oldest_age_ms": now.oldest_age_ms // 1000 * 1000,
             "lag": now.lag,
             "lags": [{"group": name, "lag": group.lag} for name, group in lags if group.lag],
+            "behind": sum(group.lag > 0 for group in lately.groups.values()),
             "dead": sorted(dead, key=lambda one: -int(str(one["messages"])))[:WORST],
             "free_bytes": now.free_bytes if now.free_bytes >= 0 else None,
             "full_in_ms": self._full_in_ms(),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from headrace.broker.queueing import names
 from headrace.broker.queueing.specs import QueueSpec
@@ -58,7 +59,15 @@ def body_of(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.convert(json_object(request), kind)
     except msgspec.ValidationError as problem:
-        raise invalid(str(problem)) from None
+        text = str(problem)
+        is_unknown = text.startswith("Object contains unknown field") and " - at " not in text
+        hint = f"there are: {', '.join(sorted(kind.__struct_fields__))}" if is_unknown else ""
+        raise invalid(text, hint) from None
+
+
+def said(form: msgspec.Struct) -> dict[str, Any]:
+    """The fields that somebody gave."""
+    return {name: value for name in form.__struct_fields__ if (value := getattr(form, name)) is not UNSET}
 
 
 def queue_of(request: Request, find: Callable[[str], QueueSpec | None]) -> QueueSpec:

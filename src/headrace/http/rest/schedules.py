@@ -156,7 +156,7 @@ class ScheduleDoor(Door):
     )
     async def _add(self, request: Request) -> Answer:
         try:
-            ours = {"last_ms": 0, "topic_id": "", **self._standing.of(request.access)._asdict()}
+            ours = {"last_ms": 0, "sent_ms": 0, "topic_id": "", **self._standing.of(request.access)._asdict()}
             schedule = msgspec.convert({**json_object(request), **ours}, CronSchedule)
         except msgspec.ValidationError as problem:
             raise invalid(str(problem)) from None

@@ -46,6 +46,7 @@ class SessionDoor(Door):
         self._guard = guard
         self._links: dict[str, tuple[str, int]] = {}
         """Of this broker: who it logs in, and until when."""
+        guard.idling.end = self._end
 
     @property
     def _mode(self) -> str:
@@ -158,11 +159,13 @@ class SessionDoor(Door):
         "DELETE", "/api/v1/session", BEFORE_LOGIN, Contract("Log out", "service", {204: None}, problems=())
     )
     async def _logout(self, request: Request) -> Answer:
-        token = session_of(request)
+        await self._end(session_of(request))
+        return Response(b"", 204, "", (("set-cookie", _cookie(request, "", 0)),))
+
+    async def _end(self, token: str) -> None:
         digest = digest_of(token)
         if digest is not None and digest in self._security.image.tokens:
             await self._security.admin.delete_token(digest)
-        return Response(b"", 204, "", (("set-cookie", _cookie(request, "", 0)),))
 
     @route(
         "POST",

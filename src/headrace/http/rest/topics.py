@@ -16,12 +16,12 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.broker.auto_creation import AutoCreation
+from headrace.broker.metadata import Metadata
 from headrace.broker.partition import Partition
 from headrace.broker.queueing.placement.placement import Placement
 from headrace.broker.queueing.routing.wrong_broker import WrongBroker
 from headrace.broker.topic_admin import TopicAdmin
 from headrace.broker.views.views import Views
-from headrace.cluster.image import ClusterImage
 from headrace.cluster.rows import Topic
 from headrace.core.errors import ErrorKind, HeadraceError, Unknown
 from headrace.core.ids import TopicPartition, is_internal, java_string_hash, topic_name_problem
@@ -57,7 +57,7 @@ MAX_BODY_BYTES = 16 * MIB
 MAX_SCANNED_CHUNKS = 64
 """A browse with a filter looks at so many pieces of log per request and then says where to go on."""
 JSONL = "application/jsonl"
-SERVED_S, SERVED_TRIES = 0.02, 150
+SERVED_S = 3.0
 
 Positions = dict[TopicPartition, int]
 
@@ -66,7 +66,7 @@ class TopicDoor(Door):
     def __init__(
         self,
         clock: Clock,
-        image: ClusterImage,
+        metadata: Metadata,
         partitions: dict[tuple[str, int], Partition],
         topics: TopicAdmin,
         views: Views,
@@ -78,7 +78,8 @@ class TopicDoor(Door):
         writers: Writers,
     ) -> None:
         self._clock = clock
-        self._image = image
+        self._metadata = metadata
+        self._image = metadata.image
         self._partitions = partitions
         self._topics = topics
         self._views = views
@@ -186,13 +187,14 @@ class TopicDoor(Door):
 
     async def _served(self, topic: str) -> None:
         """Whoever comes second to a topic that is just being made waits for it, too."""
-        for _ in range(SERVED_TRIES):
-            known = self._image.topic(topic)
-            if known is not None and (known.id in self._seen_served or self._is_served(known)):
-                return
-            await asyncio.sleep(SERVED_S)
+        try:
+            await self._metadata.wait_until(lambda: self._is_served(self._image.topic(topic)), SERVED_S)
+        except HeadraceError:
+            pass  # what it is written to says what is missing
 
-    def _is_served(self, known: Topic) -> bool:
+    def _is_served(self, known: Topic | None) -> bool:
+        if known is None or known.id in self._seen_served:
+            return known is not None
         for number_, state in enumerate(known.partitions):
             if state is None or state.leader < 0:
                 return False

@@ -186,8 +186,8 @@ class SqsDoor:
         request, parameters = call.request, call.parameters
         try:
             key = None if credential is None else self._keys.find(credential.access_key)
-            if key is not None:
-                request.access = self._guard.admit(key.owner, request)
+            if credential is not None and key is not None:
+                request.access = self._guard.admit(key.owner, credential.access_key, request)
             else:
                 request.access = await self._guard.identify(request)
             self._guard.check(rights, named(parameters, call), parameters, request.access)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch, ParkedFetch, WideFetch, fetch
-from headrace.broker.fetch_sessions import FetchSessions, Key, OpenedSession, SessionPartition
+from headrace.broker.fetch_sessions import INITIAL_EPOCH, FetchSessions, Key, OpenedSession, SessionPartition
 from headrace.broker.pacing import Pace
 from headrace.broker.partition import Partition
 from headrace.broker.services import Failures, Services
@@ -36,7 +36,7 @@ from headrace.wire.fetch_response import (
     encode_fetch_response,
 )
 from headrace.wire.framing import RequestHeader, encode_response_frame
-from headrace.wire.leader_hint import LeaderIdAndEpoch
+from headrace.wire.leader_hint import NO_LEADER, LeaderIdAndEpoch
 from headrace.wire.primitives import TooManyEntries
 
 KEY = 1
@@ -72,6 +72,8 @@ def handle_frame(
         if refused is not None:
             _refuse(slot, header, request, refused)
             return False
+        if connection.end_wait is not None:
+            connection.end_wait()
     by_id = version >= BY_ID
     access = connection.session.access
     opened = services.fetch_sessions.open(
@@ -80,7 +82,7 @@ def handle_frame(
         by_id,
         _wanted(services, request, by_id),
         _forgotten(request, by_id),
-        int.from_bytes(services.broker.runtime.random_bytes(4), "big") >> 1 or 1,
+        _new_session_id(services) if request.session_epoch == INITIAL_EPOCH else 0,
         services.broker.runtime.clock.now_ms(),
         connection.id,
         lambda wanted: (
@@ -123,7 +125,13 @@ def handle_frame(
         parked = fetch(asked, answer)
     if parked is not None:
         connection.park(slot, parked.cancel)
+        if reader.is_replica and isinstance(parked, ParkedFetch):
+            connection.end_wait = parked.hurry
     return False
+
+
+def _new_session_id(services: Services) -> int:
+    return int.from_bytes(services.broker.runtime.random_bytes(4), "big") >> 1 or 1
 
 
 def _refuse(slot: Slot, header: RequestHeader, request: wire.FetchRequest, kind: ErrorKind) -> None:
@@ -169,6 +177,8 @@ async def _fetch_wide(
     else:
         fetching = WideFetch(asked, pace)
         connection.park(slot, fetching.cancel)
+        if reader.is_replica:
+            connection.end_wait = fetching.hurry
         results = await fetching.results(connection.request_done)
         connection.request_done()
     if results is None or not connection.is_open:
@@ -320,6 +330,7 @@ def _heard_from_follower(
 
 
 def _go_there(partition: Partition, near: int) -> Got:
+    partition.has_near_readers = True
     return Got(
         ErrorKind.NONE,
         partition.high_watermark,
@@ -355,8 +366,10 @@ class _Answer:
         ):
             return
         wanted.told(got)
-        hint = hint_for(self._image, wanted.topic, wanted.partition, got.error)
-        self._hints.append(hint)
+        hint = NO_LEADER
+        if got.error is not ErrorKind.NONE:
+            hint = hint_for(self._image, wanted.topic, wanted.partition, got.error)
+            self._hints.append(hint)
         row = FetchPartitionResponse(
             wanted.partition,
             got.error.kafka_code,
@@ -379,7 +392,7 @@ class _Answer:
         opened = self._opened
         if opened.session is not None:
             FetchSessions.answered(opened.session, self._with_data)
-        endpoints = endpoints_for(self._image, self._hints)
+        endpoints = endpoints_for(self._image, self._hints) if self._hints else ()
         topics = list(self._topics.values())
         response = FetchResponse(topics, 0, opened.session_id, throttle_ms, endpoints)
         _send(slot, header, response, is_lent=self._is_lent)

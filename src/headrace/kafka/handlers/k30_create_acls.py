@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
-from headrace.kafka.acl_entries import acl_of
 from headrace.kafka.call import Call
 from headrace.security.audit import ACTING
 from headrace.security.guard import Parts
+from headrace.security.new_acls import acl_of
 from headrace.security.records import Acl
 from headrace.security.rights import CLUSTER, alter, needs
 from headrace.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.spark.iceberg.reasons import no_avro, no_document, no_text, reasons
 from headrace.spark.schema import HEADERS, TIMESTAMP
 from headrace.spark.values import parse_strictly
 
@@ -50,7 +52,6 @@ SOURCE = {
     "_timestamp_type": "timestampType", "_key": "key", "_headers": "headers",
 }  # fmt: skip
 _HEADER = 5
-NOT_THE_SCHEMA = "the value is not what the schema says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +156,48 @@ class Columns:
         mask = pa.array(sound, pa.bool_())
         dead = rows.filter(pc.invert(mask))
         arrays = [dead.column(SOURCE[name]) for name in SOURCE]
-        reasons = pa.array([NOT_THE_SCHEMA] * dead.num_rows, pa.string())
-        return good.filter(mask), pa.Table.from_arrays([*arrays, dead.column("value"), reasons], schema=DEAD)
+        values = dead.column("value")
+        told = reasons(values, self._explain())
+        return good.filter(mask), pa.Table.from_arrays([*arrays, values, told], schema=DEAD)
+
+    def _explain(self) -> Callable[[bytes], str]:
+        """Says of one value what is wrong with it."""
+        if self.fields is None:
+            return no_text
+        fields = self.fields
+        if self.value_format == "avro":
+            import fastavro
+
+            from headrace.spark.iceberg.registry import schema_text
+
+            reader = fastavro.parse_schema(json.loads(self.avro))
+
+            def explain(raw: bytes) -> str:
+                if not _is_framed(raw):
+                    return no_avro(raw, reader, reader)
+                number, writer = int.from_bytes(raw[1:_HEADER], "big"), reader
+                if self.registry:
+                    writer = fastavro.parse_schema(json.loads(schema_text(self.registry, number)))
+                return no_avro(raw[_HEADER:], writer, reader)
+
+            return explain
+        framed = bool(self.registry)
+        return lambda raw: no_document(raw[_HEADER:] if framed and _is_framed(raw) else raw, fields)
 
 
 def _unframed(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """(ids, documents) of values with Confluent's header: a zero and four bytes. What has none is left as it is."""
     ids, documents = [], []
     for raw in values.to_pylist():
-        is_framed = raw is not None and raw[:1] == b"\0" and len(raw) > _HEADER
+        is_framed = raw is not None and _is_framed(raw)
         ids.append(int.from_bytes(raw[1:_HEADER], "big") if is_framed else None)
         documents.append(raw[_HEADER:] if is_framed else raw)
     return pa.array(ids, pa.int32()), pa.array(documents, pa.binary())
+
+
+def _is_framed(raw: bytes) -> bool:
+    """By Confluent's header: a zero and the four bytes of a schema's id."""
+    return raw[:1] == b"\0" and len(raw) > _HEADER
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -150,6 +150,8 @@ class Table(PipelineDefinition, tag="table", frozen=True, kw_only=True):
     starting: str = "earliest"
     compression: str = "zstd"
     max_records_per_round: int = 20_000_000
+    max_commit_mb: int = 0
+    """Of the log, by its average record, that one round takes; 0: only records are counted."""
     compact_files: int = 16
     """So many small files of one partition are made into one."""
     target_file_mb: int = 256
@@ -203,6 +205,7 @@ class Table(PipelineDefinition, tag="table", frozen=True, kw_only=True):
         )
         if self.dead_letter:
             found.append("dead_letter: the dead rows of a table are a table, NAME__dead")
+        found += checks.at_least(0, max_commit_mb=self.max_commit_mb)
         return found + checks.at_least(2, compact_files=self.compact_files)
 
 

@@ -11,6 +11,7 @@ the two commits repeats no dead row: the next round leaves out those that are th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.exceptions import NoSuchTableError
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
@@ -28,7 +30,6 @@ from headrace.spark.fused import FusedTask, run_fused
 from headrace.spark.iceberg.avro_columns import from_avro_schema
 from headrace.spark.iceberg.columns import (
     DEAD,
-    NOT_THE_SCHEMA,
     SOURCE,
     Columns,
     SchemaProblem,
@@ -43,6 +44,7 @@ from headrace.spark.iceberg.tables import (
     TableState,
     commit,
     data_directory,
+    dead_name,
     held,
     open_catalog,
     open_dead_table,
@@ -55,12 +57,13 @@ from headrace.spark.options import SourceOptions, source_options
 from headrace.spark.pipelines.definition import Table
 from headrace.spark.pipelines.rounds import Round, accepted, commit_progress, task_count
 from headrace.spark.plan import OffsetRange, admit, pack, ranges_between, split
-from headrace.spark.positions import earliest, find_partitions, resolve
+from headrace.spark.positions import earliest, find_partitions, records_in, resolve
 from headrace.spark.reader import RangeReader
 from headrace.spark.stream_offsets import StreamOffset
 from headrace.spark.sync_client import SyncClient
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
     from pyspark.sql import SparkSession
 
 _RECORDS_PER_TASK = 2_000_000
@@ -110,7 +113,7 @@ class TableTask(FusedTask):
         if not self.dead_directory:
             raise HeadraceError(
                 ErrorKind.INVALID_RECORD,
-                f"offset {dead.column('_offset')[0]} of {wanted.tp}: {NOT_THE_SCHEMA}",
+                f"offset {dead.column('_offset')[0]} of {wanted.tp}: {dead.column('_reason')[0]}",
                 'on_error = "dead_letter" keeps such rows in a table of their own',
             )
         new = dead.filter(pc.greater_equal(dead.column("_offset"), self.dead_from.get(wanted.tp, 0)))
@@ -235,28 +238,39 @@ class TablePipeline:
             return resolve(self._client, new, self.options.starting)
 
         start, ends = accepted(self._client, partitions, before, self._definition.on_loss, begin)
-        return start, ends, admit(start.offsets, ends, self._definition.max_records_per_round)
+        most = self._definition.max_records_per_round
+        if self._definition.max_commit_mb:
+            most = min(most, records_in(self._client, self._definition.max_commit_mb << 20, ends))
+        return start, ends, admit(start.offsets, ends, most)
 
     def upkeep(self) -> int:
+        """Of the table, and of the one of its dead rows."""
+        sweeps = time.monotonic() - self._swept > _SWEEP_SECONDS
+        name = self._definition.table_name
+        gone = self._tend(self._catalog.load_table(name), sweeps)
+        with contextlib.suppress(NoSuchTableError):
+            gone += self._tend(self._catalog.load_table(dead_name(name)), sweeps)
+        if sweeps:
+            self._swept = time.monotonic()
+        return gone
+
+    def _tend(self, table: IcebergTable, sweeps: bool) -> int:
         from headrace.spark.iceberg.upkeep import sweep, tend
 
         definition = self._definition
-        table = self._catalog.load_table(definition.table_name)
         known = held(table)
         self._check_fence(known)
-        said = known.properties(definition.name, fingerprint(definition))
         gone = tend(
             self._spark,
             table,
-            said,
+            known.properties(definition.name, fingerprint(definition)),
             at_least=definition.compact_files,
             target_bytes=definition.target_file_mb << 20,
             keep_seconds=definition.keep_snapshots_days * 86_400,
             compression=definition.compression.upper(),
         )
-        if time.monotonic() - self._swept > _SWEEP_SECONDS:
+        if sweeps:
             sweep(table)
-            self._swept = time.monotonic()
         return gone
 
     def close(self) -> None:

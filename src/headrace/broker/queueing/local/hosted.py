@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from headrace.broker.load import Load, ShardState
@@ -15,6 +17,7 @@ from headrace.broker.shards import Shard
 from headrace.core.plan import AnyCommand, Command, R
 from headrace.queues.commands import QueueEffect, Source
 from headrace.queues.shard import QueueShard
+from headrace.records.build import Record
 
 HostedShard: TypeAlias = Shard[QueueShard, QueueEffect]
 QueueLoad: TypeAlias = Load[QueueShard, QueueEffect]
@@ -23,12 +26,21 @@ PATIENCE_S = 3.0
 """How long whoever asks is kept waiting for a shard that loads, as right after a queue was made (F34)."""
 
 
-class Ordinary(NamedTuple):
+MAX_SPECIAL = 1_000
+"""Records that are kept until the engine has been told of them. Beyond that the log is read."""
+
+
+_OFFSET = attrgetter("offset")
+
+
+class WrittenHere(NamedTuple):
     """Offsets that we wrote ourselves as the leader of this epoch."""
 
     first: int
     end: int
     epoch: int
+    special: tuple[Record, ...] = ()
+    """Those of them that say something about themselves, as they were sent but for their values."""
 
 
 class Hosted:
@@ -45,25 +57,43 @@ class Hosted:
         self._intakes: dict[Source, Intake] = {}
         self.reading: set[Source] = set()
         """Sources whose backlog is being looked through; the next piece is on its way."""
-        self._ordinary = Ordinary(0, 0, -1)
+        self.written = WrittenHere(0, 0, -1)
         self._told: asyncio.Event | None = None
         """There while somebody waits for the engine to be told more."""
         self._loaded = asyncio.Event()
 
-    def wrote_ordinary(self, first: int, end: int) -> None:
-        """[first, end) was written here just now, and no record of it has a header of ours."""
-        known, epoch = self._ordinary, self.data.leader_epoch
-        if known.end == first and known.epoch == epoch:
-            first = known.first
-        self._ordinary = Ordinary(first, end, epoch)
+    def wrote(self, first: int, end: int, special: tuple[Record, ...] = ()) -> None:
+        """[first, end) was written here just now, and no record of it but `special` has a header of ours or a key."""
+        known, epoch = self.written, self.data.leader_epoch
+        if known.end == first and known.epoch == epoch and len(known.special) + len(special) <= MAX_SPECIAL:
+            first, special = known.first, (*known.special, *special)
+        self.written = WrittenHere(first, end, epoch, special)
+
+    def written_from(self, offset: int, stable: int) -> tuple[int, Sequence[Record]]:
+        """How far it is known from `offset` on what was written, without reading the log, up to `stable`; and what is special
+        in there. Only while we lead as we did when it was written: else something else may lie at these offsets."""
+        first, end, epoch, special = self.written
+        data = self.data
+        if not (first <= offset < end and data.leader_epoch == epoch and data.is_leader):
+            return offset, ()
+        end = min(end, stable)
+        if special:
+            special = special[
+                bisect_left(special, offset, key=_OFFSET) : bisect_left(special, end, key=_OFFSET)
+            ]
+        return end, special
 
     def ordinary_to(self, offset: int, stable: int) -> int:
-        """How far the log is known to be ordinary from `offset` on, without reading it, up to `stable`. Only while we lead as
-        we did when it was written: else something else may lie at these offsets."""
-        first, end, epoch = self._ordinary
-        data = self.data
-        is_ours = first <= offset < end and data.leader_epoch == epoch and data.is_leader
-        return min(end, stable) if is_ours else offset
+        """How far no record has a header of ours."""
+        end, special = self.written_from(offset, stable)
+        return next((record.offset for record in special if record.headers), end)
+
+    def forget_special(self, below: int) -> None:
+        """Every queue was told of them; who did not want to know yet reads the log."""
+        _, end, epoch, special = self.written
+        if special and special[0].offset < below:
+            gone = bisect_left(special, below, key=_OFFSET)
+            self.written = WrittenHere(special[gone - 1].offset + 1, end, epoch, special[gone:])
 
     def readable_end(self, queue: str) -> int:
         """How far a queue may read: to the last stable offset, unless it takes what is not committed."""

@@ -153,7 +153,7 @@ class LocalQueues:
     def reject(
         self, source: Source, handles: Iterable[Handle], detail: str = ""
     ) -> Awaitable[Sequence[Rejected | None]]:
-        return self.submit(source, engine.Reject(source, tuple(handles), detail))
+        return self.submit(source, engine.RejectMessages(source, tuple(handles), detail))
 
     # -- the whole queue -----------------------------------------------------------------------------------------------
 

@@ -160,7 +160,10 @@ class Payloads:
 
 def _extra_bytes(record: Record) -> int:
     """Besides its value: an SQS message's attributes are headers, and may be most of it."""
-    return len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)
+    size = len(record.key or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size
 
 
 def _size(held: _Held) -> int:

@@ -18,14 +18,17 @@ PRODUCE_VERSION = 9
 Fence = Callable[[], bool]
 """Asked in the same breath as the record is written: whether it may still be."""
 
-Wrote = Callable[[Partition, int, Sequence[Record]], None]
-"""Told of what was written, or is committed just as it was sent, and from which offset on."""
+Committed = Callable[[Partition, int, Sequence[Record]], None]
+"""Told of what is committed just as it was sent, and from which offset on."""
+
+Wrote = Callable[[Partition, int, Sequence[Record], bool], None]
+"""The same of what was written, and whether it lies in the log just as it was sent."""
 
 
 class Sender:
     """Of one partition."""
 
-    def __init__(self, runtime: Runtime, partition: Partition, wrote: Wrote, committed: Wrote) -> None:
+    def __init__(self, runtime: Runtime, partition: Partition, wrote: Wrote, committed: Committed) -> None:
         self._runtime = runtime
         self._partition = partition
         self._wrote = wrote
@@ -78,7 +81,7 @@ class Sender:
         if taken.error is not ErrorKind.NONE:
             _fail(futures, HeadraceError(taken.error, taken.message or ""))
             return
-        self._wrote(partition, taken.base_offset, records)
+        self._wrote(partition, taken.base_offset, records, stays_as_sent)
 
         def committed(kind: ErrorKind) -> None:
             if kind is not ErrorKind.NONE:
@@ -105,7 +108,8 @@ class Sender:
                 kept.append(one)
             else:
                 late.append(one[1])
-        _fail(late, HeadraceError(ErrorKind.NOT_COORDINATOR, "the queue has changed meanwhile"))
+        if late:
+            _fail(late, HeadraceError(ErrorKind.NOT_COORDINATOR, "the queue has changed meanwhile"))
         return kept
 
 

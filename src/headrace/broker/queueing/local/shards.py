@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import assert_never
 
-from headrace.broker.load import LoadedShard
+from headrace.broker.load import LoadedShard, ShardState
 from headrace.broker.partition import Partition
 from headrace.broker.queueing import names
 from headrace.broker.queueing.local.hosted import Hosted, QueueLoad
+from headrace.broker.queueing.local.intake import MAX_LOOKED, describe
 from headrace.broker.queueing.specs import QueueSpec
 from headrace.broker.runtime import Runtime
 from headrace.broker.shards import Shard
@@ -26,6 +27,7 @@ from headrace.queues.commands import (
     Close,
     Configure,
     DataAvailable,
+    LoggedMessage,
     MoveToDeadLetter,
     Open,
     QueueEffect,
@@ -35,6 +37,7 @@ from headrace.queues.commands import (
     SetClock,
     Source,
     WakeReceivers,
+    WantedRecords,
 )
 from headrace.queues.shard import QueueShard
 from headrace.records.build import Record
@@ -211,30 +214,40 @@ class QueueShards:
 
     def _feed(self, hosted: Hosted) -> None:
         hosted.feeding = False
-        if hosted.ready:
-            for source in hosted.machine.sources():
+        load = hosted.shard.current
+        if load.state is ShardState.READY:
+            for source in load.machine.sources():
                 self.feed_source(hosted, source)
+            if hosted.written.special:
+                hosted.forget_special(hosted.data.last_stable_offset)
 
-    def feed_source(self, hosted: Hosted, source: Source, *, whole: bool = False) -> None:
+    def feed_source(self, hosted: Hosted, source: Source, *, at_once: bool = False) -> None:
         """Tell one queue how far the log goes and, if it wants to know, what is special about what is new.
 
-        A long backlog is looked through piece by piece, so that others have their turn in between; `whole`: at once.
+        A backlog is looked through piece by piece, so that others have their turn in between; `at_once`: not a short one.
         """
         data, spec = hosted.data, self._spec_of(source.queue)
         start = data.log.start_offset
         if spec is None or not spec.is_indexed:
             hosted.tell(DataAvailable(source, hosted.readable_end(source.queue), start))
             return
-        end = data.last_stable_offset
-        wanted = None if whole or source in hosted.reading else hosted.machine.wanted(source, end)
+        end, machine = data.last_stable_offset, hosted.machine
+        wanted = machine.wanted(source, end)
+        if wanted is not None and end - wanted.first > MAX_LOOKED:
+            at_once = False
+        if not at_once and source in hosted.reading:
+            wanted = None
         if wanted is not None and wanted.first >= start:
-            if spec.takes_ordinary and wanted.end <= hosted.ordinary_to(wanted.first, end):
-                hosted.tell(DataAvailable(source, end, start, wanted.end))
+            messages = _written_here(hosted, spec, wanted, end)
+            if messages is not None:
+                hosted.tell(DataAvailable(source, end, start, wanted.end, messages))
                 return
-            if self._read_on(hosted, source):
+            if not at_once and self._read_on(hosted, source):
                 return  # it was told with the first piece
+        elif wanted is None and machine.knows(source, start, end):
+            return
         hosted.tell(DataAvailable(source, end, start, indexed_to=None))
-        if not whole:
+        if not at_once:
             self._read_later(hosted, source)
             return
         while self._read_piece(hosted, source):
@@ -292,15 +305,22 @@ class QueueShards:
         for hosted in self.hosted.values():
             hosted.tell(SetClock(self._runtime.clock.wall_ms()))
 
-    def wrote(self, data: Partition, base_offset: int, records: Sequence[Record]) -> None:
-        """A batch was written for a queue just now. Mostly nothing in it is special, and then it need not be read again."""
+    def wrote(
+        self, data: Partition, base_offset: int, records: Sequence[Record], stays_as_sent: bool
+    ) -> None:
+        """A batch was written for a queue just now. What in it is special is known then, and it need not be read again."""
         hosted = self.hosted.get(data.tp)
         if hosted is None or hosted.data is not data:
             return
-        for record in records:
-            if record.headers and names.has_own_header(record):
-                return
-        hosted.wrote_ordinary(base_offset, base_offset + len(records))
+        special: list[Record] = []
+        for place, record in enumerate(records):
+            if record.headers or record.key:
+                own = names.own_headers(record)
+                if own and (not stays_as_sent or record.timestamp < 0):
+                    return
+                if own or record.key:
+                    special.append(Record(record.key, None, own, record.timestamp, base_offset + place))
+        hosted.wrote(base_offset, base_offset + len(records), tuple(special))
 
     def committed(self, data: Partition, base_offset: int, records: Sequence[Record]) -> None:
         hosted = self.hosted.get(data.tp)
@@ -363,6 +383,27 @@ def _is_refused(command: object, answer: object) -> bool:
     return isinstance(answer, Rejected) or (
         isinstance(answer, tuple) and any(isinstance(one, Rejected) for one in answer)
     )
+
+
+def _written_here(
+    hosted: Hosted, spec: QueueSpec, wanted: WantedRecords, end: int
+) -> list[LoggedMessage] | None:
+    """What is special about all that is wanted, when we wrote it ourselves and need not read it again."""
+    if not spec.takes_as_sent:
+        return None
+    known_to, special = hosted.written_from(wanted.first, end)
+    config = spec.queue_config
+    if not config.fifo and special:
+        special = [record for record in special if record.headers]  # keys are nothing to it
+    is_long = wanted.end - wanted.first > min(wanted.limit, MAX_LOOKED)
+    if wanted.end > known_to or (is_long and (special or config.fifo)):
+        return None
+    messages = []
+    for record in special:
+        message = describe(record, config)
+        if message is not None:
+            messages.append(message)
+    return messages
 
 
 async def _nothing_open(journal: Partition) -> None:

@@ -26,7 +26,6 @@ from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.layout import Layouts
 from headrace.broker.queueing.local.hosted import Hosted
-from headrace.broker.queueing.local.intake import MAX_LOOKED
 from headrace.broker.queueing.local.sender import Fence, Sender
 from headrace.broker.queueing.local.shards import QueueShards
 from headrace.broker.queueing.placement.migration import GroupMigration
@@ -146,7 +145,7 @@ class Placement:
         again for a while: clients need not notice (Q11)."""
         clock = self._host.runtime.clock
         deadline_ms = clock.now_ms() + PATIENCE_MS
-        pause_s = FIRST_PAUSE_S
+        pause_s, is_late = FIRST_PAUSE_S, False
         while True:
             spec = self._catalog.spec(spec.name)
             topic = spec.topics[0]
@@ -158,7 +157,6 @@ class Placement:
             key = partial(spec.queue_config.dedup_key, group.encode())
             keyed = tuple(one._replace(dedup_id=key(one.dedup_id)) for one in messages)
             ask = AskSend(queue=spec.name, queue_id=spec.id, topic=topic, partition=number, messages=keyed)
-            is_late = clock.now_ms() >= deadline_ms
             try:
                 sent = await self._send_via(ask)
                 if is_late or sent.sent or not _is_refused(sent.problem):
@@ -168,6 +166,7 @@ class Placement:
                     raise
             await self._changed(pause_s)
             pause_s *= 2
+            is_late = clock.now_ms() >= deadline_ms
 
     async def _changed(self, seconds: float) -> None:
         metadata = self._host.metadata
@@ -345,19 +344,14 @@ class Placement:
                 mine.append((dedup_id, future))
             known = {one: await self._find_duplicate(hosted, source, one) for one in ids}
             sent = await self._send_new(ask, known, era, fence)
-            self._show(hosted, source)
+            # To the engine, at once, so that a twin finds what was sent. Behind a long backlog that nobody has looked at yet
+            # it is found when it is read: the log decides (queues/dedup.py), and others have their turn in between.
+            self._shards.feed_source(hosted, source, at_once=True)
             return sent
         finally:
             for dedup_id, future in mine:
                 del self._deduplicating[source, dedup_id]
                 future.set_result(None)
-
-    def _show(self, hosted: Hosted, source: Source) -> None:
-        """To the engine, at once, so that a twin finds what was sent. Behind a long backlog that nobody has looked at yet
-        it is found when it is read: the log decides (queues/dedup.py), and others have their turn in between."""
-        counts = hosted.machine.counts(source) if hosted.ready else None
-        unread = 0 if counts is None else hosted.data.last_stable_offset - counts.indexed_to
-        self._shards.feed_source(hosted, source, whole=unread <= MAX_LOOKED)
 
     async def _send_new(
         self, ask: AskSend, known: dict[bytes, Sent | None], era: int, fence: Fence | None

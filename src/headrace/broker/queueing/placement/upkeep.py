@@ -90,7 +90,7 @@ class QueueUpkeep:
             return
         if not spec.active:
             # Said before there are more of them: groups must not begin to move by themselves.
-            await catalog.change_seen(spec, active=len(topic.partitions))
+            await catalog.change(spec.name, seen=spec, active=len(topic.partitions))
             return
         counts = (await self._router.stats(spec)).counts
         if len(counts) < len(topic.partitions):
@@ -108,9 +108,11 @@ class QueueUpkeep:
             await catalog.ensure_journal(topic.name)
         log.info("%s: %d partitions, %d before", spec.name, wanted, active)
         if spec.queue_config.fifo:
-            await catalog.change_seen(spec, active=wanted, moving_from=active, moved_ms=0, era=spec.era + 1)
+            await catalog.change(
+                spec.name, seen=spec, active=wanted, moving_from=active, moved_ms=0, era=spec.era + 1
+            )
         else:
-            await catalog.change_seen(spec, active=wanted)
+            await catalog.change(spec.name, seen=spec, active=wanted)
 
     async def _end_move(self, spec: QueueSpec) -> None:
         """First the groups are all where they belong: no old partition gets anything of them any more. A deduplication
@@ -129,10 +131,10 @@ class QueueUpkeep:
         if (
             not spec.moved_ms or wall_ms < spec.moved_ms
         ):  # a clock was set back: begin anew, rather late than early
-            await catalog.change_seen(spec, moved_ms=wall_ms)
+            await catalog.change(spec.name, seen=spec, moved_ms=wall_ms)
         elif wall_ms - spec.moved_ms >= spec.queue_config.dedup_window_ms:
             log.info("%s: its groups have moved", spec.name)
-            await catalog.change_seen(spec, moving_from=0, moved_ms=0, era=spec.era + 1)
+            await catalog.change(spec.name, seen=spec, moving_from=0, moved_ms=0, era=spec.era + 1)
 
     async def _unite(self, source: Source) -> None:
         """Only who leads a partition and its journal can tell what is in it (migration.py): bring them together."""

@@ -1,4 +1,4 @@
-"""Codec: dead letters by what went wrong, and who holds what."""
+"""Codec: dead letters by what went wrong."""
 
 from __future__ import annotations
 
@@ -46,18 +46,4 @@ class ShownLetter(ShownRecord, kw_only=True):
 class Letters(msgspec.Struct, kw_only=True):
     items: list[ShownLetter]
     looked_at: int
-    next_cursor: str | None
-
-
-class ShownLock(Whereabouts, kw_only=True):
-    deliveries: int
-    holder: str | None
-    """Null: SQS and REST do not say who receives."""
-    ends_in_ms: int
-    visibility_ms: int
-    received_ms: int
-
-
-class Locks(msgspec.Struct, kw_only=True):
-    items: list[ShownLock]
     next_cursor: str | None

@@ -5,48 +5,80 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from headrace.broker.queueing.cron import CronSchedule
 from headrace.http.contract import FLAG, Param, whole
 from headrace.http.rest.forms.messages import MILLISECONDS, Bytes, ShownRecord
 from headrace.queues.elastic import Elastic
 
-Name = Annotated[str, Meta(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
-COUNT = Annotated[int, Meta(ge=0, le=1_000_000)]
+Name = Annotated[
+    str, Meta(extra_json_schema={"minLength": 1, "maxLength": 249, "pattern": "^[A-Za-z0-9._-]+$"})
+]
+"""What is wrong with one is said in better words than a pattern's (`topic_name_problem`)."""
+COUNT = Annotated[int, Meta(ge=0, le=2**53)]
+POSITIVE = Annotated[int, Meta(ge=1, le=2**53)]
 
 
-class QueueChange(msgspec.Struct, kw_only=True):
-    """Anything that is left out stays as it is."""
+class NewElastic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One partition should take at most `rate` messages a second and have at most `backlog` that are ready. Their number doubles
+    when they have been busy for `grow_after_ms`, and halves when they have been idle for `shrink_after_ms`."""
 
-    filter: str = ""
-    default_delay_ms: MILLISECONDS = 0
-    tags: dict[str, str] = {}
-    visibility_ms: MILLISECONDS = 30_000
-    max_deliveries: COUNT = 0
-    dead_letter: str = ""
-    dead_letter_expired: bool = False
-    max_in_flight: Annotated[int, Meta(ge=1, le=10_000_000)] = 120_000
-    dedup_window_ms: MILLISECONDS = 0
-    priorities: bool = False
-    fair: bool = False
-    delays: bool = True
-    ttl: bool = False
+    max_partitions: int
+    min_partitions: int | UnsetType = UNSET
+    rate: int | UnsetType = UNSET
+    backlog: int | UnsetType = UNSET
+    grow_after_ms: int | UnsetType = UNSET
+    shrink_after_ms: int | UnsetType = UNSET
 
 
-class NewQueue(QueueChange, kw_only=True):
+class NewBackoff(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How long a message that was handed back rests before its next delivery."""
+
+    initial_ms: COUNT | UnsetType = UNSET
+    multiplier: float | UnsetType = UNSET
+    max_ms: COUNT | UnsetType = UNSET
+    jitter: float | UnsetType = UNSET
+
+
+class QueueChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Anything that is left out stays as it is; of a new queue it is what queues of its kind have."""
+
+    filter: str | UnsetType = UNSET
+    default_delay_ms: MILLISECONDS | UnsetType = UNSET
+    tags: dict[str, str] | UnsetType = UNSET
+    elastic: NewElastic | UnsetType | None = UNSET
+    visibility_ms: MILLISECONDS | UnsetType = UNSET
+    max_deliveries: COUNT | UnsetType = UNSET
+    dead_letter: str | UnsetType = UNSET
+    dead_letter_expired: bool | UnsetType = UNSET
+    max_in_flight: POSITIVE | UnsetType = UNSET
+    max_lease_ms: MILLISECONDS | UnsetType = UNSET
+    backoff: NewBackoff | UnsetType | None = UNSET
+    dedup_window_ms: MILLISECONDS | UnsetType = UNSET
+    dedup_per_group: bool | UnsetType = UNSET
+    priorities: bool | UnsetType = UNSET
+    fair: bool | UnsetType = UNSET
+    delays: bool | UnsetType = UNSET
+    ttl: bool | UnsetType = UNSET
+    journaled_leases: bool | UnsetType = UNSET
+    window: POSITIVE | UnsetType = UNSET
+    uncommitted: bool | UnsetType = UNSET
+
+
+class NewQueue(QueueChange, kw_only=True, forbid_unknown_fields=True):
     name: Name
-    topics: list[Name] = []
-    """More than its own: a subscription over them."""
+    topics: list[Name] | None = None
+    """Others than its own: a subscription over them."""
     partitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    start: Literal["earliest", "latest"] = "earliest"
-    fifo: bool = False
+    start: Literal["earliest", "latest"] | UnsetType = UNSET
+    """Left out: a queue starts at the earliest, a subscription at the latest."""
+    fifo: bool | UnsetType = UNSET
+    """Left out: by its name, which ends in .fifo."""
 
 
-class NewSubscription(QueueChange, kw_only=True):
-    name: Name
+class NewSubscription(NewQueue, kw_only=True, forbid_unknown_fields=True):
     topics: Annotated[list[Name], Meta(min_length=1)]
-    start: Literal["earliest", "latest"] = "latest"
 
 
 class ShownQueue(msgspec.Struct, kw_only=True):

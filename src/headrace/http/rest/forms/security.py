@@ -75,6 +75,8 @@ class ShownToken(msgspec.Struct, kw_only=True):
     name: str
     created_ms: int
     expires_ms: int
+    last_used_ms: int | None
+    """To the hour at brokers where it was not used; null: never."""
     rights: list[TokenRight] | None
     """What it is for; null: whatever its owner may."""
 
@@ -93,6 +95,8 @@ class ShownKey(msgspec.Struct, kw_only=True):
     owner: str
     name: str
     created_ms: int
+    last_used_ms: int | None
+    """To the hour at brokers where it was not used; null: never."""
 
 
 class MadeKey(ShownKey, kw_only=True):
@@ -141,6 +145,27 @@ class DenialList(msgspec.Struct, kw_only=True):
     nameless: list[Nameless]
     brokers: list[AtBroker]
     """What each of them knows."""
+
+
+class BrokerKeys(msgspec.Struct):
+    broker: int
+    keys: list[str]
+    """Marks of the keys in its file, the one that seals first; none: it has no such file."""
+    problem: str = ""
+    """Why it could not be asked."""
+
+
+class SealingKeys(msgspec.Struct):
+    brokers: list[BrokerKeys]
+
+
+class Resealed(msgspec.Struct, kw_only=True):
+    key: str
+    """The mark of the key under which everything is sealed now."""
+    resealed: int
+    """So many were not, before."""
+    unreadable: list[str]
+    """What no key here opens, and stays as it is."""
 
 
 class Grant(msgspec.Struct, kw_only=True):
