@@ -106,6 +106,7 @@ OTHER_BLOCKS = {
     "json": "an answer, or a file that the text names",
     "toml": "a definition of a pipeline: tests/spark/test_manual.py reads each",
     "filter": "an expression: compiled below",
+    "usage": "out of a command's own help: tests/unit/cli/test_commands_in_docs.py knows each command and flag",
 }
 """Blocks that are not typed, and why; `console`, `sh` and `python` are."""
 

@@ -6,10 +6,12 @@ import json
 import threading
 import time
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import boto3
 import confluent_kafka as ck
+import pytest
 
 from headrace.testing.broker_process import BrokerProcess
 
@@ -53,6 +55,47 @@ def wait_for(broker: BrokerProcess, queue: str, **wanted: int) -> dict[str, Any]
             return shown
         assert time.monotonic() < deadline, shown
         threading.Event().wait(0.05)
+
+
+def test_a_queue_says_what_is_wrong_with_its_making(broker: BrokerProcess) -> None:
+    def refused(method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with pytest.raises(HTTPError) as problem:
+            rest(broker, method, path, body)
+        assert problem.value.code == 400
+        said: dict[str, Any] = json.loads(problem.value.read())
+        return said
+
+    queues = "/api/v1/queues"
+    said = refused("POST", queues, {"name": "made", "visibilty_ms": 5})
+    assert "visibilty_ms" in said["detail"] and "visibility_ms" in said["hint"]
+    assert "a-z A-Z" in refused("POST", queues, {"name": "no spaces"})["detail"]
+    for wrong in (
+        {"visibility_ms": "5"}, {"visibility_ms": True}, {"max_deliveries": -1}, {"fair": 1}, {"tags": {"a": 1}}, {"partitions": 0}, {"start": "now"},
+        {"elastic": {"rate": 5}}, {"elastic": {"max_partitions": 0}}, {"elastic": {"max_partitions": 4, "speed": 1}}, {"backoff": {"multiplier": 0.5}},
+        {"backoff": {"first_ms": 1}}, {"topics": "orders"},
+    ):  # fmt: skip
+        refused("POST", queues, {"name": "made", **wrong})
+    made = rest(
+        broker,
+        "POST",
+        queues,
+        {"name": "made", "backoff": {"initial_ms": 5}, "elastic": {"max_partitions": 4}, "window": 9},
+    )
+    config = made["config"]
+    assert (config["backoff"]["initial_ms"], config["backoff"]["max_ms"], config["window"]) == (5, 600_000, 9)
+    assert (made["elastic"]["max_partitions"], made["start"], made["fifo"]) == (4, "earliest", False)
+    path = f"{queues}/made"
+    refused("PATCH", path, {"name": "another"})
+    changed = rest(broker, "PATCH", path, {"backoff": None, "elastic": None, "max_deliveries": 3})
+    assert (changed["config"]["backoff"], changed["elastic"]) == (None, None)
+    assert (changed["max_deliveries"], changed["config"]["window"]) == (3, 9), "what is left out stays"
+    assert "has topics" in refused("POST", "/api/v1/subscriptions", {"name": "s", "topics": ["s"]})["detail"]
+    subscription = rest(broker, "POST", "/api/v1/subscriptions", {"name": "s.fifo", "topics": ["made"]})
+    assert (subscription["start"], subscription["fifo"], subscription["kind"]) == (
+        "latest",
+        True,
+        "subscription",
+    )
 
 
 def test_a_high_priority_overtakes_a_backlog(broker: BrokerProcess) -> None:

@@ -67,7 +67,7 @@ def test_a14_versions_are_told_at_any_time_and_nothing_else_before_a_login(secur
     ):
         stranger = RawClient(secured.broker.kafka_port)
         stranger.send(key, 4, request)
-        assert stranger.is_closed_by_broker()
+        assert stranger.is_closed_without_a_word()
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,7 @@ def _look(terminal: Terminal) -> None:
         ["view", "list"], ["view", "describe", f"view-{LONG}"], ["group", "list"], ["group", "describe", GROUP],
         ["group", "lag", GROUP], ["group", "seek", GROUP, "--to", "end", "--dry-run"],
         ["queue", "list"], ["queue", "describe", QUEUE], ["queue", "locks", f"held-{LONG}"], ["queue", "peek", QUEUE],
+        ["queue", "explain", f"held-{LONG}"], ["queue", "settle", f"held-{LONG}", "--all", "--extend", "60s"],
         ["queue", "send", f"held-{LONG}", "one", "two"], ["queue", "receive", f"held-{LONG}"],
         ["dlq", "list"], ["dlq", "peek", f"dead-{LONG}"], ["dlq", "redrive", f"dead-{LONG}"], ["dlq", "status", f"dead-{LONG}"],
         ["schedule", "list"], ["schedule", "list", QUEUE], ["subscription", "list"],

@@ -347,7 +347,7 @@ def test_a56_the_printed_lines_work_and_hold_no_secret(secure: Secure) -> None:
     (secret,) = read_access_keys(str(secure.files.access_key)).values()
     assert not [line for line in lines.values() if secret in line]
     settings, _, command = lines["aws, boto3"].partition("; ")
-    assert command == "aws sqs list-queues"
+    assert command == "aws --endpoint-url $AWS_ENDPOINT_URL_SQS sqs list-queues"
     ask = "import boto3; print(boto3.client('sqs').list_queues()['ResponseMetadata']['HTTPStatusCode'])"
     done = subprocess.run(
         ["sh", "-c", f'{settings}; exec "$0" -c "$1"', sys.executable, ask], capture_output=True, text=True, timeout=120

@@ -71,8 +71,12 @@ def test_a62_without_logins_everybody_is_anonymous_and_sqs_clients_understand() 
             "sqs", endpoint_url=broker.url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="y", config=once
         )  # fmt: skip
         url = sqs.create_queue(QueueName="jobs")["QueueUrl"]
+        kept = sqs.create_queue(QueueName="kept")["QueueUrl"]
+        sqs.send_message(QueueUrl=kept, MessageBody="before there was a quota")
         with RawClient(broker.kafka_port) as raw:
             assert alter(raw, {"user": "ANONYMOUS"}, producer_byte_rate=SLOW) == 0
+        with urllib.request.urlopen(broker.url + "/api/v1/queues/kept/export", timeout=60) as export:
+            assert len(export.read().splitlines()) == 1, "what is streamed is counted, and whole"
         sqs.send_message(QueueUrl=url, MessageBody=BIG)
         with pytest.raises(ClientError) as refused:
             sqs.send_message(QueueUrl=url, MessageBody="one more")

@@ -1,10 +1,11 @@
-"""Java's registry client against the registry of a broker (specs/tables.md 3): Confluent's own, in the bundle that Maven Central has it in."""
+"""Java's registry client and Confluent's serialiser for Avro against the registry of a broker (specs/tables.md 3), in the bundles that Maven Central has them in."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -15,8 +16,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from headrace import Client
 from headrace.testing import LocalBroker
 
-HERE = Path(__file__).parent / "registry"
-KEPT = HERE.parent.parent.parent / ".interop"
+HERE = Path(__file__).parent
+KEPT = HERE.parent.parent / ".interop"
 WITH_NOTE = {
     "type": "record",
     "name": "Order",
@@ -24,37 +25,56 @@ WITH_NOTE = {
 }
 
 
-def class_path() -> str:
-    jars = KEPT / "registry-client"
+BUNDLE = "org.apache.pinot:pinot-confluent-avro:1.5.0:jar:shaded"
+"""A plug-in of Pinot that carries io.confluent whole, with Avro and Kafka's client. By itself: what its pom.xml goes on to ask for is only in Confluent's repository."""
+
+
+def class_path(program: str) -> str:
+    folder = HERE / Path(program).parent
+    jars = KEPT / ("registry-client" if folder.name == "registry" else folder.name)
     if not jars.exists():
-        copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run([*copy, f"-DoutputDirectory={jars}"], cwd=HERE, check=True)
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        if not (folder / "pom.xml").exists():
+            copy = ["dependency:copy", f"-Dartifact={BUNDLE}"]
+        subprocess.run(["mvn", "-q", "-B", *copy, f"-DoutputDirectory={jars}"], cwd=folder, check=True)
     return f"{jars}/*"
 
 
+def written_by_python(broker: LocalBroker, topic: str, registry: SchemaRegistryClient) -> None:
+    # Under another subject: the topic's own is Java's to make.
+    naming = {"subject.name.strategy": lambda context, name: "of-python"}
+    serialize = AvroSerializer(registry, json.dumps(WITH_NOTE), conf=naming)
+    value = serialize({"id": 7, "note": "from Python"}, SerializationContext(topic, MessageField.VALUE))
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, value)
+    assert producer.flush(60) == 0
+
+
+def read_by_python(broker: LocalBroker, topic: str, registry: SchemaRegistryClient) -> list[dict[str, Any]]:
+    read = AvroDeserializer(registry)
+    value = SerializationContext(topic, MessageField.VALUE)
+    with Client(broker.bootstrap) as client:
+        return [read(message.value, value) for message in client.subscribe(topic, follow=False)]
+
+
 @pytest.mark.timeout(600)
-def test_java_and_python_share_a_registry() -> None:
+@pytest.mark.parametrize(
+    ("program", "notes"),
+    [
+        ("registry/Registry", ["from Python", *["from Java"] * 3]),
+        ("serialisers/Serialisers", ["from Python", None, "from Java", "", "by record"]),
+    ],
+)
+def test_java_and_python_share_a_registry(program: str, notes: list[str | None]) -> None:
     """Python writes, Java registers, writes and reads both, Python reads what Java wrote."""
-    path = class_path()
+    path = class_path(program)
     with LocalBroker() as broker:
         topic = broker.create_topic("orders")
         registry = SchemaRegistryClient({"url": f"{broker.url}/schemas"})
-        value = SerializationContext(topic, MessageField.VALUE)
-        # Under another subject: the topic's own is Java's to make.
-        naming = {"subject.name.strategy": lambda context, name: "of-python"}
-        written = AvroSerializer(registry, json.dumps(WITH_NOTE), conf=naming)(
-            {"id": 7, "note": "from Python"}, value
-        )
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        producer.produce(topic, written)
-        assert producer.flush(60) == 0
-
-        command = ["java", "-cp", path, str(HERE / "Registry.java")]
+        written_by_python(broker, topic, registry)
+        command = ["java", "-cp", path, str(HERE / f"{program}.java")]
         places = [broker.bootstrap, f"{broker.url}/schemas", topic]
         done = subprocess.run([*command, *places], capture_output=True, text=True, timeout=400)
-        assert "REGISTRY OK" in done.stdout, done.stdout + done.stderr
-
-        read = AvroDeserializer(registry)
-        with Client(broker.bootstrap) as client:
-            orders = [read(message.value, value) for message in client.subscribe(topic, follow=False)]
-    assert [order["note"] for order in orders] == ["from Python", *["from Java"] * 3]
+        assert f"{Path(program).name.upper()} OK" in done.stdout, done.stdout + done.stderr
+        orders = read_by_python(broker, topic, registry)
+    assert [order.get("note") for order in orders] == notes

@@ -19,6 +19,8 @@ from shell_blocks import blocks
 
 NOT_HERE = {
     r"git clone|python3 -m venv|pip install": "the package under test is installed already",
+    r"\(umask 077; openssl|headrace security reseal|sed -i 1q secrets\.key": "at brokers that have the file: tests/client/test_resealing.py",
+    r"from pyspark": "of README: tests/spark/test_docs.py runs it beside the page it comes from",
     r"make (demo|test)": "a test of its own (examples/demo.py), or the one that runs this",
     r"headrace serve --webhook-allow-http": "the broker of the page is running; tests/client/test_webhooks.py starts one so",
     r"headrace serve (--brokers 3 )?--secure": "the broker of the page is running; tests/client/test_tls.py starts them so",

@@ -63,6 +63,16 @@ class RawClient:
             size -= len(piece)
         return b"".join(parts)
 
+    def is_closed_without_a_word(self, timeout_s: float = 240.0) -> bool:
+        """The broker closes, and has answered nothing: a connection that proves nothing is closed some time, answered or not."""
+        self.socket.settimeout(timeout_s)
+        try:
+            return not self.socket.recv(65536)
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+
     def is_closed_by_broker(self, timeout_s: float = 240.0) -> bool:
         self.socket.settimeout(timeout_s)
         try:

@@ -43,7 +43,7 @@ from headrace.queues.commands import (
     Purge,
     Receive,
     ReceivedRuns,
-    Reject,
+    RejectMessages,
     Release,
     ReleaseOwner,
     SeekSource,
@@ -222,7 +222,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(numbers=picks)
     def reject(self, numbers: list[int]) -> None:
         handles = self.receipts(numbers)
-        self.check_held(handles, self.ask(Reject(SOURCE, tuple(handles), "no good")))
+        self.check_held(handles, self.ask(RejectMessages(SOURCE, tuple(handles), "no good")))
         for handle in set(handles):
             if self.before.holds(handle):
                 self.model.die(self.model.rows[handle.offset])

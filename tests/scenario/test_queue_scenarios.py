@@ -189,7 +189,7 @@ class Stage(Desk):
 
     def do_reject(self, words: list[str], options: dict[str, str]) -> None:
         self.refusals(
-            words, self.ask(c.Reject(SOURCE, tuple(map(self.handle, words)), options.get("why", "")))
+            words, self.ask(c.RejectMessages(SOURCE, tuple(map(self.handle, words)), options.get("why", "")))
         )
 
     def do_acknowledge(self, words: list[str], options: dict[str, str]) -> None:

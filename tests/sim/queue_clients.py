@@ -42,6 +42,11 @@ class SqsClient:
         self._host = dice.pick(hosts)
         self._http = H1Client()
 
+    @property
+    def host(self) -> str:
+        """Who is asked next."""
+        return self._host
+
     async def ask(self, action: str, timeout_s: float = CALL_S, **parameters: Any) -> dict[str, Any]:
         headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Content-Type": "application/x-amz-json-1.0"}
         try:

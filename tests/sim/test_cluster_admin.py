@@ -1,4 +1,4 @@
-"""Administration of a cluster on virtual time: DeleteRecords waits for the replicas, UnregisterBroker forgets."""
+"""Administration of a cluster on virtual time: DeleteRecords waits for the replicas, UnregisterBroker forgets, changes at once all count."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ from headrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
+)
+from headrace.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest
 
@@ -87,5 +92,34 @@ def test_a_broker_that_is_gone_for_good_is_forgotten() -> None:
         cluster.nodes[3].start()
         await cluster._recovered()
         assert cluster._is_live(3), "should it come back after all, it is a broker like any other"
+
+    cluster.simulation.run(scenario)
+
+
+AT_ONCE = [
+    "delete.retention.ms", "file.delete.delay.ms", "flush.ms", "index.interval.bytes", "max.compaction.lag.ms", "max.message.bytes",
+    "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.compaction.lag.ms", "retention.bytes", "retention.ms",
+    "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
+]  # fmt: skip
+
+
+def test_r1_changes_of_one_thing_at_every_broker_at_once_all_count() -> None:
+    """Each is decided from what is there and compared; who was slower decides again, after a while that differs."""
+    cluster = SimCluster(3, CALM)
+
+    async def scenario(simulation: Simulation) -> None:
+        await started(cluster)
+
+        async def alter(number: int, name: str) -> int:
+            configs = [AlterableConfig(name, 0, "1000012")]
+            request = IncrementalAlterConfigsRequest([AlterConfigsResource(2, TOPIC, configs)], False)
+            answer = await ask(cluster, 1 + number % 3, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+            return int(answer.responses[0].error_code)
+
+        answers = await asyncio.gather(*(alter(number, name) for number, name in enumerate(AT_ONCE)))
+        assert answers == [0] * len(AT_ONCE)
+        kept = cluster.store.get(keys.topic(TOPIC))
+        assert kept is not None
+        assert all(f'"{name}"'.encode() in kept.value for name in AT_ONCE)
 
     cluster.simulation.run(scenario)

@@ -249,7 +249,7 @@ def test_a_change_is_ended_only_by_who_looked_at_it() -> None:
         await move.change(active=1, moving_from=0, era=2)
         await move.begin()
         with pytest.raises(HeadraceError) as refused:
-            await rooms.catalog.change_seen(seen, moving_from=0, moved_ms=0, era=seen.era + 1)
+            await rooms.catalog.change(seen.name, seen=seen, moving_from=0, moved_ms=0, era=seen.era + 1)
         assert refused.value.kind is ErrorKind.CONFLICT
         assert rooms.catalog.spec(QUEUE).moving_from == 1
 

@@ -161,6 +161,36 @@ def test_small_files_become_one_and_the_offsets_stay(
     assert run(definition, once=True, spark=spark)["records"] == 0
 
 
+def test_t8_the_table_of_the_dead_is_kept_in_order_too(
+    spark: Any, topic: str, define: Any, publish_values: Any
+) -> None:
+    definition = define(f"json_schema='{json.dumps(SCHEMA)}'\non_error=\"dead_letter\"\ncompact_files=2")
+    for number in range(3):
+        publish_values([_order(number), "no JSON"])
+        run(definition, once=True, spark=spark)
+    grave = open_catalog(definition.warehouse, {}).load_table(f"{definition.table_name}__dead")
+    assert len(_paths(grave)) == 1
+    assert (
+        _rows(definition, "__dead")["_reason"].to_pylist()
+        == ["not JSON: no object is where one should be"] * 3
+    )
+    publish_values(["no JSON either"])
+    run(definition, once=True, spark=spark)
+    assert len(_rows(definition, "__dead")) == 4, "its offsets have stayed with it"
+
+
+def test_t10_a_round_takes_so_much_of_the_log(
+    spark: Any, topic: str, define: Any, publish_values: Any
+) -> None:
+    """400 records of 10 KB: one round would do, and a megabyte for each makes it four or five."""
+    definition = define('value_format="string"\nmax_commit_mb=1')
+    publish_values([f"{number:010000}" for number in range(400)])
+    assert run(definition, once=True, spark=spark)["records"] == 400
+    table = open_catalog(definition.warehouse, {}).load_table(definition.table_name)
+    added = [int(one.summary["added-records"]) for one in table.snapshots() if "added-records" in one.summary]
+    assert len(added) >= 4 and max(added) <= 130 and len(_rows(definition)) == 400
+
+
 # -- without a JVM ---------------------------------------------------------------------------------------------------
 
 

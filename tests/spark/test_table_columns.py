@@ -26,6 +26,7 @@ from headrace.spark.iceberg.columns import Columns, SchemaProblem, from_json_sch
 from headrace.spark.iceberg.evolution import follow
 from headrace.spark.iceberg.files import DataFiles
 from headrace.spark.iceberg.partition_fields import parse_partitions
+from headrace.spark.iceberg.reasons import NOT_THE_SCHEMA
 from headrace.spark.iceberg.tables import (
     TableState,
     commit,
@@ -99,6 +100,41 @@ def json_columns(**properties: Any) -> Columns:
 
 def documents(*found: Any) -> list[bytes | None]:
     return [json.dumps(one).encode() for one in found]
+
+
+def test_t6_each_dead_row_says_why(tmp_path: Path) -> None:
+    """And a row of a crowd that is wrong in the same way costs no look of its own."""
+    lines = {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}}
+    schema = {
+        "properties": {
+            "id": {"type": "integer"},
+            "at": {"type": "object", "properties": {"x": {"type": "number"}}},
+            "lines": lines,
+        }
+    }
+    columns = Columns("json", from_json_schema(json.dumps(schema)))
+    wrong = {
+        b'{"id": "seven"}': 'id is no integer: "seven"',
+        b'{"id": 1.5}': "id is no integer: 1.5",
+        b'{"at": {"x": true}}': "at.x is no number: true",
+        b'{"lines": [{"sku": 7}]}': "lines.sku is no string: 7",
+        b'{"lines": {}}': "lines is no array: {}",
+        b"[1]": "not JSON: no object is where one should be",
+        b'{"id": 1': "not JSON: it ends too early",
+        b'{"id": 1} x': "something is behind the JSON object",
+        b"  ": "nothing where a JSON object should be",
+        b'{"id": "\xff"}': "not UTF-8 at byte 8",
+    }
+    _, dead = columns.make(rows_of([b'{"id": 1}', *wrong]))
+    assert dict(zip(dead["_value"].to_pylist(), dead["_reason"].to_pylist(), strict=True)) == wrong
+    _, texts = Columns("string").make(rows_of([b"fine", b"no\xfe"]))
+    assert texts["_reason"].to_pylist() == ["not UTF-8 at byte 2"]
+    avro = json.dumps({"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]})
+    _, dead = Columns("avro", from_avro_schema(avro), avro=avro).make(rows_of([b"\x02", b"\x02\x02", b""]))
+    assert dead["_reason"][0].as_py() == "1 bytes are behind the Avro record"
+    assert dead["_reason"][1].as_py().startswith("not Avro of this schema, at byte 0 of 0")
+    _, crowd = columns.make(rows_of([b'{"id": "x"}'] * 1500))
+    assert Counter(crowd["_reason"].to_pylist()) == {'id is no integer: "x"': 1000, NOT_THE_SCHEMA: 500}
 
 
 @pytest.mark.parametrize(

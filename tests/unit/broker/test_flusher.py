@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.flusher import COMMIT_WINDOW_BYTES, COMMIT_WINDOW_S, STALLED_MS, Flusher
+from headrace.broker.flusher import (
+    COMMIT_WINDOW_BYTES,
+    COMMIT_WINDOW_S,
+    SIDE_BY_SIDE_BYTES,
+    STALLED_MS,
+    SYNCS_AT_ONCE,
+    Flusher,
+)
 
 
 class File:
@@ -65,6 +72,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.clock = self
+        self.under_way = self.most_under_way = 0
         self.problems: list[Exception] = []
 
     def unexpected(self, where: str, problem: Exception, what: str) -> None:
@@ -74,8 +82,13 @@ class Runtime:
         return int(asyncio.get_running_loop().time() * 1000)
 
     async def run_blocking(self, work: Callable[[], Any]) -> Any:
-        await asyncio.sleep(self.sync_s)
-        return work()
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await asyncio.sleep(self.sync_s * self.under_way)  # the first is back first
+            return work()
+        finally:
+            self.under_way -= 1
 
 
 def simulate(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -93,7 +106,7 @@ class Bench:
         self.failures: list[OSError] = []
         self.runtime = Runtime()
         self.flusher = Flusher(self.runtime, self.failures.append)  # type: ignore[arg-type]
-        self.files = [File(name, self.trail) for name in ("a", "b")]
+        self.files = [File(name, self.trail) for name in "abcdefgh"]
         self.partitions = [Partition(Log(file)) for file in self.files]
 
     def request(self, number: int, *, urgent: bool, size: int = 100) -> None:
@@ -113,8 +126,8 @@ def test_one_round_serves_all_that_wait() -> None:
             bench.request(1, urgent=True)
         await asyncio.sleep(0.1)
         assert bench.flusher.rounds == 2, "what came during the first round shares the second"
-        assert bench.trail == ["a", "a", "b"]
-        assert [partition.durable for partition in bench.partitions] == [2, 1]
+        assert sorted(bench.trail) == ["a", "a", "b"]
+        assert [partition.durable for partition in bench.partitions[:2]] == [2, 1]
         task.cancel()
 
     simulate(scenario)
@@ -153,8 +166,8 @@ def test_a_failed_sync_is_final() -> None:
         bench.request(1, urgent=True)
         await asyncio.sleep(0.1)
         assert bench.flusher.failure is bench.files[0].failure and bench.failures == [bench.files[0].failure]
-        assert [partition.durable for partition in bench.partitions] == [0, 0]
-        assert all(partition.log.failed and not partition.log.done for partition in bench.partitions)
+        assert [partition.durable for partition in bench.partitions[:2]] == [0, 0]
+        assert all(partition.log.failed and not partition.log.done for partition in bench.partitions[:2])
         syncs = len(bench.trail)
         bench.files[0].failure = None
         bench.request(1, urgent=True)
@@ -244,7 +257,7 @@ def test_f16_what_raises_for_one_replica_takes_that_one_offline() -> None:
     async def scenario() -> None:
         bench = Bench()
         task = asyncio.get_running_loop().create_task(bench.flusher.run())
-        bad, good = bench.partitions
+        bad, good = bench.partitions[:2]
 
         def raises(*given: Any) -> Any:
             raise RuntimeError("a bug")
@@ -292,6 +305,66 @@ def test_r6_what_does_not_become_durable_is_trouble() -> None:
         bench.request(0, urgent=True)
         await asyncio.sleep(0.1)
         assert "failed" in str(bench.flusher.trouble())
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_files_of_one_round_are_synced_side_by_side() -> None:
+    """Decision 0106."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.runtime.sync_s = 0.010
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        for rounds, (size, at_once) in enumerate(((SIDE_BY_SIDE_BYTES // 8, SYNCS_AT_ONCE), (100, 1)), 1):
+            bench.trail.clear()
+            bench.runtime.most_under_way = 0
+            for number in range(8):
+                bench.request(number, urgent=True, size=size)
+            await asyncio.sleep(1.0)
+            assert bench.flusher.rounds == rounds and sorted(bench.trail) == list("abcdefgh"), "each once"
+            assert bench.runtime.most_under_way == at_once, "little is not worth more than one thread"
+            assert [partition.durable for partition in bench.partitions] == [rounds] * 8
+        task.cancel()
+
+    simulate(scenario)
+
+
+def test_s7_nobody_hears_of_a_failure_while_other_syncs_are_under_way() -> None:
+    """What hears of it closes files; and nobody is told that what the others synced is durable."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.runtime.sync_s = 0.010
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        for number in range(3):
+            bench.files[number].failure = OSError(5, f"EIO of {number}")
+            bench.request(number, urgent=True, size=SIDE_BY_SIDE_BYTES)
+        await asyncio.sleep(0.025)
+        assert len(bench.trail) == 2 and bench.flusher.failure is None
+        await asyncio.sleep(0.010)
+        assert len(bench.trail) == 3 and bench.flusher.failure is bench.files[0].failure
+        assert [partition.durable for partition in bench.partitions] == [0] * 8
+        assert [len(partition.log.failed) for partition in bench.partitions] == [1, 1, 1, 0, 0, 0, 0, 0]
+        assert task.done()
+
+    simulate(scenario)
+
+
+def test_what_a_follower_took_is_synced_without_waiting_for_more() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.runtime.sync_s = 0.010
+        task = asyncio.get_running_loop().create_task(bench.flusher.run())
+        for number in range(5):
+            for partition in bench.partitions[:3]:
+                bench.flusher.request(partition, 100, urgent=True, follows=True)  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert bench.flusher.sync_started_ms is not None, "under way at once"
+            await asyncio.sleep(0.1)
+            assert bench.flusher.rounds == number + 1
         task.cancel()
 
     simulate(scenario)

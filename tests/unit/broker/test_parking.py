@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch, fetch
+from headrace.broker.fetch import FetchReader, FetchTarget, Got, LocalFetch, ParkedFetch, fetch
 from headrace.broker.fetch_sessions import SessionPartition
 from headrace.cluster.configs import TopicConfig
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import ZERO_UUID
 from headrace.testing.simulation import Simulation
+
+CONSUMER = FetchReader()
 
 
 class Partition:
@@ -28,6 +30,8 @@ class Partition:
         self.end_offset = self.high_watermark = size
         self.fetch_waiters: dict[Any, None] = {}
         self.replica_waiters: dict[Any, None] = {}
+        self.has_near_readers = True
+        self.told: dict[int, tuple[int, int]] = {}
         self.refusal = ErrorKind.NONE
         self.limits: list[int] = []
 
@@ -54,17 +58,24 @@ class Partition:
 
 class Poll:
     def __init__(
-        self, *partitions: Partition, min_bytes: int = 1, wait_ms: int = 500, max_bytes: int = 1000
+        self,
+        *partitions: Partition,
+        min_bytes: int = 1,
+        wait_ms: int = 500,
+        max_bytes: int = 1000,
+        reader: FetchReader = CONSUMER,
     ) -> None:
+        self._is_at_the_end = reader.is_replica
         self.answer: list[Got] | None = None
         self.answers = 0
         targets = [self._target(partition) for partition in partitions]
-        request = LocalFetch(targets, min_bytes, max_bytes, wait_ms, FetchReader())
+        request = LocalFetch(targets, min_bytes, max_bytes, wait_ms, reader)
         self.parked = fetch(request, self._answered)
 
     def _target(self, partition: Partition) -> FetchTarget:
         wanted = SessionPartition("t", ZERO_UUID, 0)
         wanted.max_bytes = 600
+        wanted.fetch_offset = partition.end_offset if self._is_at_the_end else 0
         return FetchTarget(wanted, partition)  # type: ignore[arg-type]
 
     def _answered(self, got: list[Got]) -> None:
@@ -174,5 +185,52 @@ def test_limits() -> None:
         assert Poll(single, max_bytes=100).sizes == [100]
         assert Poll(single, max_bytes=0).sizes == [1], "the first batch always comes"
         assert max(single.limits) <= 100
+
+    simulate(scenario)
+
+
+def test_a_follower_hears_soon_and_once_of_a_high_watermark_that_has_moved() -> None:
+    """R20; decision 0105."""
+
+    async def scenario() -> None:
+        partition, follower = Partition(5), FetchReader(replica_id=2)
+        partition.high_watermark = 3
+        first = Poll(partition, reader=follower)
+        await asyncio.sleep(0.02)
+        assert first.answer is not None and first.answer[0].high_watermark == 3, "its first answer here"
+        second = Poll(partition, reader=follower)
+        await asyncio.sleep(0.1)
+        assert second.answer is None, "there is nothing that it was not told"
+        partition.high_watermark = 5
+        for waiter in partition.replica_waiters:
+            waiter.news(True)
+        await asyncio.sleep(0.02)
+        assert second.answer is not None and second.answer[0].high_watermark == 5
+        assert second.answers == 1 and not partition.replica_waiters
+        partition.has_near_readers = False
+        slow = Poll(partition, reader=FetchReader(replica_id=4))
+        await asyncio.sleep(0.1)
+        assert slow.answer is None, "nobody reads there, so it may wait for data to come along with"
+        await asyncio.sleep(0.1)
+        assert slow.answer is not None
+        partition.has_near_readers = True
+        other = Poll(partition, reader=FetchReader(replica_id=3))
+        await asyncio.sleep(0.02)
+        assert other.answer is not None, "what one follower was told, another was not"
+
+    simulate(scenario)
+
+
+def test_who_has_sent_another_request_waits_no_longer() -> None:
+    async def scenario() -> None:
+        partition = Partition(5)
+        partition.told[2] = (5, 0)
+        poll = Poll(partition, reader=FetchReader(replica_id=2))
+        assert isinstance(poll.parked, ParkedFetch)
+        poll.parked.hurry()
+        assert poll.answer is not None and not partition.replica_waiters
+        poll.parked.hurry()
+        await asyncio.sleep(10)
+        assert poll.answers == 1
 
     simulate(scenario)

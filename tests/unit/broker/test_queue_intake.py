@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.broker.load import ShardState
 from headrace.broker.queueing.local import intake as intake_module
 from headrace.broker.queueing.local.intake import MAX_LOOKED, Intake, IntakeProgress, describe
 from headrace.broker.queueing.local.payloads import Payloads
@@ -19,7 +20,7 @@ from headrace.core.ids import TopicPartition
 from headrace.core.plan import Plan
 from headrace.log.aborted import AbortedTxn
 from headrace.queues.commands import Configure, LoggedMessage, Open, Source, WantedRecords
-from headrace.queues.config import QueueConfig
+from headrace.queues.config import QueueConfig, fifo_queue, standard_queue
 from headrace.queues.shard import QueueShard
 from headrace.records.batch import read_header, scan
 from headrace.records.build import Record, assemble, build_batch, build_control_batch
@@ -196,7 +197,7 @@ class InMemoryShard:
 
     def __init__(self, machine: QueueShard, shards: QueueShards) -> None:
         self.machine = machine
-        self.state: Any = None
+        self.state = ShardState.READY
         self.told = 0
         self._shards = shards
         self.hosted: Hosted | None = None
@@ -211,10 +212,6 @@ class InMemoryShard:
             self._shards._perform(self, effect)  # type: ignore[arg-type]
 
 
-class ReadyHosted(Hosted):
-    ready = True
-
-
 def test_a_backlog_of_delays_does_not_hold_up_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A million delays may wait in the log when a broker starts: one piece in a turn of the loop, whatever else comes in,
     and work in proportion to the backlog. Counted in turns and records, not in seconds."""
@@ -224,7 +221,7 @@ def test_a_backlog_of_delays_does_not_hold_up_the_loop(monkeypatch: pytest.Monke
     machine = QueueShard(lease_epoch=1, wall_offset_ms=NOW)
     shard = InMemoryShard(machine, shards)
     data = Data()
-    hosted = ReadyHosted(shard, data)  # type: ignore[arg-type]
+    hosted = Hosted(shard, data)  # type: ignore[arg-type]
     monkeypatch.setattr(shards, "_hosting", lambda _: hosted)
     for _ in range(4):
         data.add([Record(None, b"x", FAR, NOW) for _ in range(5_000)])
@@ -255,11 +252,118 @@ def test_a_backlog_of_delays_does_not_hold_up_the_loop(monkeypatch: pytest.Monke
     assert shard.told <= 3 * len(turns) + 10, "nobody asks for what is on its way"
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_send_is_shown_to_the_engine_at_once_unless_a_backlog_is_before_it(
+    monkeypatch: pytest.MonkeyPatch, beyond: int
+) -> None:
+    """Reading a million messages in one turn of the loop would cost a broker its lease."""
+    spec = with_config(QueueSpec(name="q", id="1", topics=("t",)), fifo_queue())
+    shards = QueueShards(None, lambda *_: None, lambda _: [spec], lambda _: spec)  # type: ignore[arg-type]
+    machine = QueueShard(lease_epoch=1, wall_offset_ms=NOW)
+    shard, data = InMemoryShard(machine, shards), Data()
+    hosted = Hosted(shard, data)  # type: ignore[arg-type]
+    monkeypatch.setattr(shards, "_hosting", lambda _: hosted)
+    shard.tell(Configure("q", spec.queue_config))
+    shard.tell(Open(SOURCE, 0))
+    data.add([Record(b"g", b"x", (), NOW) for _ in range(MAX_LOOKED + beyond)])
+    hosted.reading.add(SOURCE)  # the next piece of it is on its way
+    shards.feed_source(hosted, SOURCE, at_once=True)
+    counts = machine.counts(SOURCE)
+    assert counts is not None and counts.indexed_to == (0 if beyond else MAX_LOOKED)
+
+
+OWN_HEADERS = st.lists(
+    st.sampled_from(
+        [
+            ("headrace-group", b"g"),
+            ("headrace-group", b""),
+            ("headrace-tenant", b"t"),
+            ("headrace-dedup-id", b"1"),
+            ("headrace-dedup-id", b"2"),
+            ("headrace-delay-ms", b"90000"),
+            ("headrace-deliver-at", str(NOW + 3_600_000).encode()),
+            ("headrace-priority", b"7"),
+            ("headrace-ttl-ms", b"60000"),
+            ("headrace-moved", None),
+            ("headrace-attribute-types", b"{}"),
+            ("color", b"red"),
+            ("empty", None),
+        ]
+    ),
+    max_size=3,
+).map(tuple)
+SENT = st.lists(
+    st.lists(
+        st.builds(
+            Record,
+            st.sampled_from([None, b"", b"k"]),
+            st.just(b"x"),
+            OWN_HEADERS,
+            st.sampled_from([NOW, NOW + 7]),
+            st.just(-1),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(
+    batches=SENT,
+    config=st.sampled_from(
+        [
+            fifo_queue(),
+            fifo_queue(dedup_per_group=True),
+            standard_queue(),
+            standard_queue(priorities=True, ttl=True),
+        ]
+    ),
+)
+def test_what_was_sent_here_is_known_as_the_log_would_say_it(
+    batches: list[list[Record]], config: QueueConfig
+) -> None:
+    """The engine hears the same, and nothing is read for it."""
+    spec = with_config(QueueSpec(name="q", id="1", topics=("t",)), config)
+    shards = QueueShards(None, lambda *_: None, lambda _: [spec], lambda _: spec)  # type: ignore[arg-type]
+    told: list[LoggedMessage] = []
+    machine = QueueShard(lease_epoch=1, wall_offset_ms=NOW)
+    shard = InMemoryShard(machine, shards)
+    data = Data()
+    hosted = Hosted(shard, data)  # type: ignore[arg-type]
+    shards.hosted[data.tp] = hosted
+    shard.tell(Configure("q", config))
+    shard.tell(Open(SOURCE, 0))
+    tell = shard.tell
+    shard.tell = lambda command: (told.extend(getattr(command, "messages", ())), tell(command))  # type: ignore[method-assign, assignment, func-returns-value, return-value]
+    for records in batches:
+        shards.wrote(data, data.high_watermark, records, True)  # type: ignore[arg-type]
+        data.add(records)
+        shards._feed(hosted)
+        assert data.reads == 0 and not hosted.written.special
+    assert told == look_through(data, config).messages
+
+
+@pytest.mark.parametrize("stays_as_sent", [True, False])
+def test_what_may_have_been_changed_on_its_way_into_the_log_is_read(stays_as_sent: bool) -> None:
+    """Stamped, compressed or marked: the log says what became of it."""
+    data = Data()
+    shards = QueueShards(None, lambda *_: None, lambda _: [], lambda _: None)  # type: ignore[arg-type]
+    hosted = shards.hosted[data.tp] = Hosted(None, data)  # type: ignore[arg-type]
+    shards.wrote(data, 0, [Record(None, b"x", FAR, NOW)], stays_as_sent)  # type: ignore[arg-type]
+    assert hosted.written_from(0, 1)[0] == (1 if stays_as_sent else 0)
+    shards.wrote(data, 1, [Record(None, b"x", (), NOW)], stays_as_sent)  # type: ignore[arg-type]
+    assert hosted.written_from(1, 2) == (2, ()), "it says nothing about itself"
+    shards.wrote(data, 2, [Record(None, b"x", FAR, -1)], True)  # type: ignore[arg-type]
+    assert hosted.written_from(2, 3)[0] == 2, "the log has the time at which it was written"
+
+
 def started_at(spec: QueueSpec, data: Data) -> int:
     """Where a queue that meets a partition for the first time begins to read it."""
     shards = QueueShards(None, lambda *_: None, lambda _: [spec], lambda _: spec)  # type: ignore[arg-type]
     machine = QueueShard(lease_epoch=1, wall_offset_ms=NOW)
-    hosted = ReadyHosted(InMemoryShard(machine, shards), data)  # type: ignore[arg-type]
+    hosted = Hosted(InMemoryShard(machine, shards), data)  # type: ignore[arg-type]
     shards._perform = lambda shard, effect: None  # type: ignore[method-assign]
     shards._refresh(hosted)
     start = machine.done_offset(Source(spec.name, *data.tp))
@@ -295,8 +399,8 @@ def test_what_was_just_sent_is_not_read_again() -> None:
     data = Data()
     hosted = Hosted(None, data)  # type: ignore[arg-type]
     data.add([Record(None, b"x", (), NOW) for _ in range(3)])
-    hosted.wrote_ordinary(0, 2)
-    hosted.wrote_ordinary(2, 3)
+    hosted.wrote(0, 2)
+    hosted.wrote(2, 3)
     assert hosted.ordinary_to(1, 3) == 3
     assert hosted.ordinary_to(0, 2) == 2, "what is not committed is not there yet"
     wanted = WantedRecords(0, 2, 10, ())
@@ -315,7 +419,7 @@ def test_what_was_sent_under_another_leadership_is_read(change: dict[str, Any]) 
     data = Data()
     hosted = Hosted(None, data)  # type: ignore[arg-type]
     data.add([Record(None, b"x", (), NOW) for _ in range(3)])
-    hosted.wrote_ordinary(0, 3)
+    hosted.wrote(0, 3)
     for name, value in change.items():
         setattr(data, name, value)
     assert hosted.ordinary_to(0, data.last_stable_offset) == 0

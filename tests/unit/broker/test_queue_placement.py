@@ -10,15 +10,10 @@ import pytest
 
 from headrace.broker.produce import TakenBatch
 from headrace.broker.queueing.local import sender as sending
-from headrace.broker.queueing.local.intake import MAX_LOOKED
 from headrace.broker.queueing.local.sender import Sender
-from headrace.broker.queueing.placement.placement import Placement
 from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.queues.commands import Source
 from headrace.records.batch import read_header
 from headrace.records.build import Record
-
-SOURCE = Source("q", "q", 0)
 
 
 def test_a_record_is_written_only_if_its_fence_still_holds_when_it_is(
@@ -58,21 +53,3 @@ def test_a_record_is_written_only_if_its_fence_still_holds_when_it_is(
 
     asyncio.run(play())
     assert written == [2], "one batch, and none for nothing"
-
-
-@pytest.mark.parametrize(("unread", "whole"), [(MAX_LOOKED, True), (MAX_LOOKED + 1, False)])
-def test_a_send_is_shown_to_the_engine_at_once_unless_a_backlog_is_before_it(
-    unread: int, whole: bool
-) -> None:
-    """Reading a million messages in one turn of the loop would cost a broker its lease."""
-    fed: list[bool] = []
-    shards: Any = SimpleNamespace(feed_source=lambda hosted, source, whole: fed.append(whole))
-    nobody: Any = None
-    hosted: Any = SimpleNamespace(
-        ready=True,
-        machine=SimpleNamespace(counts=lambda source: SimpleNamespace(indexed_to=10)),
-        data=SimpleNamespace(last_stable_offset=10 + unread),
-    )
-    host: Any = SimpleNamespace(image=None)
-    Placement(host, nobody, nobody, shards, nobody)._show(hosted, SOURCE)
-    assert fed == [whole]

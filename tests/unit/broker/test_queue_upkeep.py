@@ -29,7 +29,7 @@ class Cluster:
         self.leaders = {"q": [1, 1], "__queue.q": [1, 1]}
         clock = SimpleNamespace(wall_ms=lambda: now_ms)
         sources = [Source("q", "q", number) for number in range(4)]
-        self.catalog: Any = SimpleNamespace(change_seen=self.change)
+        self.catalog: Any = SimpleNamespace(change=self.change)
         self.layouts: Any = SimpleNamespace(
             of=lambda spec: SimpleNamespace(sources=sources),
             is_here=lambda source: source.partition == 0,
@@ -47,7 +47,7 @@ class Cluster:
         states = [SimpleNamespace(leader=leader, target=(1, 2)) for leader in self.leaders[name]]
         return SimpleNamespace(partitions=states)
 
-    async def change(self, seen: QueueSpec, **changes: Any) -> None:
+    async def change(self, name: str, *, seen: QueueSpec, **changes: Any) -> None:
         self.changes.append(changes)
 
     async def answer(self, ask: Any) -> int:

@@ -321,3 +321,40 @@ def test_kip_73_another_replicas_throttle_is_not_ours() -> None:
         assert world.bench.log.end_offset == 4
 
     on_a_follower(scenario, follower_replication_throttled_replicas=("0:2",))
+
+
+def test_who_joins_does_not_wait_for_a_poll_that_knows_nothing_of_it() -> None:
+    """Decision 0105: the poll is ended by an empty request behind it, as the leader's side of k01_fetch does."""
+
+    async def scenario(world: World) -> None:
+        asked: list[FetchRequest] = []
+        poll_ends = asyncio.Event()
+
+        async def exchange(key: int, version: int, body: Any, timeout_s: float) -> tuple[memoryview, int]:
+            request = decode_fetch_request(b"".join(body), 0, version)
+            asked.append(request)
+            if request.topics and request.max_wait_ms:
+                await poll_ends.wait()
+            poll_ends.set()
+            await asyncio.sleep(0.001)
+            topics = [FetchTopicResponse("", TOPIC_ID, [NOTHING])] if request.topics else []
+            return memoryview(b"".join(encode_fetch_response(FetchResponse(topics), version))), 0
+
+        connect = world.connect
+
+        async def connect_to_one_that_lets_us_wait(broker_id: int) -> LeaderConnection:
+            connection = await connect(broker_id)
+            connection.exchange = exchange  # type: ignore[method-assign]
+            return connection
+
+        world.connect = connect_to_one_that_lets_us_wait  # type: ignore[method-assign]
+        world.follow()
+        await pause()
+        assert [bool(request.topics) for request in asked] == [True], "a long poll"
+        world.follow()
+        await pause()
+        first, empty, second = asked[:3]
+        assert (first.max_wait_ms, empty.topics, bool(second.topics)) == (MAX_WAIT_MS, [], True)
+        assert empty.replica_id == ME, "only a follower's poll is ended by what it asks next"
+
+    on_a_follower(scenario)

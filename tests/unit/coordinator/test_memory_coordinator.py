@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from mirror import Mirror
@@ -149,7 +150,7 @@ async def test_r5_hostile_transactions_end_in_all_ways_and_can_be_resolved() -> 
     assert unknown > 0
 
 
-async def resolve(writer: ResolvingWriter):
+async def resolve(writer: ResolvingWriter) -> Any:
     while True:
         try:
             outcome = await writer.resolve()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -21,7 +23,10 @@ class FixedClock:
         return 0
 
 
-async def in_a_thread(work):
+T = TypeVar("T")
+
+
+async def in_a_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, work)
 
 

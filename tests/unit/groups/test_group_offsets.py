@@ -8,6 +8,7 @@ import pytest
 from subscriptions import encode_subscription
 
 from headrace.core.errors import ErrorKind
+from headrace.core.plan import WallClock
 from headrace.groups.commands import (
     AdoptOffsets,
     DeleteGroups,
@@ -16,7 +17,6 @@ from headrace.groups.commands import (
     OffsetToCommit,
     Protocol,
     TopicDeleted,
-    WallClock,
 )
 from headrace.groups.facts import OffsetsCommitted
 from headrace.groups.subscription import MemberSubscription

@@ -11,12 +11,6 @@ SOURCES = Path(__file__).parents[3] / "src"
 FOREIGN = ("headrace/wire/messages/", "headrace/http/rest/forms/", "headrace/http/schemas/")
 """Kafka's names, those of the OpenAPI document and those of Confluent's registry: not ours to choose."""
 
-SAME_WORD = {
-    "Reject": "a queue's command, and what a worker's function raises to give it: the same act at two ends",
-    "WallClock": "the same command of two machines that share nothing else",
-    "WallClockSet": "its fact, in each of the two",
-}
-
 
 def test_a_class_name_stands_for_one_class() -> None:
     homes: defaultdict[str, list[str]] = defaultdict(list)
@@ -28,5 +22,4 @@ def test_a_class_name_stands_for_one_class() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(file)
     shared = {name: files for name, files in homes.items() if len(files) > 1}
-    assert {name: files for name, files in shared.items() if name not in SAME_WORD} == {}
-    assert set(SAME_WORD) <= set(shared), "an excuse that is not needed any more"
+    assert shared == {}

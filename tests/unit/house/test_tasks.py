@@ -27,6 +27,7 @@ BOUNDED = {
     ("broker/queueing/moves/move_tasks.py", "_run"): "until the messages are moved or the task is cancelled",
     ("broker/queueing/routing/long_polls.py", "_ask_on"): "while somebody waits for a queue of that broker",
     ("broker/queueing/local/due_records.py", "_work"): "until what is due is let go",
+    ("broker/replicator.py", "_ask_for_nothing"): "one call, which has a deadline",
     ("broker/replicas.py", "_give_away"): "one transaction",
     ("broker/replicas.py", "propose"): "one transaction",
     ("broker/replicas.py", "_read_again"): "until the partition was read",

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import pkgutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from headrace import __version__, http
 from headrace.coordinator.memory import MemoryCoordinator
 from headrace.http.declared import Door, routes_of
 from headrace.http.rest.described import api_document, public_router
+from headrace.http.rest.forms.queues import NewBackoff, NewElastic, QueueChange
 from headrace.node.node import Node
 from headrace.node.settings import Settings
+from headrace.queues.config import Backoff, QueueConfig
+from headrace.queues.elastic import Elastic
 from headrace.testing.sim_node import SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
 
@@ -41,6 +45,13 @@ def test_every_public_route_says_what_it_takes_and_answers() -> None:
         (route.method, route.template) for route in public_router("").routes() if route.contract is None
     ]
     assert silent == [], "give its handler a contract (http/declared.py)"
+
+
+def test_whatever_a_queue_can_be_told_can_be_said_over_rest() -> None:
+    theirs = {"fifo", "filtered", "queue_id"}  # of the name and the filter, and never changed
+    assert {one.name for one in fields(QueueConfig)} - theirs <= set(QueueChange.__struct_fields__)
+    assert {one.name for one in fields(Elastic)} == set(NewElastic.__struct_fields__)
+    assert {one.name for one in fields(Backoff)} == set(NewBackoff.__struct_fields__)
 
 
 def test_every_declared_handler_is_put_up(public: set[tuple[str, str]]) -> None:

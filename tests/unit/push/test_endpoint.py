@@ -36,7 +36,9 @@ async def server(
                 writer.write(await answering(head))
                 await writer.drain()
         except (asyncio.IncompleteReadError, OSError):
-            writer.close()
+            pass
+        finally:
+            writer.close()  # from Python 3.12 on a server waits for it
 
     started = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:

@@ -14,7 +14,7 @@ from headrace.queues.commands import (
     MessageState,
     MoveFailed,
     MoveToDeadLetter,
-    Reject,
+    RejectMessages,
     Release,
 )
 from headrace.queues.config import QueueConfig
@@ -49,7 +49,7 @@ def test_r60_death_is_journaled_with_the_effect_and_the_end_with_moved() -> None
     desk = Desk(CONFIG)
     desk.send_plain(1)
     (handle,) = desk.receive()
-    plan = desk.shard.decide(Reject(SOURCE, (handle,), "poison"), desk.now_ms)
+    plan = desk.shard.decide(RejectMessages(SOURCE, (handle,), "poison"), desk.now_ms)
     assert [type(fact) for fact in plan.facts] == [Died]
     assert plan.effects == [MoveToDeadLetter(SOURCE, "d", 0, DeathReason.REJECTED, 1, "poison")]
     desk.carry_out(plan)
@@ -69,7 +69,7 @@ def test_r60_asked_again_after_a_reload_and_after_nothing_else() -> None:
 def test_r60_the_reload_asks_with_the_same_words() -> None:
     desk = Desk(CONFIG)
     desk.send_plain(1)
-    desk.ask(Reject(SOURCE, tuple(desk.receive()), "HTTP 500"))
+    desk.ask(RejectMessages(SOURCE, tuple(desk.receive()), "HTTP 500"))
     (before,) = desk.take_effects(MoveToDeadLetter)
     for _ in range(2):
         desk.crash(compact_to=len(desk.journal))
@@ -112,7 +112,7 @@ def test_a_rejected_message_is_not_acked_by_its_receipt() -> None:
     desk = Desk(CONFIG)
     desk.send_plain(1)
     handles = tuple(desk.receive())
-    desk.ask(Reject(SOURCE, handles))
+    desk.ask(RejectMessages(SOURCE, handles))
     assert desk.ask(Ack(SOURCE, handles))[0].kind is ErrorKind.RECEIPT_HANDLE_IS_INVALID
     assert desk.ask(Inspect(SOURCE, 0)).state is MessageState.DYING
 

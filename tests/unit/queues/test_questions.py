@@ -23,7 +23,7 @@ def busy() -> Desk:
     handles = {handle.offset: handle for handle in desk.receive(5)}
     desk.ask(c.Ack(SOURCE, (handles[1],)))
     desk.ask(c.Release(SOURCE, (handles[2],), 700))
-    desk.ask(c.Reject(SOURCE, (handles[4],)))
+    desk.ask(c.RejectMessages(SOURCE, (handles[4],)))
     desk.ask(c.Release(SOURCE, (handles[5],), 0))
     return desk
 
@@ -63,7 +63,7 @@ def test_peek_shows_what_could_be_received_and_counts_no_delivery() -> None:
         c.Describe(SOURCE, waiter=1), c.Peek(SOURCE, waiter=1), c.Inspect(SOURCE, 0, waiter=1), c.ListSchedules(SOURCE, waiter=1),
         c.Receive(SOURCE, 10, waiter=1), c.Ack(SOURCE, (c.Handle(0, 1, 1 << 20),), waiter=1),
         c.Release(SOURCE, (c.Handle(0, 1, 1 << 20),), waiter=1), c.ReleaseOwner("q", "", waiter=1),
-        c.Extend(SOURCE, (c.Handle(0, 1, 1 << 20),), 5, waiter=1), c.Reject(SOURCE, (c.Handle(0, 1, 1 << 20),), "", waiter=1),
+        c.Extend(SOURCE, (c.Handle(0, 1, 1 << 20),), 5, waiter=1), c.RejectMessages(SOURCE, (c.Handle(0, 1, 1 << 20),), "", waiter=1),
         c.Acknowledge(SOURCE, "", ((0, 0, (1,)),), waiter=1), c.DeadLettersWritten(SOURCE, (4,), waiter=1), c.MoveFailed(SOURCE, (4,), 5, waiter=1),
         c.Purge(SOURCE, waiter=1), c.SeekSource(SOURCE, 3, waiter=1), c.Close(SOURCE, waiter=1), c.RemoveQueue("q", waiter=1), c.Pause("q", True, waiter=1),
         c.Configure("q", QueueConfig(), waiter=1), c.MoveSchedule(SOURCE, 3, 0, waiter=1), c.CancelSchedule(SOURCE, 3, waiter=1),
@@ -87,7 +87,7 @@ def test_every_command_is_known_and_refuses_an_unknown_queue() -> None:
     desk = Desk()
     for command in (
         c.Describe(ghost), c.Peek(ghost), c.Inspect(ghost, 0), c.ListSchedules(ghost), c.Release(ghost, ()),
-        c.Extend(ghost, (), 5), c.Reject(ghost, ()), c.Acknowledge(ghost, "", ()), c.DeadLettersWritten(ghost, ()),
+        c.Extend(ghost, (), 5), c.RejectMessages(ghost, ()), c.Acknowledge(ghost, "", ()), c.DeadLettersWritten(ghost, ()),
         c.MoveFailed(ghost, (), 5), c.Purge(ghost), c.SeekSource(ghost, 3), c.MoveSchedule(ghost, 3, 0),
         c.CancelSchedule(ghost, 3), c.DataAvailable(ghost, 9), c.FindDuplicate(ghost, b"x", 0),
     ):  # fmt: skip

@@ -16,7 +16,7 @@ from headrace.queues.commands import (
     Open,
     Purge,
     Receive,
-    Reject,
+    RejectMessages,
     RemoveQueue,
     SeekSource,
     Source,
@@ -28,7 +28,7 @@ def test_purge_takes_everything_also_what_is_in_flight_or_delayed_or_dying() -> 
     desk = Desk(QueueConfig(delays=True, dead_letter="d"))
     desk.send(LoggedMessage(0), LoggedMessage(0), LoggedMessage(0, due_ms=EPOCH_MS + 50), LoggedMessage(0))
     handles = desk.receive(2)
-    desk.ask(Reject(SOURCE, (handles[1],)))
+    desk.ask(RejectMessages(SOURCE, (handles[1],)))
     desk.ask(Purge(SOURCE))
     assert desk.shard.done_offset(SOURCE) == 4
     desk.send_plain(1)

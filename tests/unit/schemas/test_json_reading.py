@@ -76,7 +76,7 @@ TABLE = [
     (False, {"type": "string"}, "nothing is valid"),
     ({"not": {"type": "string"}}, {}, "not"),
     (
-        thing({"a": {"$ref": "#/$defs/x"}}, **{"$defs": {"x": {"type": "number"}}}),
+        {**thing({"a": {"$ref": "#/$defs/x"}}), "$defs": {"x": {"type": "number"}}},
         thing({"a": {"$ref": "#/definitions/y"}}, definitions={"y": B}),
         "",
     ),

@@ -161,12 +161,13 @@ def test_x6_keys_that_could_not_protect_are_left_out() -> None:
     small = rsa.generate_private_key(65537, 1024)
     shared = {"kty": "oct", "kid": "o", "k": b64(hashlib.sha256(b"x").digest())}
     sealing = {**rsa_jwk(OTHER, "enc"), "use": "enc"}
-    for document in (
+    documents: tuple[object, ...] = (
         {},
         [],
         {"keys": {}},
         {"keys": [shared, rsa_jwk(small, "s"), sealing, 7, {"kty": "RSA"}]},
-    ):
+    )
+    for document in documents:
         with pytest.raises(ValueError, match="it"):
             read_keys(document)
     assert len(read_keys({"keys": [shared, rsa_jwk(KEY, "r")]}).keys) == 1

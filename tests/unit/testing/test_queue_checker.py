@@ -250,8 +250,9 @@ def test_a_correct_queue_never_alarms() -> None:
             elif what == "receive":
                 ready = [message for message, at in queue.items() if at <= now]
                 for delivery in story.receive(*ready[:3], at=now):
-                    queue[delivery.message] = now + 30_000
-                    leases[delivery.message] = delivery
+                    message = str(delivery.message)
+                    queue[message] = now + 30_000
+                    leases[message] = delivery
             elif leases:
                 message = dice.pick(sorted(leases))
                 if message in queue and what == "delete":

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -150,7 +151,7 @@ def test_a_broken_invariant_ends_the_run_at_once() -> None:
         lambda loop: loop.create_connection(asyncio.Protocol, "127.0.0.1", 1, ssl=object()),
     ],
 )
-def test_the_real_world_is_out_of_reach(escape) -> None:
+def test_the_real_world_is_out_of_reach(escape: Any) -> None:
     async def scenario(simulation: Simulation) -> None:
         with pytest.raises(EscapedSimulation):
             result = escape(asyncio.get_running_loop())

@@ -6,7 +6,8 @@ from transaction_world import P0, P1, World
 
 from headrace.core.deadlines import Deadlines
 from headrace.core.errors import ErrorKind
-from headrace.transactions.commands import SendMarkers, WallClock
+from headrace.core.plan import WallClock
+from headrace.transactions.commands import SendMarkers
 
 DAY_MS = 24 * 60 * 60 * 1000
 
