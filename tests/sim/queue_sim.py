@@ -123,7 +123,7 @@ class QueueCluster(SimCluster):
             for number in range(shape.workers)
         ]
         ashes = "again.fifo" if shape.fifo else "again"
-        phoenix = Phoenix(ashes, self._sqs("phoenix"), self.dice.fork("phoenix"), self.store, self.nodes)
+        phoenix = Phoenix(ashes, self._sqs("phoenix"), self.dice.fork("phoenix"), self.store)
         async with asyncio.TaskGroup() as tasks:
             for sender in senders:
                 tasks.create_task(sender.run(enough.is_set, shape.pause_s, WAVES_S if shape.elastic else 0.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from queue_stage import Stage
 from test_lease import soon
 
 from headrace.broker.latest import Latest
+from headrace.broker.namesakes import Namesakes
 from headrace.broker.queueing.routing.lives import Lives
 from headrace.broker.queueing.routing.peer_calls import AskReceive, AskStats, decode_question, encode_question
+from headrace.cluster.rows import Namesake
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.testing.sim_node import SimNode
 from headrace.wire.api import ApiKey
@@ -34,16 +36,100 @@ from headrace.wire.messages.create_topics import (
 )
 
 QUEUE = "again"
-STALE, ASKED = 3, 1
-"""The broker that does not hear, and the one that clients talk to."""
+STALE, ASKED, GONE = 3, 1, 2
+"""The broker that does not hear, the one that clients talk to, and one that may be dead."""
 
 
-async def make(kafka: ClusterClient, sqs: SqsClient) -> None:
-    """The queue, with its only replica on the one broker."""
-    topic = CreatableTopic(QUEUE, -1, -1, [CreatableReplicaAssignment(0, [STALE])], [])
+async def answered(call: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
+    try:
+        return await call
+    except (Refused, Unknown):
+        return None
+
+
+async def make(kafka: ClusterClient, sqs: SqsClient, replicas: Sequence[int] = (STALE,)) -> None:
+    """The queue, with its replicas on these brokers."""
+    topic = CreatableTopic(QUEUE, -1, -1, [CreatableReplicaAssignment(0, list(replicas))], [])
     answer = await kafka.ask_anyone(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest([topic], 5_000, False))
-    assert answer.topics[0].error_code == 0
+    assert answer.topics[0].error_code in (ErrorKind.NONE, ErrorKind.TOPIC_ALREADY_EXISTS), (
+        "an attempt before may have done it"
+    )
     await sqs.insist("CreateQueue", QueueName=QUEUE)
+
+
+def in_sync(stage: Stage) -> tuple[int, ...]:
+    topic = stage.nodes[ASKED].service.broker.image.topic(QUEUE)
+    return () if topic is None or topic.partitions[0] is None else topic.partitions[0].isr
+
+
+async def made_again(stage: Stage) -> tuple[SqsClient, list[str]]:
+    """Deleted and made again, elsewhere, while the one broker that led it, alone in sync, is cut off from the coordinator; and what that
+    broker hands to somebody who knows the name only."""
+    client = SqsClient([stage.nodes[ASKED].address], stage.dice.fork("client"))
+    direct = SqsClient([stage.nodes[STALE].address], stage.dice.fork("direct"))
+    kafka = stage._kafka(QUEUE, "admin")
+    await make(kafka, client, (STALE, GONE))
+    stage.nodes[GONE].kill()
+    await direct.insist("SendMessage", QueueUrl=QUEUE, MessageBody="old")
+    metadata = stage.nodes[ASKED].service.broker.metadata
+    await metadata.wait_until(lambda: in_sync(stage) == (STALE,), 30.0)
+    kafka._addresses = kafka._addresses[:1]
+    stage.coordinators[f"b{STALE}"].reachable = False
+    await client.insist("DeleteQueue", QueueUrl=QUEUE)
+    await make(kafka, client, (ASKED,))
+    found = await answered(direct.ask("ReceiveMessage", QueueUrl=QUEUE, MaxNumberOfMessages=10)) or {}
+    return client, [row["Body"] for row in found.get("Messages", ())]
+
+
+async def wait_for_who_led_it(stage: Stage) -> None:
+    client, found = await made_again(stage)
+    assert found == [], "of the life before"
+    stage.coordinators[f"b{STALE}"].reachable = True
+    await client.insist("SendMessage", QueueUrl=QUEUE, MessageBody="new")
+    answer = await client.insist("ReceiveMessage", QueueUrl=QUEUE, WaitTimeSeconds=5)
+    assert [row["Body"] for row in answer["Messages"]] == ["new"]
+
+
+def test_f1_a_name_is_made_again_when_who_led_it_has_heard_or_is_over() -> None:
+    """Decision 0118; queue seed 18100022."""
+    act(wait_for_who_led_it)
+
+
+@pytest.mark.usefixtures("unasked")
+def test_f1_made_at_once_the_life_before_is_still_served() -> None:
+    """The mutant: so that the test above is known to look in the right place."""
+
+    async def story(stage: Stage) -> None:
+        _, found = await made_again(stage)
+        assert found == ["old"]
+
+    act(story)
+
+
+def test_a_name_is_free_at_once_when_all_have_heard() -> None:
+    """It costs a question, not a lease."""
+
+    async def story(stage: Stage) -> None:
+        client = SqsClient([stage.nodes[ASKED].address], stage.dice.fork("client"))
+        kafka = stage._kafka(QUEUE, "admin")
+        await make(kafka, client)
+        await client.insist("DeleteQueue", QueueUrl=QUEUE)
+        began = asyncio.get_running_loop().time()
+        await make(kafka, client)
+        assert asyncio.get_running_loop().time() - began < 1, "virtual seconds"
+
+    act(story)
+
+
+async def nobody_asked(self: Namesakes, name: str, *, but: Namesake | None = None) -> Namesake | None:
+    """As before decision 0118, and as it is when a broker of then makes the name again."""
+    return but
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are made again though one broker has not heard that they were deleted."""
+    monkeypatch.setattr(Namesakes, "are_gone", nobody_asked)
 
 
 async def live_again(stage: Stage) -> tuple[SqsClient, SimNode]:
@@ -61,13 +147,6 @@ async def live_again(stage: Stage) -> tuple[SqsClient, SimNode]:
         stale.service.broker.image.topic(QUEUE).id != stage.nodes[ASKED].service.broker.image.topic(QUEUE).id
     )
     return client, stale
-
-
-async def answered(call: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
-    try:
-        return await call
-    except (Refused, Unknown):
-        return None
 
 
 def act(story: Callable[[Stage], Awaitable[None]]) -> None:
@@ -89,10 +168,12 @@ async def receive_and_send(stage: Stage) -> None:
     assert bodies == ["new"]
 
 
+@pytest.mark.usefixtures("unasked")
 def test_f1_the_life_before_is_neither_received_from_nor_sent_to() -> None:
     act(receive_and_send)
 
 
+@pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize("sends", [False, True], ids=["received", "sent"])
 def test_f1_without_the_ids_it_is(sends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: so that the test above is known to look in the right place."""
@@ -111,6 +192,7 @@ def test_f1_without_the_ids_it_is(sends: bool, monkeypatch: pytest.MonkeyPatch) 
     act(story)
 
 
+@pytest.mark.usefixtures("unasked")
 def test_f1_who_has_old_news_reads_again_before_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator answers, but the watch is late: then nobody is refused, and the new life answers."""
 
@@ -134,6 +216,7 @@ def test_f1_who_has_old_news_reads_again_before_it_refuses(monkeypatch: pytest.M
     act(story)
 
 
+@pytest.mark.usefixtures("unasked")
 def test_f1_what_is_passed_on_by_its_path_is_not_answered_from_older_news() -> None:
     """A request that only one broker can answer is passed on by its name; it says how new its sender's news are."""
 

@@ -163,6 +163,15 @@ class Metadata:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
+    async def moves(self, seconds: float) -> None:
+        """Something has changed, or so much time has passed."""
+        moved = self._moved
+        try:
+            async with asyncio.timeout(seconds):
+                await moved.wait()
+        except TimeoutError:
+            pass
+
     async def wait_until(self, condition: Callable[[], bool], seconds: float = CATCH_UP_S) -> None:
         """Until the image satisfies `condition`. Raises REQUEST_TIMED_OUT."""
         try:

@@ -250,6 +250,9 @@ class Partition:
         if leader is None:
             return ErrorKind.KAFKA_STORAGE_ERROR if self.failed else ErrorKind.NOT_LEADER_OR_FOLLOWER
         if acks == -1:
+            # Where no follower confirms what we write, only our lease says that the topic is still there (R7, F1).
+            if leader.is_left_alone and not self._lease_held():
+                return ErrorKind.NOT_LEADER_OR_FOLLOWER
             return leader.acks_all_refusal()
         return leader.acks_some_refusal() if self._lease_held() else ErrorKind.NOT_LEADER_OR_FOLLOWER
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from headrace.broker.latest import Latest
 from headrace.broker.metadata import Decision, Metadata
+from headrace.broker.namesakes import Namesakes
 from headrace.broker.queueing import names
 from headrace.broker.runtime import Runtime
 from headrace.cluster import keys
@@ -44,12 +45,18 @@ class Created(NamedTuple):
 
 class TopicAdmin:
     def __init__(
-        self, runtime: Runtime, metadata: Metadata, latest: Latest, local_ready: Callable[[], Awaitable[None]]
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        latest: Latest,
+        namesakes: Namesakes,
+        local_ready: Callable[[], Awaitable[None]],
     ) -> None:
         """`local_ready` waits until this broker serves its own replicas, as the image says."""
         self._runtime = runtime
         self._metadata = metadata
         self._latest = latest
+        self._namesakes = namesakes
         self._image = metadata.image
         self._local_ready = local_ready
         self.complete: Callable[[str], Awaitable[None]] = _complete
@@ -62,6 +69,7 @@ class TopicAdmin:
     ) -> Created:
         """`since`, here and below: a request of many rows doubts its refusals once (Latest.reads)."""
         topic_id = self._runtime.random_bytes(16)
+        before = None if validate_only else await self._namesakes.are_gone(wanted.name)
 
         async def decide() -> Decision[Created]:
             decided = await self._decided(
@@ -81,6 +89,8 @@ class TopicAdmin:
 
         created = await self._settled(decide)
         if not validate_only:
+            # Another one may have made and deleted it while we were waiting: then our maker waits for that one, too.
+            await self._namesakes.are_gone(wanted.name, but=before)
             await self.complete(wanted.name)
             await self._local_ready()
         return created

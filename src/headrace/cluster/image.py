@@ -36,7 +36,7 @@ from headrace.cluster.deltas import (
     Undecodable,
 )
 from headrace.cluster.keys import KeyKind, KeyRef
-from headrace.cluster.rows import BrokerNode, ElectedController, Topic
+from headrace.cluster.rows import BrokerNode, ElectedController, Namesake, Topic
 from headrace.cluster.state import (
     DELETED,
     BrokerConfigs,
@@ -96,8 +96,8 @@ class ClusterImage:
         """The views of each topic, whether the topic is there or not."""
         self._partitions: dict[str, dict[int, PartitionState]] = {}
         self._opaque: dict[str, bytes] = {}
-        self._last_epochs: dict[str, int] = {}
-        """Of deleted topics, by name."""
+        self._namesakes: dict[str, Namesake] = {}
+        """The last deleted topic of each name."""
         self._revisions: dict[str, int] = {}
         self._tombstones: dict[str, int] = {}
         self._floor = 0
@@ -208,7 +208,12 @@ class ClusterImage:
 
     def last_epoch(self, name: str) -> int:
         """The highest leader epoch that deleted topics of this name have had, as far as that is remembered; -1 for none."""
-        return self._last_epochs.get(name, -1)
+        held = self._namesakes.get(name)
+        return -1 if held is None else held.last_epoch
+
+    def namesake(self, name: str) -> Namesake | None:
+        """The topic of this name that was deleted last, as long as that is remembered."""
+        return self._namesakes.get(name)
 
     def group_configs(self, group: str) -> dict[str, str]:
         """What was set for one group; unreadable values count as nothing."""
@@ -367,7 +372,7 @@ class ClusterImage:
                 self.producer_ids = decode(NextProducerId, value)
             case KeyKind.OPAQUE:
                 if key.startswith(_DELETED):
-                    self._note_epoch(value)
+                    self._note_deletion(key, value, revision)
                 self._opaque[key] = value
                 self._revisions[key] = revision
                 return [OpaqueChanged(key, value)]
@@ -407,21 +412,26 @@ class ClusterImage:
             case KeyKind.OPAQUE:
                 value = self._opaque.pop(key, None)
                 if value is not None and key.startswith(_DELETED):
-                    self._forget_epoch(value)
+                    self._forget_deletion(value)
                 return [OpaqueChanged(key, None)]
         return []
 
-    def _note_epoch(self, value: bytes) -> None:
-        with suppress(InvalidState):  # X27: a note of a newer version still says that there was a topic
+    def _note_deletion(self, key: str, value: bytes, revision: int) -> None:
+        with suppress(ValueError):  # X27: a note of a newer version still says that there was a topic
             note = decode(DeletedTopic, value)
-            self._last_epochs[note.name] = max(note.last_epoch, self.last_epoch(note.name))
+            held = self._namesakes.get(note.name)
+            new = Namesake(bytes.fromhex(key[len(_DELETED) :]), note.deleted_ms, note.last_epoch, revision)
+            if held is not None:
+                last = max(held.last_epoch, new.last_epoch)
+                new = max(held, new, key=lambda one: one.revision)._replace(last_epoch=last)
+            self._namesakes[note.name] = new
 
-    def _forget_epoch(self, value: bytes) -> None:
+    def _forget_deletion(self, value: bytes) -> None:
         """The oldest note goes first, and a later topic of that name began above it."""
         with suppress(InvalidState):
             note = decode(DeletedTopic, value)
             if note.last_epoch == self.last_epoch(note.name):
-                self._last_epochs.pop(note.name, None)
+                self._namesakes.pop(note.name, None)
 
     # -- topics and partitions ----------------------------------------------------------------------------------------
 

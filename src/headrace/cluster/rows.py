@@ -33,6 +33,17 @@ class ElectedController(NamedTuple):
     """Create revision of the controller key: what a controller's transactions compare (R1)."""
 
 
+class Namesake(NamedTuple):
+    """A deleted topic whose name may be used again."""
+
+    topic_id: bytes
+    deleted_ms: int
+    """Wall clock of the broker that did it."""
+    last_epoch: int
+    """The highest leader epoch that any topic of the name has had."""
+    revision: int
+
+
 class Topic:
     """A topic as it is now. `state` and `config` are replaced on change; hold on to them, not to this, across awaits."""
 

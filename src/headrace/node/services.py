@@ -20,6 +20,7 @@ from headrace.broker.internal_topics import InternalTopics
 from headrace.broker.latest import Latest
 from headrace.broker.leading import Leading
 from headrace.broker.markers import Markers, MarkerSender
+from headrace.broker.namesakes import Namesakes
 from headrace.broker.partition_admin import PartitionAdmin
 from headrace.broker.peers import Peers
 from headrace.broker.producer_ids import ProducerIds
@@ -94,10 +95,10 @@ def build_services(broker: Broker, options: ServiceOptions, troubles: Callable[[
     connections = Connections(fencing=options.connection_fencing)
     client_brokers = ClientBrokers(image, runtime.clock, broker.liveness)
     latest = Latest(runtime, metadata, replicas.caught_up)
-    topics = TopicAdmin(runtime, metadata, latest, replicas.caught_up)
+    peers = Peers(image, broker.introductions)
+    topics = TopicAdmin(runtime, metadata, latest, Namesakes(runtime, metadata, peers), replicas.caught_up)
     partition_admin = PartitionAdmin(metadata)
     quota_admin = QuotaAdmin(metadata)
-    peers = Peers(image, broker.introductions)
     internal_topics = InternalTopics(
         image,
         topics,

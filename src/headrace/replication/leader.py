@@ -9,7 +9,7 @@ With one replica every append or sync is a comparison and an addition; all else 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -137,6 +137,8 @@ class Leader:
         self._revision = leadership.revision
         self._replicas = leadership.replicas
         self._isr = leadership.isr
+        self.is_left_alone = _is_left_alone(leadership.isr, leadership.replicas)
+        """Nobody confirms that we still lead, though others could. A partition with one replica has nobody by choice (R36)."""
         self._elr = leadership.elr
         self._proposal: ProposeIsr | None = None
         self._lost: frozenset[int] = frozenset()
@@ -469,6 +471,7 @@ class Leader:
         """The partition as committed. A proposal that compared an older revision can no longer happen."""
         had_enough = self._isr_is_large_enough()
         self._revision, self._replicas, self._isr, self._elr = revision, replicas, isr, elr
+        self.is_left_alone = _is_left_alone(isr, replicas)
         self._proposal, self._lost, self._must_reread = None, frozenset(), False
         self._forget_absent(now_ms)
         self._recompute()
@@ -536,3 +539,7 @@ _HANDLERS: Final[dict[type, Callable[[Leader, Any, int], list[LeaderEffect]]]] =
     Stalled: Leader._stalled,
     Resign: Leader._resign,
 }
+
+
+def _is_left_alone(isr: Sequence[int], replicas: Sequence[int]) -> bool:
+    return len(isr) == 1 < len(replicas)
