@@ -208,6 +208,10 @@ def test_what_others_hold_is_let_go_of_and_the_queue_says_why_it_stands(
     press(chromium, "Let go of 1 message")
     (again,) = wait_until(lambda: api("POST", "/queues/stuck/receive?max=9&visibility=30m")["items"])
     assert (again["offset"], again["delivery"]) == (first, 2)
+    # Until the page has heard of it the row it shows is of the lock before, and choosing that chooses nothing.
+    chromium.until(
+        f"[...document.querySelectorAll('tr')].some((row) => /offset {first}\\b/.test(row.innerText) && /\\t2\\t/.test(row.innerText))"
+    )
     chromium.until_text("0 of 3 messages chosen")
     chromium.run(
         "[...document.querySelectorAll('label.tick')].find((one) => one.textContent.trim() === 'All').querySelector('input').click()"
