@@ -186,8 +186,8 @@ async def _serve(settings: Settings, run: Invocation, pipelines: bool) -> Exit:
 
 def _calm_garbage_collection() -> None:
     """A request makes some twenty objects and no cycles, so the default (a look every 700 objects, and ever so often at
-    everything there is) was a fifth of the CPU of a small produce. What the start has made lives as long as we do."""
-    gc.collect()
+    everything there is) was a fifth of the CPU of a small produce. What the start has made lives as long as we do: looking through it
+    once more for the little that does not would take longer than all the rest of this."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
 
