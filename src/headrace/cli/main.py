@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import sys
 from typing import Any
-
-# Imports, and a broker that opens thousands of logs, make what stays. By default Python looks for cycles among it over and over, which
-# was a quarter of the CPU of such a start (docs/performance.md).
-gc.set_threshold(50_000, 20, 100)
 
 import click
 
