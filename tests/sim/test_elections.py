@@ -28,13 +28,13 @@ def plain(value: str) -> bytes:
     return _batch([value], -1, -1, -1, transactional=False)
 
 
-async def begun(cluster: SimCluster, replicas: int) -> ClusterClient:
+async def begun(cluster: SimCluster, replicas: int, min_isr: int = 1) -> ClusterClient:
     for node in cluster.nodes.values():
         node.start()
     await cluster._brokers_live()
     addresses = [(node.address, PORT) for node in cluster.nodes.values()]
     client = ClusterClient(addresses, TOPIC, cluster.dice.fork("client"))
-    await client.create_topic(1, replicas, {"min.insync.replicas": "1"})
+    await client.create_topic(1, replicas, {"min.insync.replicas": f"{min_isr}"})
     return client
 
 
@@ -140,5 +140,60 @@ def test_f85_a_damaged_replica_that_nobody_counts_on_starts_over_and_its_bytes_a
         assert cluster._replica(node, 0).log.end_offset == 5
         kept = files.list_dir("/data/quarantine")
         assert [name for name in kept if name.startswith(f"{home}-0-")], "S12"
+
+    cluster.simulation.run(story)
+
+
+# -- F82: a leader that is alive and can't use its replica ------------------------------------------------------------------
+
+
+def test_f82_a_damaged_leader_gives_up_when_the_coordinator_is_back() -> None:
+    """It was away at that moment only; nothing else changes afterwards that would remind anybody."""
+    cluster = SimCluster(5, Shape(partitions=1, min_isr=2, hostile=False))
+
+    async def story(_: Any) -> None:
+        client = await begun(cluster, 3)
+        await client.produce(0, plain("before"), soon())
+        leader = cluster._partition_states()[0].leader
+        assert await eventually(lambda: len(cluster._partition_states()[0].isr) == 3)
+        coordinator = cluster.coordinators[cluster.nodes[leader].name]
+        coordinator.reachable = False
+        cluster._replica(cluster.nodes[leader], 0).mark_failed()
+        await asyncio.sleep(2.0)
+        coordinator.reachable = True
+        assert await eventually(lambda: cluster._partition_states()[0].leader not in (leader, -1))
+        assert all(cluster._is_live(number) for number in cluster.nodes), "nobody was deposed for that"
+        assert leader not in cluster._partition_states()[0].isr
+        await client.produce(0, plain("after"), soon())
+
+    cluster.simulation.run(story)
+
+
+@pytest.mark.parametrize("min_isr", [1, 2])
+def test_f82_a_damaged_leader_gives_up_to_a_complete_replica_that_comes_back(min_isr: int) -> None:
+    """Nobody is in sync but the leader; with two required, who left is complete (R28), and leads when it is up again. With
+    one required what left may have missed something: then the partition waits for a repair."""
+    cluster = SimCluster(6, Shape(partitions=1, min_isr=min_isr, hostile=False))
+
+    async def story(_: Any) -> None:
+        client = await begun(cluster, 3, min_isr)
+        await client.produce(0, plain("acknowledged"), soon())
+        leader = cluster._partition_states()[0].leader
+        others = [number for number in cluster.nodes if number != leader]
+        for other in others:
+            await cluster.nodes[other].service.stop()
+            cluster.nodes[other].kill()
+            assert await eventually(lambda other=other: other not in cluster._partition_states()[0].isr)  # type: ignore[misc]
+        last = cluster._partition_states()[0]
+        assert (last.isr, last.elr) == ((leader,), (others[1],) if min_isr == 2 else ())
+        cluster._replica(cluster.nodes[leader], 0).mark_failed()
+        for other in others:
+            cluster.nodes[other].start()
+        if min_isr == 1:
+            assert not await eventually(lambda: cluster._partition_states()[0].leader != leader)
+            return
+        assert await eventually(lambda: cluster._partition_states()[0].leader == others[1])
+        await client.produce(0, plain("after"), soon())
+        assert cluster._replica(cluster.nodes[others[1]], 0).log.end_offset == 2
 
     cluster.simulation.run(story)

@@ -92,6 +92,7 @@ class Replicas:
         """Of our current registration; a leadership older than it belongs to an earlier life (R4, R29)."""
         self.offline: dict[TopicPartition, str] = {}
         """Replicas that can't be opened, and why."""
+        self._giving_away: set[TopicPartition] = set()
         self._runtime = runtime
         self._metadata = metadata
         self._image = metadata.image
@@ -372,20 +373,33 @@ class Replicas:
         self._hand_over(*partition.tp)
 
     def _hand_over(self, topic_name: str, number: int) -> None:
-        self._runtime.spawn(self._give_away(topic_name, number), f"hand over {topic_name}-{number}")
+        tp = TopicPartition(topic_name, number)
+        if tp not in self._giving_away:
+            self._giving_away.add(tp)
+            self._runtime.spawn(self._give_away(tp), f"hand over {topic_name}-{number}")
 
-    async def _give_away(self, topic_name: str, number: int) -> None:
-        topic = self._image.topic(topic_name)
-        if topic is None:
-            return
-        standing = Standings(self._image).of(topic.config)
-        change = hand_over(self._image, topic, number, self._image.broker_id, standing)
-        if change is None:
-            return
+    async def _give_away(self, tp: TopicPartition) -> None:
+        """Until somebody else leads, or our replica is repaired: we are alive, so the controller leaves the partition to us (F82).
+        That no heir is up, or that the coordinator is away for a moment, is no reason to keep it for good."""
         try:
-            await self._metadata.commit(change)
+            while (topic := self._image.topic(tp.topic)) is not None:
+                if await self._given_away(topic, tp.partition) or tp not in self.offline:
+                    return
+                await asyncio.sleep(READ_AGAIN_S)
+        finally:
+            self._giving_away.discard(tp)
+
+    async def _given_away(self, topic: Topic, number: int) -> bool:
+        """Also when there is nothing to give: somebody else leads, or there is nobody who could."""
+        state, me = topic.partitions[number], self._image.broker_id
+        if state is None or state.leader != me or state.replicas == (me,):
+            return True
+        change = hand_over(self._image, topic, number, me, Standings(self._image).of(topic.config))
+        try:
+            return change is not None and (await self._metadata.commit(change)).succeeded
         except HeadraceError as problem:
-            log.warning("%s-%d can't be handed over yet: %s", topic_name, number, problem.detail)
+            log.info("%s-%d can't be handed over yet: %s", topic.name, number, problem.detail)
+            return False
 
     async def _raise_epoch(self, topic: Topic, number: int, above: int) -> None:
         """Until it is above: by us or by another replica."""

@@ -199,15 +199,17 @@ def isr_change(
 def hand_over(
     image: ClusterImage, topic: Topic, number: int, leader: int, standing: BrokersStanding
 ) -> Change | None:
-    """A leader whose replica is damaged gives the partition to another in-sync one and leaves the ISR (S7, S22, S26).
+    """A leader whose replica is damaged gives the partition to another complete one and leaves the ISR (S7, S22, S26).
 
-    It does not stay eligible either: what is damaged is not complete (R29). None when nobody else is in sync: then it is
-    better to wait for a repair than to lose what only it has.
+    Complete is who is in sync, or left while nothing could be committed any more (R28): the leader is alive, so nobody else looks
+    for an heir. It does not stay eligible either: what is damaged is not complete (R29). None when no other complete replica is up:
+    then it is better to wait for one, or for a repair, than to lose what only it has.
     """
     partition, broker = topic.partitions[number], image.broker(leader)
     if partition is None or broker is None or partition.leader != leader:
         return None
-    others = [member for member in partition.isr if member != leader and member in standing.live]
+    complete = (*partition.isr, *partition.elr)
+    others = [member for member in complete if member != leader and member in standing.live]
     if not others:
         return None
     without_us = BrokersStanding(frozenset(others), frozenset({leader, *standing.lost}))
