@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -165,6 +166,7 @@ def figures() -> dict[str, int]:
         "files": len(lines),
         "lines": sum(lines.values()),
         "files of more than 600 lines": sum(count > MAX_FILE_LINES for count in lines.values()),
+        "lines that stand somewhere else already": sum(count for _, _, count in repeats()),
         "modules in the largest circle of imports": len(cycles[0]) if cycles else 1,
         "modules in circles": sum(map(len, cycles)),
         "attributes of Broker": len(attributes("broker.broker", "Broker")),
@@ -242,6 +244,65 @@ def pried_open() -> list[str]:
                 continue
             found.append(f"{module}: {node.attr}")
     return sorted(set(found))
+
+
+# -- what is written twice ---------------------------------------------------------------------------------------------
+
+REPEAT_LINES = 6
+MAX_REPEATED = 388
+"""Lines that stand somewhere else already. It may only shrink: what comes new is written once."""
+KAFKAS_WORDS = ("wire/messages/",)
+"""The answer of one API looks like another's, and each is its own form."""
+_NOTHING = re.compile(r"[\W_]*|(?:return|pass|else:|try:|continue|break)|\W*#.*")
+
+
+def _told_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without those that say nothing: blank ones, comments, brackets, imports."""
+    importing = False
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if importing or line.startswith(("import ", "from ")):
+            importing = (importing or line.endswith("(")) and not line.endswith(")")
+        elif not _NOTHING.fullmatch(line):
+            yield number, line
+
+
+def repeats() -> list[tuple[str, str, int]]:
+    """Runs of `REPEAT_LINES` lines or more that stand to the letter in two places: the later place, the earlier one, how many lines."""
+    first: dict[tuple[str, ...], tuple[str, int]] = {}
+    found: list[tuple[str, str, int]] = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if name.startswith(KAFKAS_WORDS):
+            continue
+        lines = list(_told_lines(path.read_text()))
+        again: dict[int, tuple[str, int]] = {}
+        for at in range(len(lines) - REPEAT_LINES + 1):
+            run = tuple(line for _, line in lines[at : at + REPEAT_LINES])
+            earlier = first.setdefault(run, (name, lines[at][0]))
+            if earlier != (name, lines[at][0]):
+                for each in range(at, at + REPEAT_LINES):
+                    again.setdefault(each, earlier)
+        start = None
+        for each in range(len(lines) + 1):
+            if each in again:
+                start = each if start is None else start
+            elif start is not None:
+                origin, line = again[start]
+                found.append((f"{name}:{lines[start][0]}", f"{origin}:{line}", each - start))
+                start = None
+    return sorted(found, key=lambda repeat: -repeat[2])
+
+
+def repeated_too_much() -> list[str]:
+    found = repeats()
+    count = sum(lines for _, _, lines in found)
+    if count <= MAX_REPEATED:
+        return []
+    return [
+        f"{count} lines stand in two places, {MAX_REPEATED} are allowed (scripts/house --repeats):",
+        *(f"  {later} as {earlier}, {lines} lines" for later, earlier, lines in found[:20]),
+    ]
 
 
 NAMED_TUPLE = {"_replace", "_asdict", "_fields", "_make"}
