@@ -8,15 +8,13 @@ reassignment calls, so they are made with our own connection.
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headrace.broker.peer import PeerConnection, PeerLost
 from headrace.cli.addresses import split_address
 from headrace.cli.broker_link import BrokerLink
-from headrace.cli.failure import Exit, Failure, failure_of
+from headrace.cli.failure import failure_of
 from headrace.cli.peer_login import open_connection
 from headrace.cluster import keys
 from headrace.cluster.image import ClusterImage
@@ -187,17 +185,6 @@ class ClusterLink:
         return sum(
             not row.error_code for topic in answer.replica_election_results for row in topic.partition_result
         )
-
-    def wait_until_moved(self, seconds: float) -> None:
-        deadline, pause = time.monotonic() + seconds, threading.Event()
-        while left := self.moving():
-            if time.monotonic() > deadline:
-                raise Failure(
-                    Exit.TIMEOUT,
-                    f"{len(left)} partitions are still being moved",
-                    "they go on by themselves; look with:  headrace cluster status",
-                )
-            pause.wait(0.2)
 
     def ask(self, *questions: tuple[int, int, object]) -> list[Any]:
         async def ask() -> list[Any]:

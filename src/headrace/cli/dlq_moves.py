@@ -11,8 +11,10 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import Row, column, counted, words
+from headrace.cli.progress import progress
 
 LOOK_S = 0.2
+DOING = {"redrive": "Redriving", "edit": "Editing", "discard": "Discarding"}
 DONE = {"redrive": "Redriven", "edit": "Edited", "discard": "Discarded"}
 WOULD = {"redrive": "Would move", "edit": "Would edit", "discard": "Would discard"}
 
@@ -85,9 +87,8 @@ def move(run: Invocation, name: str, body: dict[str, Any], *, no_wait: bool) -> 
     path = f"/api/v1/queues/{part(name)}/moves"
     began = time.monotonic()
     row = redrive_row(run.http.ask("POST", path, body))
-    while not no_wait and row.status in ("running", "cancelling"):
-        time.sleep(LOOK_S)  # noqa: TID251 - a person waits for the broker here
-        row = next((redrive_row(item) for item in run.http.all_items(path) if item["id"] == row.id), row)
+    if not no_wait:
+        row = _finished(run, path, row)
     run.output.one(row, lambda: "")
     if row.status == "failed":
         raise Failure(Exit.FAILED, f"the {row.act} stopped after {row.moved} messages: {row.failure}")
@@ -99,3 +100,15 @@ def move(run: Invocation, name: str, body: dict[str, Any], *, no_wait: bool) -> 
     )
     run.done(words + (f"; {counted(row.skipped, 'message')} left as they were" if row.skipped else ""))
     return Exit.OK
+
+
+def _finished(run: Invocation, path: str, row: RedriveRow) -> RedriveRow:
+    """What became of it."""
+    with progress(run, f"{DOING[row.act]} {row.source}", row.to_move) as advance:
+        advance(row.moved)
+        while row.status in ("running", "cancelling"):
+            time.sleep(LOOK_S)  # noqa: TID251 - a person waits for the broker here
+            now = next((redrive_row(item) for item in run.http.all_items(path) if item["id"] == row.id), row)
+            advance(now.moved - row.moved)
+            row = now
+    return row

@@ -6,13 +6,15 @@ import csv
 import io
 import sys
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from contextlib import AbstractContextManager
+from typing import IO, ClassVar
 
 import click
 
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import Row, printable
+from headrace.cli.progress import Advance, progress
 
 
 class ExportRow(Row):
@@ -39,17 +41,31 @@ def export_options(function: click.decorators.FC) -> click.decorators.FC:
 def export(run: Invocation, name: str, path: str, file: str, query: dict[str, str]) -> None:
     pieces = run.http.download(path, {key: value for key, value in query.items() if value})
     if file == "-":
-        for piece in _clean(pieces, query["format"]) if run.output.on_terminal else pieces:
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+        if run.output.on_terminal:
+            pieces = _clean(pieces, query["format"])
+        with _bar(run, name, prints=True) as advance:
+            _write(pieces, sys.stdout.buffer, advance)
+            sys.stdout.buffer.flush()
         return
     try:
-        with open(file, "wb") as target:
-            size = sum(target.write(piece) for piece in pieces)
+        with open(file, "wb") as target, _bar(run, name) as advance:
+            size = _write(pieces, target, advance)
     except OSError as problem:
         raise Failure(Exit.USAGE, f"{file}: {problem.strerror}") from None
     run.output.one(ExportRow(name=name, file=file, bytes=size), lambda: "")
     run.done(f"Exported to {file} ({size:,} bytes)")
+
+
+def _bar(run: Invocation, name: str, *, prints: bool = False) -> AbstractContextManager[Advance]:
+    return progress(run, f"Exporting {printable(name)}", None, size=True, prints=prints)
+
+
+def _write(pieces: Iterable[bytes], target: IO[bytes], advance: Advance) -> int:
+    size = 0
+    for piece in pieces:
+        size += target.write(piece)
+        advance(len(piece))
+    return size
 
 
 def _clean(pieces: Iterable[bytes], kind: str) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from headrace.cli.output import Row, Shape
 from headrace.cli.parameters import Duration
 from headrace.cli.processes import born
 from headrace.cli.profile import settings_failure
+from headrace.cli.progress import progress
 from headrace.cli.setting_options import flag_words, setting_options
 from headrace.node.settings import SettingsError, default_files, load_settings
 
@@ -77,7 +78,10 @@ def command(
         )
     words = flag_words({"config": config_file, "brokers": brokers, **flags})
     verbose = ["-" + "v" * run.verbosity] if run.verbosity else []
-    server = _start(place, [sys.executable, "-m", "headrace", "serve", "--json", *words, *verbose], wait_ms)
+    with progress(run, "Starting", None):
+        server = _start(
+            place, [sys.executable, "-m", "headrace", "serve", "--json", *words, *verbose], wait_ms
+        )
     place.write(server)
     _tell(run, server, already=False)
 

@@ -11,6 +11,7 @@ from headrace.cli.completing import complete_brokers
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
+from headrace.cli.moving import carry_out
 from headrace.cli.output import Column, Row, Shape, column, counted
 from headrace.cli.parameters import Duration
 from headrace.cluster.reassignment import Reassignment, drain
@@ -54,8 +55,7 @@ def command(run: Invocation, broker: int, wait_ms: int, dry_run: bool) -> Exit:
     plan = drain(image_of(view), broker)
     run.output.items(MoveRow, [move_row(move) for move in plan], MOVE_COLUMNS)
     if not dry_run and plan:
-        link.start(plan)
-        link.wait_until_moved(wait_ms / 1000)
+        carry_out(run, link, plan, wait_ms)
         run.done(f"Moved {counted(len(plan), 'partition')} off broker {broker}")
     planned = {(move.topic.name, move.partition) for move in plan}
     stuck = [

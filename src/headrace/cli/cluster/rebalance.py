@@ -8,6 +8,7 @@ from headrace.cli.cluster.drain import MOVE_COLUMNS, MoveRow, move_row
 from headrace.cli.cluster_view import ClusterLink, image_of
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
+from headrace.cli.moving import carry_out
 from headrace.cli.output import Shape, counted
 from headrace.cli.parameters import Duration
 from headrace.cluster.reassignment import spread
@@ -28,7 +29,6 @@ def command(run: Invocation, wait_ms: int, dry_run: bool) -> None:
     if dry_run:
         return
     if plan:
-        link.start(plan)
-        link.wait_until_moved(wait_ms / 1000)
+        carry_out(run, link, plan, wait_ms)
     led = link.elect_preferred()
     run.done(f"Moved {counted(len(plan), 'partition')} and {counted(led, 'leadership')}")

@@ -27,6 +27,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
 from headrace.cli.profile import settings_failure
+from headrace.cli.progress import progress
 from headrace.core.units import format_size
 from headrace.node.settings import SettingsError, default_files, environment_name, load_settings
 
@@ -77,13 +78,16 @@ def command(run: Invocation, file: str, data_dir: str | None) -> None:
     file = file or time.strftime("headrace-bundle-%Y%m%d-%H%M%S.tar.gz")
     parts: dict[str, bytes] = {}
     missing: list[str] = []
-    for name, make in _sources(run, data_dir):
-        try:
-            parts[name] = without_secrets(make()).encode()
-        except Failure as failure:
-            missing.append(f"{name}: {failure.what}")
-        except OSError as problem:
-            missing.append(f"{name}: {problem}")
+    sources = list(_sources(run, data_dir))
+    with progress(run, "Collecting", len(sources)) as advance:
+        for name, make in sources:
+            try:
+                parts[name] = without_secrets(make()).encode()
+            except Failure as failure:
+                missing.append(f"{name}: {failure.what}")
+            except OSError as problem:
+                missing.append(f"{name}: {problem}")
+            advance(1)
     parts["missing.txt"] = "\n".join(missing).encode()
     try:
         with tarfile.open(file, "w:gz") as archive:

@@ -12,6 +12,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, counted
 from headrace.cli.pipelines import definition_at
+from headrace.cli.progress import progress
 from headrace.core.errors import HeadraceError
 
 
@@ -50,7 +51,8 @@ def command(run: Invocation, pipeline: str) -> None:
             Exit.FAILED, f"tables need pyiceberg (no {problem.name})", "pip install 'headrace[spark,tables]'"
         ) from None
     try:
-        found = redrive_rows(definition)
+        with progress(run, f"Trying the dead rows of {definition.table_name}", None):
+            found = redrive_rows(definition)
     except HeadraceError as problem:
         raise failure_of(problem) from None
     row = RedriveRowsRow(table=definition.table_name, rows=found.rows, still_dead=found.still_dead)

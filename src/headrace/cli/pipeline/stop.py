@@ -14,6 +14,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
 from headrace.cli.pipelines import PipelineRow, Pipelines, author, pipelines_of
+from headrace.cli.progress import progress
 
 
 class PipelineStopRow(Row):
@@ -54,6 +55,13 @@ def await_row(
 ) -> PipelineRow:
     """As long as anything is heard of it: a supervisor that holds it speaks every few seconds, and ends what hangs. How long a JVM takes to
     start is the machine's to say."""
+    with progress(run, f"Waiting for {name}", None):
+        return _await_row(run, pipelines, name, is_so)
+
+
+def _await_row(
+    run: Invocation, pipelines: Pipelines, name: str, is_so: Callable[[PipelineRow], bool]
+) -> PipelineRow:
     from headrace.spark.sync_client import pause
 
     heard = ("", "")

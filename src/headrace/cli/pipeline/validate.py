@@ -12,6 +12,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
 from headrace.cli.pipelines import definition_of
+from headrace.cli.progress import progress
 
 
 class ValidRow(Row):
@@ -47,7 +48,8 @@ def command(run: Invocation, file: Path, online: bool) -> None:
         except SparkMissing:
             with_spark = False
             run.note("Spark is not installed here, so nobody has read the SQL")
-        wrong = problems(found, with_spark=with_spark)
+        with progress(run, f"Asking about {found.name}", None):
+            wrong = problems(found, with_spark=with_spark)
         if wrong:
             raise Failure(
                 Exit.USAGE,

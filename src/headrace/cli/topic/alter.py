@@ -17,6 +17,7 @@ from headrace.cli.completing import complete_topics
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
+from headrace.cli.moving import carry_out
 from headrace.cli.output import Row, Shape
 from headrace.cli.parameters import Duration, Setting, TopicConfigName, TopicSetting
 from headrace.cluster.reassignment import resized
@@ -105,8 +106,7 @@ def _resize(run: Invocation, name: str, replicas: int, wait_ms: int, dry_run: bo
         )
     plan = resized(image, image.topics[name], replicas)
     if plan and not dry_run:
-        cluster.start(plan)
-        cluster.wait_until_moved(wait_ms / 1000)
+        carry_out(run, cluster, plan, wait_ms)
     return [f"partition {move.partition} on brokers {', '.join(map(str, move.target))}" for move in plan] or [
         f"replicas are {replicas} already"
     ]

@@ -17,6 +17,7 @@ from headrace.cli.leaf import leaf
 from headrace.cli.message_format import DEFAULT_FORMAT, MessageRow, compile_format, for_terminal, message_row
 from headrace.cli.output import Shape, counted
 from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern, StartPosition, Where
+from headrace.cli.progress import progress
 from headrace.cli.reading import Reading, TopicConsumer
 from headrace.records.filters import Filter
 from headrace.records.positions import END, START, Anchor, Position
@@ -97,9 +98,11 @@ def show_messages(run: Invocation, reading: Reading, line: str, decoder: Decoder
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     count = 0
     try:
-        for message in reader.messages():
-            run.output.line(partial(row, message), lambda: show(message))  # noqa: B023
-            count += 1
+        with progress(run, f"Reading {', '.join(reading.topics)}", reading.limit, prints=True) as advance:
+            for message in reader.messages():
+                run.output.line(partial(row, message), lambda: show(message))  # noqa: B023
+                count += 1
+                advance(1)
     finally:
         # What was not shown is not committed either.
         sys.stdout.flush()

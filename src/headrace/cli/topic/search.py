@@ -12,6 +12,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column, counted
+from headrace.cli.progress import progress
 from headrace.cli.queue_view import short
 
 STEP_MS = 10_000
@@ -62,14 +63,17 @@ def command(
         query["partition"] = str(partition)
     rows: list[FoundRow] = []
     looked, cursor = 0, ""
-    while len(rows) < limit:
-        step = {**query, "limit": str(min(500, limit - len(rows))), **({"cursor": cursor} if cursor else {})}
-        found = run.http.ask("GET", f"/topics/{part(name)}/search", query=step, wait_ms=STEP_MS)
-        rows += msgspec.convert(found["items"], list[FoundRow])
-        looked += found["looked_at"]
-        cursor = found["next_cursor"] or ""
-        if not cursor:
-            break
+    with progress(run, f"Looking through {name}", None) as advance:
+        while len(rows) < limit:
+            more = {"cursor": cursor} if cursor else {}
+            step = {**query, "limit": str(min(500, limit - len(rows))), **more}
+            found = run.http.ask("GET", f"/topics/{part(name)}/search", query=step, wait_ms=STEP_MS)
+            rows += msgspec.convert(found["items"], list[FoundRow])
+            looked += found["looked_at"]
+            advance(found["looked_at"])
+            cursor = found["next_cursor"] or ""
+            if not cursor:
+                break
     columns = [
         column("PARTITION", "partition", right=True),
         column("OFFSET", "offset", right=True),
