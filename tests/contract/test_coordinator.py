@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from mirror import Mirror
+from off_loop import in_a_thread
 
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
 from headrace.coordinator.memory import MemoryCoordinator
@@ -49,10 +50,6 @@ class RealClock:
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-
-async def in_a_thread(work):
-    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 class Backend:

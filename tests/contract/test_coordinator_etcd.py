@@ -6,13 +6,15 @@ import asyncio
 import base64
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trustme
 from mirror import Mirror
+from off_loop import in_a_thread
 
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
 from headrace.coordinator.etcd_calls import Credentials
@@ -27,9 +29,11 @@ from headrace.coordinator.port import (
     CoordinatorRefused,
     CoordinatorUnavailable,
     Event,
+    Operation,
     OutcomeUnknown,
     Put,
     Resync,
+    TxnResult,
     WatchBatch,
     WatchUpdate,
 )
@@ -160,10 +164,6 @@ async def eventually(look: Callable[[], Awaitable[object]]) -> None:
     raise AssertionError("it did not come true")
 
 
-async def in_a_thread(work):
-    return await asyncio.get_running_loop().run_in_executor(None, work)
-
-
 @pytest.mark.slow
 async def test_rule_1_a_cut_during_catch_up_loses_none_of_6000_events(
     server: EtcdServer, proxy: TcpProxy
@@ -259,7 +259,7 @@ async def test_rule_4_an_unknown_transaction_that_lands_late_is_fenced(
     """The request waits in the network; the writer looks, fences, and the late arrival changes nothing."""
     async with connected(server.address) as direct, connected(proxy.address, deadline_s=0.4) as slow:
         flaky = Detour(slow, direct)
-        writer = ResolvingWriter(flaky, "writers/1", random.randbytes)
+        writer = ResolvingWriter(flaky, "writers/1", random.randbytes)  # type: ignore[arg-type]
         await writer.txn([], [Put("p", b"0")])
         proxy.linger_s = PATIENCE_S
         proxy.black_hole()
@@ -284,7 +284,7 @@ class Detour:
         self.through_proxy = False
         self.get = direct.get
 
-    async def txn(self, compares, operations):
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
         if self.through_proxy:
             self.through_proxy = False
             return await self._slow.txn(compares, operations)
@@ -416,10 +416,14 @@ async def test_an_absent_etcd_is_unavailable_not_unknown() -> None:
             await one.grant(5_000)
 
 
+def _drawn(first: int, size: int) -> bytes:
+    return bytes([first]) * size
+
+
 async def test_a_dead_endpoint_is_passed_over(server: EtcdServer) -> None:
     for first in range(3):
         settings = EtcdSettings(origins(f"127.0.0.1:9,{server.address},127.0.0.1:10"))
-        one = EtcdCoordinator(settings, token_bytes=lambda size, first=first: bytes([first]) * size)
+        one = EtcdCoordinator(settings, token_bytes=partial(_drawn, first))
         assert (await one.txn([], [Put("a", b"")])).succeeded
         await one.close()
 

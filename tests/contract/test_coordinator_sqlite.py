@@ -10,8 +10,10 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from off_loop import in_a_thread
 
 from headrace.coordinator.port import (
     Compare,
@@ -28,10 +30,6 @@ from headrace.coordinator.sqlite import SqliteCoordinator
 from headrace.coordinator.sqlite_store import SqliteStore
 
 PATIENCE_S = 120.0
-
-
-async def in_a_thread(work):
-    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 class HandClock:
@@ -309,7 +307,7 @@ async def test_a_hanging_disk_does_not_hang_the_caller(
     stuck = asyncio.Event()
     hang = False
 
-    async def slow_disk(work):
+    async def slow_disk(work: Any) -> Any:
         if hang:
             await stuck.wait()
         return await in_a_thread(work)

@@ -83,7 +83,9 @@ class Terminals:
     def type(self, command: str) -> None:
         if command.startswith("export "):
             words = shlex.split(self.here(command))[1:]
-            self.environment.update(word.split("=", 1) for word in words)
+            self.environment.update(
+                {name: value for name, _, value in (word.partition("=") for word in words)}
+            )
         elif command.endswith("&"):
             self._running.append(self._start(f"exec {command[:-1]}"))
         else:

@@ -83,7 +83,9 @@ class Reader:
     def type(self, command: str) -> None:
         if command.startswith("export "):
             words = shlex.split(self.here(command), comments=True)[1:]
-            self.environment.update(word.split("=", 1) for word in words)
+            self.environment.update(
+                {name: value for name, _, value in (word.partition("=") for word in words)}
+            )
         elif re.match(r"headrace serve\b", command):
             self.serve(command)
         elif command.partition("#")[0].rstrip().endswith("&"):
@@ -124,8 +126,8 @@ class Reader:
     def here(self, text: str) -> str:
         for written, here in self._elsewhere.items():
             text = text.replace(written, here)
-        for written, port in self.ports.items():
-            text = text.replace(f"localhost:{written}", f"localhost:{port}")
+        for number, port in self.ports.items():
+            text = text.replace(f"localhost:{number}", f"localhost:{port}")
         # Quiet where it would talk of its progress; unbuffered, because nobody's terminal is at the other end.
         return text.replace("curl ", "curl -sS ").replace("kcat -C ", "kcat -u -C ")
 

@@ -68,7 +68,7 @@ def with_confluent(login: Login, topic: str, scratch: Path) -> None:
     while len(got) < COUNT:
         for message in consumer.consume(COUNT, 1.0):
             assert message.error() is None, message.error()
-            got.append(int(message.value()))
+            got.append(int(message.value() or b""))
     consumer.close()
     assert got == list(range(COUNT))
 

@@ -167,7 +167,7 @@ class Bench:
         self.partition = Partition()
         self.performed: list[str] = []
         self.careful = False
-        self.shard = Shard(
+        self.shard: Shard[Any, str] = Shard(
             Runtime(), self.partition, machine, lambda shard, effect: self.performed.append(effect),  # type: ignore[arg-type]
             lambda command, answer: self.careful, gathers=gathers,
         )  # fmt: skip

@@ -41,7 +41,7 @@ class SparkReader(Reader):
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self._beside: list[threading.Thread] = []
 
-    def type(self, command: str) -> str:
+    def type(self, command: str) -> str:  # type: ignore[override]
         """What it prints."""
         words = shlex.split(self.here(command), comments=True)
         if words[:3] == ["headrace", "pipeline", "run"] and words[-1] == "&":

@@ -14,6 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from transaction_world import World
@@ -223,9 +224,7 @@ class Cluster:
             else:
                 self.decision += new
                 for tp in sent.partitions:
-                    self.inside.append(
-                        lambda sent=sent, tp=tp, number=self.decision: self._mark(sent, tp, number)
-                    )
+                    self.inside.append(partial(self._mark, sent, tp, self.decision))
 
     def _mark(self, sent: SendMarkers, tp: TopicPartition, decision: int) -> None:
         self.partitions[tp].marker(sent, decision)
@@ -299,8 +298,8 @@ class Cluster:
             (1.0 if self._is_current(connection) else 0.15, self.connections[connection].popleft)
             for connection in waiting
         ]
-        choices += ((1.0, lambda i=i: self.inside.pop(i)) for i in range(len(self.inside)))
-        choices += ((0.05, lambda i=i: self.slow.pop(i)) for i in range(len(self.slow)))
+        choices += ((1.0, partial(self.inside.pop, i)) for i in range(len(self.inside)))
+        choices += ((0.05, partial(self.slow.pop, i)) for i in range(len(self.slow)))
         if not choices:
             return False
         [(_, take)] = self.random.choices(choices, [weight for weight, _ in choices])
@@ -451,15 +450,18 @@ class Client:
         chosen = cluster.random.sample(sorted(cluster.partitions), cluster.random.randint(1, 3))
         for tp in chosen:
             if not cluster.rules.version_2:
+                places = frozenset({tp})
                 added = yield from self._ask(
-                    lambda w, c, tp=tp: AddPartitions("x", *who[1:], frozenset({tp}), c, waiter=w)
+                    lambda w, c, places=places: AddPartitions(
+                        "x", who.producer_id, who.producer_epoch, places, c, waiter=w
+                    )  # type: ignore[misc]
                 )
                 if added is not ErrorKind.NONE:
                     return False
             for _ in range(cluster.random.randint(1, 2)):
                 value = Value(self.index, number, len(attempt.values))
                 attempt.values.append(value)
-                request = Produce(*who[1:], sequences.get(tp, 0), value)
+                request = Produce(who.producer_id, who.producer_epoch, sequences.get(tp, 0), value)
                 if cluster.random.random() < 0.03 and not cluster.rules.version_2:
                     # Not every client waits for its batches before it aborts and goes on, or away. It does not use that
                     # sequence again: it can't know whether the batch was written.
@@ -493,7 +495,8 @@ class Client:
         return self._ask(
             lambda w, c: EndTxn(
                 "x",
-                *who[1:],
+                who.producer_id,
+                who.producer_epoch,
                 commit,
                 bump,
                 self.cluster.world.draw(),

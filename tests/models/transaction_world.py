@@ -37,7 +37,7 @@ class World:
         )
         self.journal: list[JournalRecord] = []
         self.effects: list[Any] = []
-        self.last = Plan()
+        self.last: Plan[Any] = Plan()
         self._waiter = 0
         self._drawn = 999
 
@@ -59,7 +59,7 @@ class World:
         for fact in plan.facts:
             self.shard.apply(fact, self.now_ms)
             if fact.durable:
-                self.journal += self.shard.encode(fact)
+                self.journal += self.shard.encode(fact)  # type: ignore[arg-type]
         self.shard.invariants()
         self.effects += plan.effects
 

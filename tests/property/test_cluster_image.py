@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_coordinator import KeyEvent, TinyCoordinator
@@ -166,7 +168,7 @@ def test_any_bytes_leave_the_image_whole(key: str, value: bytes, revision: int) 
 )
 def test_decoding_gives_a_value_or_invalid_state(kind: type, value: bytes) -> None:
     try:
-        decoded = decode(kind, value)
+        decoded: Any = decode(kind, value)
     except InvalidState:
         return
     assert decode(kind, encode(decoded)) == decoded

@@ -264,7 +264,7 @@ MUTANTS = [
     Mutant("R53", "deletions of offsets are not journaled", ((OffsetsDropped, "durable", False),), GROUPS),
     Mutant("R53", "commits are answered before they are replicated", ((Load, "_append", append_and_open_the_gate),), unit(SHARDS, "test_replies_and_effects_wait_for_their_facts")),
     Mutant("R53", "a coordinator answers before its journal is committed", ((Load, "_wait_committed", nobody_is_waited_for),), unit(SHARDS, "test_a_fact_that_is_not_journaled_never_was", "refused")),
-    Mutant("R54", "any generation may heartbeat, sync and commit", ((ClassicGroup, "generation", AnyGeneration(ClassicGroup.generation)),), unit("unit/groups/test_sync.py", "test_refusals", syncing, "m1", 0, {}, ErrorKind.ILLEGAL_GENERATION)),
+    Mutant("R54", "any generation may heartbeat, sync and commit", ((ClassicGroup, "generation", AnyGeneration(vars(ClassicGroup)["generation"])),), unit("unit/groups/test_sync.py", "test_refusals", syncing, "m1", 0, {}, ErrorKind.ILLEGAL_GENERATION)),
     Mutant("R54", "strangers are members", ((ClassicGroup, "refusal", always(ErrorKind.NONE)),), GROUPS),
     Mutant("R54", "instances that were replaced are not fenced", ((ClassicGroup, "refusal", any_instance),), unit("unit/groups/test_static_members.py", "test_the_old_member_id_is_fenced_everywhere", static_pair)),
     Mutant("R54", "generations are not journaled", ((GenerationStarted, "durable", False),), GROUPS),

@@ -84,7 +84,7 @@ def unwrap(hint: Any) -> tuple[Any, bool]:
 
 def build(dice: random.Random, cls: type[Any], richness: int) -> Any:
     """`richness` 0 builds the plainest value, with every array empty and everything nullable null."""
-    values = {}
+    values: dict[str, Any] = {}
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         inner, optional = unwrap(hints[field.name])
@@ -147,11 +147,12 @@ def attribute(ours: Any, name: str) -> Any:
 def assert_same(ours: Any, theirs: Any, where: str) -> None:
     if ours is None and dataclasses.is_dataclass(theirs):
         # We say None where Kafka's default struct in a tag means "none".
-        assert theirs == type(theirs)(), where
+        kind: Any = type(theirs)
+        assert theirs == kind(), where
     elif dataclasses.is_dataclass(theirs):
         for field in dataclasses.fields(theirs):
             if field.name == "replica_state":
-                state = theirs.replica_state
+                state = getattr(theirs, field.name)
                 assert (ours.replica_id, ours.replica_epoch) == (state.replica_id, state.replica_epoch)
                 continue
             assert_same(attribute(ours, field.name), getattr(theirs, field.name), f"{where}.{field.name}")

@@ -61,11 +61,11 @@ PRIMITIVE: dict[FieldKind, st.SearchStrategy[Any]] = {
 def field_values(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
     if spec.kind is FieldKind.STRUCT:
         assert spec.struct is not None
-        values: st.SearchStrategy[Any] = struct_values(spec.struct, version)
+        values: st.SearchStrategy[Any] = struct_values(spec.struct, version)  # type: ignore[arg-type]
     elif spec.kind is FieldKind.ARRAY:
         assert spec.element is not None
         kind, inner = spec.element
-        element = PRIMITIVE[kind] if inner is None else struct_values(inner, version)
+        element = PRIMITIVE[kind] if inner is None else struct_values(inner, version)  # type: ignore[arg-type]
         values = st.lists(element, max_size=2)
         if inner is None:
             values |= st.lists(element, min_size=20, max_size=20)
@@ -166,7 +166,7 @@ def hand_values(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
 
 
 def values_of(message: type[Any], version: int) -> st.SearchStrategy[Any]:
-    return struct_values(message, version) if message in STRUCTS else hand_values(message, version)
+    return struct_values(message, version) if message in STRUCTS else hand_values(message, version)  # type: ignore[arg-type]
 
 
 @each_message

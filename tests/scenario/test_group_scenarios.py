@@ -57,6 +57,7 @@ from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.shard import GroupShard
 from headrace.groups.share import facts as share_facts
 from headrace.groups.share.commands import ShareGroupHeartbeat, ShareHeartbeatResult
+from headrace.groups.state import ClassicGroup
 from headrace.groups.subscription import (
     MemberSubscription,
     encode_assignment,
@@ -193,7 +194,7 @@ class Stage:
     # --- steps -----------------------------------------------------------------------------------------------
 
     def do_config(self, _: list[str], given: dict[str, str]) -> None:
-        values = {key: parse_duration_ms(value) for key, value in given.items()}
+        values: dict[str, Any] = {key: parse_duration_ms(value) for key, value in given.items()}
         self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **values})
         self.shard = GroupShard(self.config)
 
@@ -319,6 +320,7 @@ class Stage:
                 gone = part_names(consumer.revoking)
                 self.out.append(f"  {consumer.member_id} {now} revoking={gone} target={later}")
             return
+        assert isinstance(group, ClassicGroup)
         self.out.append(
             f"{plain[0]}: {group.state.value} generation={group.generation} leader={group.leader}"
         )

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster_client import ClusterClient
-from cluster_sim import BROKERS, HEAL_S, PORT, Broken, Shape, SimCluster
+from cluster_invariants import Broken
+from cluster_sim import BROKERS, HEAL_S, PORT, Shape, SimCluster
 from journal_trouble import JournalTrouble
 from queue_clients import Sender, SqsClient, Station, Worker, now_ms
 from recreation import Phoenix

@@ -113,7 +113,7 @@ class SimClient:
                 assert ErrorKind(row.error_code).info.retriable, ErrorKind(row.error_code)
                 await asyncio.sleep(RETRY_S)
                 continue
-            data = bytes(row.records or b"")
+            data = bytes(row.records or b"")  # type: ignore[arg-type]
             if not data:
                 return found
             for position, header in scan(data):

@@ -55,7 +55,7 @@ class Wire:
                 await asyncio.get_running_loop().create_future()
             return await request(origin, method, target, **named)
 
-        client.request = recorded  # type: ignore[method-assign]
+        client.request = recorded  # type: ignore[method-assign,assignment]
 
     def last(self, action: str) -> Sent:
         return next(sent for sent in reversed(self.sent) if action in sent.headers.get("x-amz-target", ""))

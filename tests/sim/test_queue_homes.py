@@ -182,7 +182,7 @@ def test_the_entries_of_a_batch_keep_their_order_within_a_group_whoever_leads_it
             assert [row["Id"] for row in answer["Successful"]] == [*bodies[:9], "twin"]
             assert answer["Successful"][0]["MessageId"] == answer["Successful"][-1]["MessageId"]
             answer = await here.ask("SendMessageBatch", QueueUrl="jobs.fifo", Entries=rows[9:])
-            found = []
+            found: list[str] = []
             while len(found) < 10:
                 answer = await here.ask("ReceiveMessage", QueueUrl="jobs.fifo", MaxNumberOfMessages=10)
                 for row in answer.get("Messages", ()):

@@ -50,8 +50,8 @@ class Move:
         return [
             node.service.services.queue_rooms
             for node in self.stage.nodes.values()
-            if not node.process.is_paused
-        ]  # type: ignore[union-attr]
+            if node.process is not None and not node.process.is_paused
+        ]
 
     async def change(self, *, config: dict[str, Any] | None = None, **changes: Any) -> None:
         rooms = self.rooms()[0]
@@ -129,7 +129,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def _partition(answer: dict[str, Any]) -> int:
-    return names.decode_message_id(answer["MessageId"])[1]
+    sent = names.decode_message_id(answer["MessageId"])
+    assert sent is not None
+    return sent[1]
 
 
 def _record(body: str, group: str = MOVES) -> Record:
@@ -226,7 +228,7 @@ def test_a_client_does_not_notice_that_its_message_was_refused_while_the_queue_c
 
         placing.send_at_home = changing
         here = SqsClient([home.address], stage.dice.fork("x"))
-        message = {"QueueUrl": QUEUE, "MessageGroupId": MOVES}
+        message: dict[str, Any] = {"QueueUrl": QUEUE, "MessageGroupId": MOVES}
         assert _partition(await here.ask("SendMessage", MessageBody="first", **message)) == 0
         refusals = 1 << 60
         with pytest.raises(Unknown):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cluster_sim import Broken
+from cluster_invariants import Broken
 from queue_mutants import MUTANTS, QueueMutant
 from queue_sim import QueueCluster, QueueShape, run
 

@@ -33,8 +33,8 @@ def run_with_crashes(
             host=node.address,
             data_dir="/data",
             node_id=1,
-            flush=flush,
-            repair=flush == "os",  # type: ignore[arg-type]
+            flush=flush,  # type: ignore[arg-type]
+            repair=flush == "os",
         )
         service = Node(settings, runtime, world["coordinator"])
         await service.start()

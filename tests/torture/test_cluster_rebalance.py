@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -52,7 +53,7 @@ def test_f48_a_new_broker_gets_its_share_of_replicas_and_leaders(tmp_path: Path)
         cluster.stop()
 
 
-def rebalance(bootstrap: str, home: Path, *options: str) -> list[dict[str, object]]:
+def rebalance(bootstrap: str, home: Path, *options: str) -> list[dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-m", "headrace", *COMMAND, "--bootstrap", bootstrap, "--json", *options],
         capture_output=True,

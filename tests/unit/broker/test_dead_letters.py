@@ -85,11 +85,8 @@ def test_letters_of_a_group_lie_in_one_partition_of_a_fifo_queue(moving_from: in
     )
     load: Any = _Load(told.append)
     deaths = [MoveToDeadLetter(SOURCE, "dead", o, DeathReason.MAX_DELIVERIES, 3, "") for o in records]
-    asyncio.run(
-        DeadLetters(broker, catalog, placement, SimpleNamespace(transfer=transfer))._move(
-            hosted, load, deaths
-        )
-    )  # type: ignore[arg-type]
+    moves: Any = SimpleNamespace(transfer=transfer)
+    asyncio.run(DeadLetters(broker, catalog, placement, moves)._move(hosted, load, deaths))
     if moving_from:
         assert not transfers and isinstance(told[0], MoveFailed)
         return

@@ -15,7 +15,7 @@ from headrace.records.batch import read_header
 from headrace.records.build import Record, build_batch
 from headrace.replication.events import PartitionRead, RereadPartition, StepDown
 
-PRODUCER = {"producer_id": 5, "producer_epoch": 0}
+PRODUCER: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0}
 
 
 def put(bench: Bench, sequence: int, *, ticket: int = 0, **given: Any) -> Any:

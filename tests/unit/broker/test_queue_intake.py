@@ -162,7 +162,10 @@ def test_looking_without_opening_finds_what_opening_does(
     there: set[int] = set()
     for rows, codec, with_gaps in batches:
         base = data.high_watermark
-        records = [Record(*row, base + place * (2 if with_gaps else 1)) for place, row in enumerate(rows)]
+        records = [
+            Record(key, value, headers, time, base + place * (2 if with_gaps else 1))
+            for place, (key, value, headers, time) in enumerate(rows)
+        ]
         data.content += build_batch(records, base_offset=base, wall_ms=NOW, codec=codec)
         data.last_stable_offset = data.high_watermark = records[-1].offset + 1
         there |= {record.offset for record in records}
@@ -364,7 +367,7 @@ def started_at(spec: QueueSpec, data: Data) -> int:
     shards = QueueShards(None, lambda *_: None, lambda _: [spec], lambda _: spec)  # type: ignore[arg-type]
     machine = QueueShard(lease_epoch=1, wall_offset_ms=NOW)
     hosted = Hosted(InMemoryShard(machine, shards), data)  # type: ignore[arg-type]
-    shards._perform = lambda shard, effect: None  # type: ignore[method-assign]
+    shards._perform = lambda shard, effect: None  # type: ignore[method-assign,assignment]
     shards._refresh(hosted)
     start = machine.done_offset(Source(spec.name, *data.tp))
     assert start is not None

@@ -118,11 +118,8 @@ def test_troubles_that_follow_each_other_are_paused_for() -> None:
 
     async def scenario() -> None:
         bench = await Bench().ready()
-        bench.partition.when_committed = lambda offset, deadline_ms, callback: (
-            bench.partition.commit()
-            or callback(  # type: ignore[func-returns-value,method-assign]
-                ErrorKind.NONE
-            )
+        bench.partition.when_committed = (  # type: ignore[method-assign]
+            lambda offset, deadline_ms, callback: bench.partition.commit() or callback(ErrorKind.NONE)
         )
         for _ in range(1_000):
             bench.ask(13).add_done_callback(lambda future: future.exception())
@@ -467,7 +464,7 @@ def test_a_journal_that_is_lost_while_it_takes_no_writes_is_not_loaded_again() -
 def test_f16_a_listener_that_raises_makes_it_load_again() -> None:
     async def scenario() -> None:
         bench = Bench()
-        bench.shard.perform = lambda load, effect: {}[effect]
+        bench.shard.perform = lambda load, effect: {}[effect]  # type: ignore[index]
         await bench.ready()
         answered = bench.ask(1)
         bench.partition.commit()

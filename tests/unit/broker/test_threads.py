@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -56,7 +57,7 @@ async def test_a_call_whose_waiter_has_gone_is_carried_out_all_the_same() -> Non
 async def test_a_stop_waits_for_what_was_asked_for_and_begins_nothing_else() -> None:
     threads = Threads(1, "test")
     trail: list[int] = []
-    calls = [threads.run(lambda number=number: trail.append(number)) for number in range(3)]
+    calls = [threads.run(partial(trail.append, number)) for number in range(3)]
     threads.close()
     assert trail == [0, 1, 2]
     await asyncio.gather(*calls)

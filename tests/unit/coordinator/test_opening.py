@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
+from off_loop import in_a_thread
 
 from headrace.coordinator.etcd import EtcdCoordinator
 from headrace.coordinator.memory import MemoryCoordinator
@@ -21,13 +19,6 @@ class FixedClock:
 
     def wall_ms(self) -> int:
         return 0
-
-
-T = TypeVar("T")
-
-
-async def in_a_thread(work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 @pytest.mark.parametrize(

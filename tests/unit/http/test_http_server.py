@@ -7,7 +7,7 @@ import gc
 import json
 import shutil
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -142,8 +142,11 @@ class World:
             client.writer.close()
 
 
+MakeWorld = Callable[..., Awaitable[World]]
+
+
 @pytest.fixture
-async def make_world() -> AsyncIterator[object]:
+async def make_world() -> AsyncIterator[MakeWorld]:
     worlds: list[World] = []
 
     async def make(**settings: int) -> World:
@@ -158,7 +161,7 @@ async def make_world() -> AsyncIterator[object]:
         await world.close()
 
 
-async def test_keep_alive_and_fixed_headers(make_world) -> None:
+async def test_keep_alive_and_fixed_headers(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     for _ in range(3):
@@ -173,14 +176,14 @@ async def test_keep_alive_and_fixed_headers(make_world) -> None:
     assert await client.rest() == b""
 
 
-async def test_http_1_0_closes(make_world) -> None:
+async def test_http_1_0_closes(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.send(b"GET /now HTTP/1.0\r\n\r\n")
     assert (await client.response())[2] == b"now"
     assert await client.rest() == b""
 
 
-async def test_pipelined_answers_keep_their_order_behind_a_slow_one(make_world) -> None:
+async def test_pipelined_answers_keep_their_order_behind_a_slow_one(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     client.get("/now")
@@ -193,7 +196,7 @@ async def test_pipelined_answers_keep_their_order_behind_a_slow_one(make_world) 
     assert [(await client.response())[2] for _ in range(3)] == [b"later", b"hi", b"now"]
 
 
-async def test_more_pipelined_requests_than_are_taken_at_once_are_all_answered(make_world) -> None:
+async def test_more_pipelined_requests_than_are_taken_at_once_are_all_answered(make_world: MakeWorld) -> None:
     world = await make_world(max_pipelined=4)
     client = await world.connect()
     client.get("/later")
@@ -206,7 +209,7 @@ async def test_more_pipelined_requests_than_are_taken_at_once_are_all_answered(m
         assert (await client.response())[2] == b"now"
 
 
-async def test_expect_continue_is_sent_before_the_body(make_world) -> None:
+async def test_expect_continue_is_sent_before_the_body(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.send(
         b"POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
@@ -216,7 +219,7 @@ async def test_expect_continue_is_sent_before_the_body(make_world) -> None:
     assert (await client.response())[2] == b"hi"
 
 
-async def test_expect_continue_waits_for_the_answer_before_it(make_world) -> None:
+async def test_expect_continue_waits_for_the_answer_before_it(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     client.get("/later")
@@ -241,14 +244,16 @@ async def test_expect_continue_waits_for_the_answer_before_it(make_world) -> Non
         ),
     ],
 )
-async def test_expect_continue_is_refused_without_asking_for_the_body(make_world, head, status) -> None:
+async def test_expect_continue_is_refused_without_asking_for_the_body(
+    make_world: MakeWorld, head: bytes, status: int
+) -> None:
     client = await (await make_world()).connect()
     client.send(head)
     assert (await client.response())[0] == status
     assert await client.rest() == b""
 
 
-async def test_too_large_body_gets_its_answer_although_it_is_still_being_sent(make_world) -> None:
+async def test_too_large_body_gets_its_answer_although_it_is_still_being_sent(make_world: MakeWorld) -> None:
     client = await (await make_world(max_body_bytes=1000)).connect()
     client.send(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n" + b"x" * 500000)
     status, headers, body = await client.response()
@@ -257,7 +262,7 @@ async def test_too_large_body_gets_its_answer_although_it_is_still_being_sent(ma
     assert json.loads(body)["code"] == "PAYLOAD_TOO_LARGE"
 
 
-async def test_head_has_the_length_and_no_body(make_world) -> None:
+async def test_head_has_the_length_and_no_body(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.send(b"HEAD /now HTTP/1.1\r\nHost: localhost\r\n\r\n")
     status, headers, _ = await client.response(head_only=True)
@@ -266,7 +271,9 @@ async def test_head_has_the_length_and_no_body(make_world) -> None:
     assert (await client.response())[2] == b"now"
 
 
-async def test_not_found_and_method_not_allowed_are_problems_and_keep_the_connection(make_world) -> None:
+async def test_not_found_and_method_not_allowed_are_problems_and_keep_the_connection(
+    make_world: MakeWorld,
+) -> None:
     client = await (await make_world()).connect()
     client.send(
         b"POST /nope HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: mine\r\nContent-Length: 2\r\n\r\nhi"
@@ -282,7 +289,7 @@ async def test_not_found_and_method_not_allowed_are_problems_and_keep_the_connec
     assert (await client.response())[0] == 204
 
 
-async def test_refusal_of_a_handler_is_a_problem_with_a_hint(make_world) -> None:
+async def test_refusal_of_a_handler_is_a_problem_with_a_hint(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.get("/refuse")
     status, headers, body = await client.response()
@@ -294,7 +301,9 @@ async def test_refusal_of_a_handler_is_a_problem_with_a_hint(make_world) -> None
     assert problem["request_id"] == headers["x-request-id"] == "r1"
 
 
-async def test_a_bug_in_a_handler_is_a_500_and_the_connection_lives(make_world, caplog) -> None:
+async def test_a_bug_in_a_handler_is_a_500_and_the_connection_lives(
+    make_world: MakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     client = await (await make_world()).connect()
     client.get("/bug")
     status, _, body = await client.response()
@@ -305,7 +314,7 @@ async def test_a_bug_in_a_handler_is_a_500_and_the_connection_lives(make_world, 
     assert (await client.response())[2] == b"now"
 
 
-async def test_x28_a_header_value_cannot_split_the_response(make_world) -> None:
+async def test_x28_a_header_value_cannot_split_the_response(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.get("/inject")
     status, headers, _ = await client.response()
@@ -313,7 +322,7 @@ async def test_x28_a_header_value_cannot_split_the_response(make_world) -> None:
     assert "set-cookie" not in headers
 
 
-async def test_request_id_is_echoed_only_when_it_is_harmless(make_world) -> None:
+async def test_request_id_is_echoed_only_when_it_is_harmless(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.get("/now", "X-Request-Id: abc")
     assert (await client.response())[1]["x-request-id"] == "abc"
@@ -321,7 +330,7 @@ async def test_request_id_is_echoed_only_when_it_is_harmless(make_world) -> None
     assert "x-request-id" not in (await client.response())[1]
 
 
-async def test_path_values_query_and_peer_reach_the_handler(make_world) -> None:
+async def test_path_values_query_and_peer_reach_the_handler(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.get("/peer/a%20b?q=%C3%A9")
     assert (await client.response())[2].decode() == "127.0.0.1 a b é True"
@@ -329,7 +338,7 @@ async def test_path_values_query_and_peer_reach_the_handler(make_world) -> None:
     assert (await client.response())[0] == 400
 
 
-async def test_stream_is_chunked_and_the_connection_goes_on(make_world) -> None:
+async def test_stream_is_chunked_and_the_connection_goes_on(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     world.door.gate.set()
@@ -344,7 +353,7 @@ async def test_stream_is_chunked_and_the_connection_goes_on(make_world) -> None:
     assert (await client.response())[2] == b"now"
 
 
-async def test_stream_to_http_1_0_ends_with_the_connection(make_world) -> None:
+async def test_stream_to_http_1_0_ends_with_the_connection(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     world.door.gate.set()
@@ -354,7 +363,7 @@ async def test_stream_to_http_1_0_ends_with_the_connection(make_world) -> None:
     assert await client.rest() == b"onetwo"
 
 
-async def test_server_sent_events_with_heartbeats(make_world) -> None:
+async def test_server_sent_events_with_heartbeats(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     client.get("/events")
@@ -369,7 +378,7 @@ async def test_server_sent_events_with_heartbeats(make_world) -> None:
         await client.reader.readuntil(b"0\r\n\r\n")
 
 
-async def test_a_client_that_leaves_cancels_its_request(make_world) -> None:
+async def test_a_client_that_leaves_cancels_its_request(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     client.get("/later")
@@ -379,7 +388,7 @@ async def test_a_client_that_leaves_cancels_its_request(make_world) -> None:
         await world.door.cancelled.wait()
 
 
-async def test_a_client_that_leaves_ends_its_stream(make_world) -> None:
+async def test_a_client_that_leaves_ends_its_stream(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     client.get("/stream")
@@ -389,7 +398,7 @@ async def test_a_client_that_leaves_ends_its_stream(make_world) -> None:
         await world.door.stream_closed.wait()
 
 
-async def test_x14_connection_cap(make_world) -> None:
+async def test_x14_connection_cap(make_world: MakeWorld) -> None:
     """Those that have something to be answered stay; one of those that are idle makes room (A4)."""
     world = await make_world(max_connections=2, connections_reserved_for_loopback=0)
     clients = [await world.connect() for _ in range(2)]
@@ -412,7 +421,7 @@ async def test_x14_connection_cap(make_world) -> None:
     waiting.pop().cancel()
 
 
-async def test_a4_one_address_makes_room_among_its_own(make_world) -> None:
+async def test_a4_one_address_makes_room_among_its_own(make_world: MakeWorld) -> None:
     world = await make_world(max_connections=100, max_connections_per_host=1)
     first = await world.connect()
     first.get("/now")
@@ -433,7 +442,7 @@ async def test_a4_one_address_makes_room_among_its_own(make_world) -> None:
     assert (await third.response())[0] == 200, "who was thrown out is not counted twice"
 
 
-async def test_x9_bodies_wait_for_their_turn(make_world) -> None:
+async def test_x9_bodies_wait_for_their_turn(make_world: MakeWorld) -> None:
     world = await make_world(max_inflight_body_bytes=1000)
     first, second = await world.connect(), await world.connect()
     head = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n"
@@ -452,7 +461,7 @@ async def test_x9_bodies_wait_for_their_turn(make_world) -> None:
     assert world.server.body_budget.used_bytes == 0
 
 
-async def test_a_lost_connection_gives_its_bytes_back(make_world) -> None:
+async def test_a_lost_connection_gives_its_bytes_back(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     client.send(
@@ -467,7 +476,7 @@ async def test_a_lost_connection_gives_its_bytes_back(make_world) -> None:
     assert world.server.body_budget.used_bytes == 0
 
 
-async def test_keep_alive_cap(make_world) -> None:
+async def test_keep_alive_cap(make_world: MakeWorld) -> None:
     client = await (await make_world(max_requests_per_connection=2)).connect()
     client.get("/now")
     client.get("/now")
@@ -476,7 +485,7 @@ async def test_keep_alive_cap(make_world) -> None:
     assert await client.rest() == b""
 
 
-async def test_drain_answers_what_runs_and_closes_what_idles(make_world) -> None:
+async def test_drain_answers_what_runs_and_closes_what_idles(make_world: MakeWorld) -> None:
     world = await make_world()
     busy, idle, streaming = [await world.connect() for _ in range(3)]
     idle.get("/now")
@@ -498,7 +507,7 @@ async def test_drain_answers_what_runs_and_closes_what_idles(make_world) -> None
         await asyncio.open_connection("127.0.0.1", world.port)
 
 
-async def test_drain_gives_up_after_its_grace(make_world) -> None:
+async def test_drain_gives_up_after_its_grace(make_world: MakeWorld) -> None:
     world = await make_world()
     client = await world.connect()
     client.get("/later")
@@ -507,7 +516,7 @@ async def test_drain_gives_up_after_its_grace(make_world) -> None:
     assert world.server.connection_count == 0
 
 
-async def test_big_response_is_whole(make_world) -> None:
+async def test_big_response_is_whole(make_world: MakeWorld) -> None:
     client = await (await make_world()).connect()
     client.get("/big")
     assert len((await client.response())[2]) == 8 << 20
@@ -548,7 +557,7 @@ async def test_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-async def test_curl(make_world) -> None:
+async def test_curl(make_world: MakeWorld) -> None:
     world = await make_world()
     world.door.gate.set()
     base = f"http://127.0.0.1:{world.port}"

@@ -20,7 +20,7 @@ WALL_0 = 1_800_000_000_000
 
 
 def submitted(**changes: Any) -> Submitted:
-    settings = {key: changes.pop(key) for key in ("cron", "restart") if key in changes}
+    settings: dict[str, Any] = {key: changes.pop(key) for key in ("cron", "restart") if key in changes}
     base = Submitted(name="p", kind="table", life="a", version=1, toml="", definition=settings)
     return msgspec.structs.replace(base, **changes)
 
@@ -346,7 +346,9 @@ def test_f65_never_two_runs_whatever_happens(seed: int) -> None:
         elif chance < 0.045 and host.process is not None:
             host.exit = (dice.choice([0, 1, -9]), "x")
         elif chance < 0.05 and world.definition is not None:
-            changes = dice.choice([{"wanted": False}, {"wanted": True, "order": number}, {"version": number}])
+            changes: dict[str, Any] = dice.choice(
+                [{"wanted": False}, {"wanted": True, "order": number}, {"version": number}]
+            )
             world.definition = msgspec.structs.replace(world.definition, **changes)
     world.outage = world.loses_answers = False
     for host in world.hosts:

@@ -109,7 +109,8 @@ def test_what_retention_passed_is_forgotten() -> None:
 @st.composite
 def _source(draw: Any) -> list[tuple[Batch, bool]]:
     """Batches of a log without holes, and whether each matches."""
-    offset, batches = 0, []
+    offset = 0
+    batches: list[tuple[Batch, bool]] = []
     for _ in range(draw(st.integers(1, 20))):
         count = draw(st.integers(1, 5))
         data = bytes([len(batches)]) * draw(st.integers(1, 40))

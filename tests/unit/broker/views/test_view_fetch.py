@@ -80,7 +80,7 @@ class Source:
 class World:
     def __init__(self, runtime: Any) -> None:
         self.source = Source()
-        self.views = Views(runtime, None, lambda topic, number: (self.source, ErrorKind.NONE))  # type: ignore[arg-type]
+        self.views = Views(runtime, None, lambda topic, number: (self.source, ErrorKind.NONE))  # type: ignore[arg-type,return-value]
         self.answers: list[tuple[float, Got]] = []
         self.begun = asyncio.get_running_loop().time()
 
@@ -110,10 +110,11 @@ class World:
         seconds, got = self.answers[-1]
         assert got.error is ErrorKind.NONE, got
         found, following = [], offset
-        for position, header in scan(got.data):
+        data: Any = got.data
+        for position, header in scan(data):
             following = header.next_offset
             if not header.is_control:
-                found += [record.offset for record in read_records(got.data, position)]
+                found += [record.offset for record in read_records(data, position)]
         return seconds, found, following
 
     async def everything(self, where: str) -> list[int]:
@@ -195,7 +196,8 @@ def test_a_parked_fetch_wakes_for_a_match_and_not_for_others() -> None:
         world.source.append("eu")
         await asyncio.sleep(0.05)
         assert len(world.answers) == 1
-        assert [record.offset for record in read_records(world.answers[0][1].data)] == [1]
+        data: Any = world.answers[0][1].data
+        assert [record.offset for record in read_records(data)] == [1]
         parked = world.fetch(EU, 2, wait_ms=60_000)
         parked.cancel()
         world.source.append("eu")
