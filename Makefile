@@ -20,7 +20,7 @@ PEERS ?=
 ORIGIN ?= http://localhost:9324
 VERSIONS ?=
 
-.PHONY: coverage packages site views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim compaction torture torture-single interop python-versions stopwatch spark-versions security bench bench-guard bench-peers limits lock audit docs clean help
+.PHONY: coverage packages site views demo demo-delivery test lint unit clients sim sim-queues mutants fuzz rest-fuzz console console-test console-pictures eos eos-sim pipeline-kills compaction torture torture-single interop python-versions stopwatch spark-versions security bench bench-guard bench-peers limits lock audit docs clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -93,6 +93,12 @@ torture-single: env  ## kill -9 one broker over and over in mid-load: make tortu
 
 eos: env  ## kill consume-transform-produce loops and their broker: make eos KILLS=200
 	@$(BIN)/python scripts/exactly-once-torture --kills $(KILLS)
+
+pipeline-kills: KILLS = 100
+pipeline-kills: KIND = all
+pipeline-kills: env  ## kill Spark pipelines of a kind, and what they stand on, and count every row: make pipeline-kills KILLS=100 KIND=table|mirror|transform|aggregate|replay|all
+	@scripts/system-packages openjdk-17-jre-headless=java
+	@$(BIN)/python scripts/pipeline-kills --kills $(KILLS) --kind $(KIND) --seed $(SEED)
 
 compaction: env  ## a thousand keys updated over and over while they are read: make compaction UPDATES=1000000
 	@HEADRACE_UPDATES=$(UPDATES) $(BIN)/python -m pytest -q -s tests/client/test_compaction.py -k thousand

@@ -5,9 +5,6 @@
 A child process runs a stream from topic to topic with exactly-once. Its sink, when Spark calls `commit` for a batch that it
 has not died at yet, kills the JVM and the driver with -9: the rows are written and their transactions committed, and Spark
 does not know. The next child replays that batch. In the end every row has to be in the target once.
-
-A life is mostly the start of a JVM and of eight Python processes. So the first life, which finds nothing to do and ends by
-itself, leaves an archive of the JVM's classes and compiled Python for the others, and no JVM waits for its second compiler.
 """
 
 from __future__ import annotations
@@ -22,6 +19,8 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from applications import driver_java, environment
 
 ROWS_PER_BATCH = 500
 PARTITIONS = 4
@@ -110,14 +109,9 @@ def rows_of(bootstrap: str, topic: str) -> Counter[int]:
 
 def _life(bootstrap: str, directory: str, java: str) -> bool:
     """Whether it was killed; else it came to its end."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parents[2] / ".pycache"))
-    environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    # Not for the JVM that finds out how to start Spark's: an archive fits one class path.
-    environment[JAVA] = f"-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off {java}"
     ended = subprocess.run(
         [sys.executable, __file__, "--child", bootstrap, directory],
-        check=False, capture_output=True, timeout=300, start_new_session=True, env=environment,
+        check=False, capture_output=True, timeout=300, start_new_session=True, env={**environment(), JAVA: java},
     )  # fmt: skip
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr.decode()[-3000:]
     return ended.returncode != 0
@@ -137,11 +131,11 @@ def kill_many(kills: int) -> tuple[int, Counter[int], int]:
         with SyncClient(ClusterAccess(broker.bootstrap)) as client:
             client.create_topic("in", PARTITIONS)
             client.create_topic("out", PARTITIONS)
+        classes = Path(directory) / "classes.jsa"
         if kills > 2:
-            # Start of a session in CPU: 14 s, 8 s with one compiler, 4 s with an archive.
             warm = Path(directory) / "warm"
             warm.mkdir()
-            _life(broker.bootstrap, str(warm), f"-XX:ArchiveClassesAtExit={directory}/classes.jsa")
+            _life(broker.bootstrap, str(warm), driver_java(classes, writes=True))
             print(f"classes archived after {time.monotonic() - started:.0f} s", flush=True)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(total):
@@ -149,7 +143,7 @@ def kill_many(kills: int) -> tuple[int, Counter[int], int]:
         assert producer.flush(120) == 0
         died = 0
         for _ in range(kills + 3):
-            if not _life(broker.bootstrap, directory, f"-XX:SharedArchiveFile={directory}/classes.jsa"):
+            if not _life(broker.bootstrap, directory, driver_java(classes)):
                 break
             died += 1
             print(f"killed {died} times after {time.monotonic() - started:.0f} s", flush=True)

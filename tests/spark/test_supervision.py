@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from applications import processes_of
 
 from headrace.spark.connection import ClusterAccess
 from headrace.spark.pipelines import run as run_module
@@ -121,9 +122,9 @@ def test_f65_a_term_signal_posts_stopped_and_leaves_no_java(
             child.send_signal(signal.SIGTERM)
             child.wait(300)
             until(lambda: board.pipelines(0)["a"]["state"] == "stopped")
-            until(lambda: not _session_lives(child.pid))
+            until(lambda: not processes_of(child.pid))
         finally:
-            if child.poll() is None or _session_lives(child.pid):
+            if child.poll() is None or processes_of(child.pid):
                 os.killpg(child.pid, signal.SIGKILL)
 
 
@@ -180,16 +181,3 @@ def test_t17_a_term_signal_lets_the_round_end_or_drops_it_and_says_which(
     with SyncClient(ClusterAccess(own_broker.bootstrap)) as client:
         posted = PipelineBoard(client).pipelines(0)["a"]
     assert (posted["state"], posted["last_round"]) == ("stopped", entry["last_round"])
-
-
-def _session_lives(session: int) -> bool:
-    """Is any process of the child's session left, its JVM above all?"""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session and fields[0] != "Z":
-                return True
-    return False

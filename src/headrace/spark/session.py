@@ -109,9 +109,10 @@ def local_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1" if (master or "local").startswith("local") else "")
     if not os.environ["SPARK_LOCAL_IP"]:
         del os.environ["SPARK_LOCAL_IP"]
-    builder = SparkSession.builder.appName(name)
-    from headrace.spark.versions import checkpoint_files_class
+    from headrace.spark.versions import checkpoint_files_class, forget_dead_session
 
+    forget_dead_session()
+    builder = SparkSession.builder.appName(name)
     # The default forks dozens of processes a batch to set file modes; for checkpoints on a local disk.
     files = {"spark.sql.streaming.checkpointFileManagerClass": checkpoint_files_class()}
     chosen = {**files, **SETTINGS, **(settings or {})}

@@ -68,6 +68,7 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "checkpoint_files_class",
+    "forget_dead_session",
     "need_limits",
     "version",
 ]
@@ -91,6 +92,34 @@ def checkpoint_files_class() -> str:
     package = "org.apache.spark.sql.execution.streaming"
     middle = "" if version().startswith("4.0.") else ".checkpointing"
     return f"{package}{middle}.FileSystemBasedCheckpointFileManager"
+
+
+def forget_dead_session() -> None:
+    """PySpark keeps the session of a JVM that was killed (the kernel's OOM killer does that) and hands it out for ever, as it keeps the way
+    to that JVM; it has no call that gives them up. A session that answers stays."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark import SparkContext
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        # A client of Spark Connect has no JVM.
+        return
+    held = {
+        SparkContext: ("_gateway", "_jvm", "_active_spark_context"),
+        SparkSession: ("_instantiatedSession",),
+    }
+    try:
+        SparkSession.active()
+    except PySparkException:
+        # There is none yet.
+        return
+    except (OSError, Py4JError):
+        # Nobody is at the other end.
+        for owner, names in held.items():
+            for name in names:
+                if hasattr(owner, name):
+                    setattr(owner, name, None)
 
 
 _SCALARS = {
