@@ -34,7 +34,7 @@ async def begun(cluster: SimCluster, replicas: int, min_isr: int = 1) -> Cluster
     await cluster._brokers_live()
     addresses = [(node.address, PORT) for node in cluster.nodes.values()]
     client = ClusterClient(addresses, TOPIC, cluster.dice.fork("client"))
-    await client.create_topic(1, replicas, {"min.insync.replicas": f"{min_isr}"})
+    await client.create_topic(cluster.shape.partitions, replicas, {"min.insync.replicas": f"{min_isr}"})
     return client
 
 

@@ -15,6 +15,7 @@ from headrace.broker import flusher
 from headrace.broker.coordinators import GROUP
 from headrace.broker.internal_topics import OFFSETS_TOPIC
 from headrace.broker.load import ShardState
+from headrace.broker.queueing.local import sender
 from headrace.coordinator.memory import MemoryCoordinator
 from headrace.core.errors import ErrorKind
 from headrace.log.partition_log import PartitionLog
@@ -22,6 +23,7 @@ from headrace.log.results import LogCorrupt
 from headrace.node.node import Node
 from headrace.node.settings import Settings
 from headrace.records.build import Record, build_batch
+from headrace.testing.dice import Dice
 from headrace.testing.sim_node import SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
 from headrace.wire.api import ApiKey
@@ -39,6 +41,7 @@ from headrace.wire.messages.incremental_alter_configs import (
 sys.path.insert(0, str(Path(__file__).parent))
 from cluster_client import ClusterClient
 from cluster_sim import BROKERS, PORT, TOPIC, Shape, SimCluster
+from queue_clients import SqsClient, Unknown
 from sim_client import SimClient
 
 TOPIC_RESOURCE = 2
@@ -304,6 +307,34 @@ def test_f17_an_error_code_that_only_a_newer_broker_knows_ends_nothing(
             )
 
     cluster.simulation.run(scenario, limit_s=300.0)
+
+
+def test_f17_whoever_sends_to_a_queue_is_answered_when_the_write_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Messages of one turn are written together, called by nobody: a bug there would keep their senders waiting for ever."""
+    build, raised = sender.build_batch, list[int]()
+
+    def broken(*arguments: Any, **named: Any) -> Any:
+        if not raised:
+            raised.append(1)
+            raise Injected("a bug where batches are made")
+        return build(*arguments, **named)
+
+    async def scenario(simulation: Simulation, node: Node, client: SimClient) -> None:
+        sqs = [SqsClient([node.settings.host], Dice(number)) for number in range(3)]
+        await sqs[0].insist("CreateQueue", QueueName="jobs")
+        await sqs[0].insist("SendMessage", QueueUrl="jobs", MessageBody="first")
+        monkeypatch.setattr(sender, "build_batch", broken)
+        asks = [one.ask("SendMessage", QueueUrl="jobs", MessageBody="second") for one in sqs]
+        answers = await asyncio.gather(*asks, return_exceptions=True)
+        told = [answer.args for answer in answers if isinstance(answer, Unknown)]
+        assert raised and told and all(told), "an error, and no silence that its client has to end"
+        assert all("MessageId" in answer for answer in answers if isinstance(answer, dict))
+        await sqs[0].ask("SendMessage", QueueUrl="jobs", MessageBody="third")
+        assert forgive(simulation) == 1
+
+    alone(scenario)
 
 
 def test_f23_a_follower_with_a_full_disk_looks_now_and_then_and_says_so_once(

@@ -75,7 +75,7 @@ class MarkerMail:
         return await letter.written
 
     async def _carry(self, broker_id: int) -> None:
-        waiting = self._waiting[broker_id]
+        waiting, letters = self._waiting[broker_id], list[_Letter]()
         try:
             while waiting:
                 letters = [letter for letter in waiting[:MAX_MARKERS] if not letter.written.done()]
@@ -88,6 +88,10 @@ class MarkerMail:
                         letter.written.set_result(self._written(answer))
         finally:
             del self._waiting[broker_id]
+            # Whatever ended this, nobody waits for an answer that does not come: they send theirs again (F17).
+            for letter in (*letters, *waiting):
+                if not letter.written.done():
+                    letter.written.set_result([])
 
     async def _ask(
         self, broker_id: int, markers: list[WritableTxnMarker]

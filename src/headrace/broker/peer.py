@@ -20,6 +20,7 @@ from headrace.net.tls import certified_broker
 from headrace.wire.api import API
 from headrace.wire.codec import decode, encode
 from headrace.wire.framing import RequestHeader, decode_response_header, encode_request_frame
+from headrace.wire.primitives import ProtocolError
 
 CONNECT_S = 2.0
 
@@ -79,7 +80,10 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def call(self, key: int, version: int, request: object, seconds: float) -> Any:
         """Send one general message and decode its answer."""
         frame, position = await self.exchange(key, version, [encode(request, version)], seconds)
-        return decode(API[key].response, version, frame, position)
+        try:
+            return decode(API[key].response, version, frame, position)
+        except ProtocolError as problem:
+            raise self._unclear(problem) from problem
 
     async def exchange(
         self, key: int, version: int, body: Sequence[Buffer], seconds: float
@@ -98,11 +102,19 @@ class PeerConnection(asyncio.BufferedProtocol):
             frame = await future
         finally:
             timer.cancel()
-        correlation, position = decode_response_header(frame, key, version)
+        try:
+            correlation, position = decode_response_header(frame, key, version)
+        except ProtocolError as problem:
+            raise self._unclear(problem) from problem
         if correlation != header.correlation_id:
             self.close()
             raise PeerLost("answers are out of order")
         return frame, position
+
+    def _unclear(self, problem: ProtocolError) -> PeerLost:
+        """An answer that makes no sense is none: nobody knows what the other side did (F17)."""
+        self.close()
+        return PeerLost(f"an answer that makes no sense: {problem}")
 
     def _time_up(self, future: asyncio.Future[memoryview], seconds: float) -> None:
         """Answers come in order, so nothing after this one can be trusted to arrive either."""

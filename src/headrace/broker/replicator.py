@@ -103,7 +103,7 @@ class Replicator:
         body = encode_fetch_request(self._request([], 0), VERSION)
         try:
             await connection.exchange(ApiKey.FETCH, VERSION, [body], CALL_S)
-        except (PeerLost, ProtocolError):
+        except PeerLost:
             pass  # whoever waits for the poll itself hears of it
 
     async def _pull(self, leader: int) -> None:
@@ -170,7 +170,7 @@ class Replicator:
             self._polling.pop(leader, None)
         response = decode_fetch_response(frame, position, VERSION)
         if response.error_code:
-            raise PeerLost(f"the fetch failed: {_kind(response.error_code).name} ({response.error_code})")
+            raise PeerLost(f"the fetch failed: {ErrorKind(response.error_code).name} ({response.error_code})")
         still_followed = self._following.get(leader, {})
         by_place = {(entry.partition.topic_id, entry.partition.tp.partition): entry for entry in asked}
         for topic in response.topics:
@@ -223,7 +223,7 @@ class Replicator:
 def _take(asked: PlannedFetch, row: FetchPartitionResponse) -> None:
     """Give one partition its answer. A partition in trouble rests by itself: the others are asked for at once."""
     following, plan = asked.partition.following, asked.plan
-    kind = _kind(row.error_code)
+    kind = ErrorKind(row.error_code)
     if kind is ErrorKind.OFFSET_OUT_OF_RANGE:
         following.out_of_range(plan, row.log_start_offset)
     elif kind is not ErrorKind.NONE:
@@ -233,16 +233,6 @@ def _take(asked: PlannedFetch, row: FetchPartitionResponse) -> None:
     else:
         records = row.records if isinstance(row.records, memoryview) else memoryview(b"")
         following.fetched(plan, records, row.high_watermark, row.log_start_offset)
-
-
-def _kind(code: int) -> ErrorKind:
-    """A newer broker may know errors that we do not (F17)."""
-    if not code:
-        return ErrorKind.NONE
-    try:
-        return ErrorKind(code)
-    except ValueError:
-        return ErrorKind.UNKNOWN_SERVER_ERROR
 
 
 def take_turn(partitions: dict[T, None], most: int = MAX_REQUEST_PARTITIONS) -> list[T]:

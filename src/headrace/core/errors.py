@@ -168,6 +168,11 @@ class ErrorKind(IntEnum):
     INVALID_ACCESS_KEY = 1027
     SIGNATURE_MISMATCH = 1028
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorKind | None:
+        """A newer broker may know errors that we do not (F17): whoever reads an answer hears that something went wrong, and goes on."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     @property
     def kafka_code(self) -> int:
         return -1 if self >= 1000 else int(self)

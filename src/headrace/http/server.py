@@ -241,16 +241,24 @@ class HttpServer:
             _log.info("http: %s limit reached by %s", what, peer.host)
 
     def _sweep(self) -> None:
+        # The next one first: nothing that raises below may end the limits of all connections (F16).
+        self._sweep_handle = self.loop.call_later(self._sweep_s(), self._sweep)
         now_ms = self.clock.now_ms()
         date = formatdate(self.clock.wall_ms() / 1000, usegmt=True)
         self.fixed_lines = f"date: {date}\r\nserver: headrace\r\n".encode()
         self.read_lines = self.fixed_lines + _UNEMBEDDED
         for connection in list(self._connections):
-            connection.sweep(now_ms)
+            try:
+                connection.sweep(now_ms)
+            except Exception:
+                _log.exception("http: %s could not be held to its limits and is closed", connection.peer.host)
+                connection.abort()
         if self._unlogged:
             _log.warning("http: %d more requests were refused", self._unlogged)
             self._unlogged = 0
         self._log_room = _MAX_LOG_LINES_PER_SWEEP
+
+    def _sweep_s(self) -> float:
         settings = self.settings
         smallest_ms = min(
             settings.idle_connection_ms,
@@ -259,8 +267,7 @@ class HttpServer:
             settings.request_timeout_ms,
             settings.linger_ms,
         )
-        interval_ms = max(1, min(_SWEEP_MS, smallest_ms // 4))
-        self._sweep_handle = self.loop.call_later(interval_ms / 1000, self._sweep)
+        return max(1, min(_SWEEP_MS, smallest_ms // 4)) / 1000
 
     def collect(self) -> Iterable[Family]:
         yield gauge("mq_http_connections", "Open HTTP connections", self.connection_count)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.http.connection import HttpConnection
 from headrace.http.messages import TEXT, Request, Response, StreamingResponse
 from headrace.http.router import Router
 from headrace.http.server import HttpServer, HttpSettings
@@ -121,6 +122,36 @@ def test_each_request_gets_its_own_thirty_seconds(seed: int) -> None:
             assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
             await reader.readuntil(b"\r\n\r\nnow")
         writer.close()
+
+    play(seed, body)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_f16_one_connection_that_raises_does_not_end_the_limits_of_others(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, broken = HttpConnection.sweep, list[HttpConnection]()
+
+    def sweeping(self: HttpConnection, now_ms: int) -> None:
+        if not broken:
+            broken.append(self)
+        if self in broken:
+            raise RuntimeError("a bug of the test's own making")
+        sweep(self, now_ms)
+
+    monkeypatch.setattr(HttpConnection, "sweep", sweeping)
+
+    async def body(simulation: Simulation, server: HttpServer) -> None:
+        connections = [await asyncio.open_connection("s", 80) for _ in range(3)]
+        for _, writer in connections:
+            writer.write(b"GET /now HTTP/1.1\r\n")
+        ends = await asyncio.gather(*(closed_after(reader) for reader, _ in connections))
+        told = sorted(rest[:12] for _, rest in ends)
+        assert told == [b"HTTP/1.1 408"] * 2 + [b"reset"], "the others are told as ever"
+        for _, writer in connections:
+            writer.close()
+        await asyncio.sleep(5)
+        assert len(broken) == 1 and server.connection_count == 0
 
     play(seed, body)
 

@@ -61,6 +61,18 @@ class Sender:
             waiting = self._not_fenced_off(waiting)
         if not waiting:
             return
+        records, futures = zip(*waiting, strict=True)
+        try:
+            self._write(records, futures)
+        except Exception as problem:
+            # Nobody calls us who could hear of it, and those who sent must not wait for ever (F17).
+            self._runtime.unexpected("send", problem, str(self._partition.tp))
+            _fail(
+                futures,
+                HeadraceError(ErrorKind.UNKNOWN_SERVER_ERROR, "the message may or may not be written"),
+            )
+
+    def _write(self, records: tuple[Record, ...], futures: tuple[asyncio.Future[int], ...]) -> None:
         clock, partition = self._runtime.clock, self._partition
         wall_ms = clock.wall_ms()
         # A topic may have its batches marked, compressed or stamped: then what lies in the log is not what was sent. As it is
@@ -68,7 +80,6 @@ class Sender:
         stays_as_sent = (
             not partition.opens_batches and partition.config.message_timestamp_type == "CreateTime"
         )
-        records, futures = zip(*waiting, strict=True)
         writable = memoryview(bytearray(build_batch(records, wall_ms=wall_ms)))
         taken = take(
             partition,
@@ -87,13 +98,11 @@ class Sender:
             if kind is not ErrorKind.NONE:
                 _fail(futures, HeadraceError(kind))
                 return
-            if stays_as_sent:
-                self._committed(partition, taken.base_offset, records)
-            offset = taken.base_offset
-            for future in futures:
+            for offset, future in enumerate(futures, taken.base_offset):
                 if not future.done():
                     future.set_result(offset)
-                offset += 1
+            if stays_as_sent:
+                self._committed(partition, taken.base_offset, records)
 
         partition.when_committed(taken.commit_offset, clock.now_ms() + ACK_MS, committed)
 
