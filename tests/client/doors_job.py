@@ -38,7 +38,7 @@ def main() -> None:
             assert json.load(answer)["name"] == "orders"
 
         headrace = Path(sys.executable).parent / "headrace"
-        command = [headrace, "topic", "consume", "orders", "-b", broker.bootstrap]
+        command = [str(headrace), "topic", "consume", "orders", "-b", broker.bootstrap]
         shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
         assert shown.stdout == '{"id":7}\n', shown
 

@@ -4,12 +4,13 @@ protocol (F32). Prints the actions it called; run by test_old_boto3.py."""
 import json
 import sys
 import time
+from typing import Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-called = []
+called: list[Any] = []
 
 
 def main(endpoint: str) -> None:
@@ -32,7 +33,7 @@ def main(endpoint: str) -> None:
     print(json.dumps({"boto3": boto3.__version__, "actions": sorted(set(called))}))
 
 
-def queues(sqs) -> None:
+def queues(sqs: Any) -> None:
     attributes = {"VisibilityTimeout": "7", "MessageRetentionPeriod": "600"}
     url = sqs.create_queue(QueueName="old-q", Attributes=attributes, tags={"team": "blue & red"})["QueueUrl"]
     assert sqs.get_queue_url(QueueName="old-q")["QueueUrl"] == url
@@ -55,7 +56,7 @@ def queues(sqs) -> None:
     sqs.delete_queue(QueueUrl=url)
 
 
-def messages(sqs) -> None:
+def messages(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="old-m")["QueueUrl"]
     assert "Messages" not in sqs.receive_message(QueueUrl=url), "an empty poll"
     body = 'é < & > " \r\n\t 😀'
@@ -99,7 +100,7 @@ def messages(sqs) -> None:
     sqs.purge_queue(QueueUrl=url)
 
 
-def fifo(sqs) -> None:
+def fifo(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="old.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     first = sqs.send_message(QueueUrl=url, MessageBody="1", MessageGroupId="g", MessageDeduplicationId="d")
     assert first["SequenceNumber"]
@@ -107,7 +108,7 @@ def fifo(sqs) -> None:
     assert got["Attributes"]["SequenceNumber"] == first["SequenceNumber"]
 
 
-def dead_letters(sqs) -> None:
+def dead_letters(sqs: Any) -> None:
     dead = sqs.create_queue(QueueName="old-dead")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "1"})
@@ -136,7 +137,7 @@ def dead_letters(sqs) -> None:
         time.sleep(0.02)
 
 
-def refusals(sqs) -> None:
+def refusals(sqs: Any) -> None:
     for code, action, parameters in (
         ("AWS.SimpleQueueService.NonExistentQueue", "get_queue_url", {"QueueName": "none-such"}),
         ("ReceiptHandleIsInvalid", "delete_message", {"QueueUrl": "old-m", "ReceiptHandle": "x"}),
@@ -156,8 +157,8 @@ def refusals(sqs) -> None:
             raise AssertionError(f"{action} was not refused")
 
 
-def received(sqs, url, count, visibility=300):
-    found = []
+def received(sqs: Any, url: str, count: int, visibility: int = 300) -> list[Any]:
+    found: list[Any] = []
     deadline = time.monotonic() + 120
     while len(found) < count:
         assert time.monotonic() < deadline

@@ -144,7 +144,7 @@ def test_an_unknown_topic_is_created_by_a_producer_and_not_by_an_admin(
 
 def configs_of(admin: AdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
     (entries,) = settled(admin.describe_configs([resource]))
-    return entries  # type: ignore[no-any-return]
+    return entries
 
 
 def test_every_config_is_listed_with_its_default_and_source(admin: AdminClient, topic: str) -> None:

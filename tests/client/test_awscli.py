@@ -35,7 +35,16 @@ def awscli() -> Path:
         if not installed.exists() or installed.read_text() != WANTED:
             shutil.rmtree(cache / "packages", ignore_errors=True)
             uv = Path(sys.executable).with_name("uv")
-            command = [uv, "pip", "install", "-q", "--python", sys.executable, "--target", cache / "packages"]
+            command = [
+                str(uv),
+                "pip",
+                "install",
+                "-q",
+                "--python",
+                sys.executable,
+                "--target",
+                str(cache / "packages"),
+            ]
             subprocess.run([*command, WANTED], check=True, timeout=600)
             installed.write_text(WANTED)
     return cache / "packages"

@@ -78,7 +78,7 @@ def counting_tasks(loop: asyncio.AbstractEventLoop) -> list[Steps]:
         made.append(Steps(work))
         return asyncio.Task(made[-1], loop=loop, **options)
 
-    loop.set_task_factory(factory)  # type: ignore[arg-type]
+    loop.set_task_factory(factory)
     return made
 
 

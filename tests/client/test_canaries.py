@@ -114,7 +114,7 @@ def kafka_door(world: World) -> None:
             "bootstrap.servers": world.bootstrap, "security.protocol": "SASL_SSL", "ssl.ca.location": world.ca,
             "sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _, token=token: (token, 4e9),
         }  # fmt: skip
-        producer = confluent_kafka.Producer(settings)  # type: ignore[arg-type]
+        producer = confluent_kafka.Producer(settings)
         assert producer.list_topics(timeout=60).brokers
 
 

@@ -9,7 +9,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import confluent_kafka as ck
@@ -30,7 +30,7 @@ CHUNK = 5_000
 pytestmark = [pytest.mark.client, pytest.mark.timeout(180 + UPDATES // 1000)]
 
 OFTEN = {"HEADRACE_RETENTION_CHECK_INTERVAL_MS": "300"}
-COMPACT = {
+COMPACT: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": "262144",
     "segment_ms": "2000",
@@ -157,7 +157,9 @@ def test_updates_of_a_thousand_keys(cleaning: BrokerProcess, topic: str) -> None
     )
 
 
-def wait_for(raw: RawClient, topic: str, wanted: dict[bytes, bytes | None], seconds: float = 240.0) -> None:
+def wait_for(
+    raw: RawClient, topic: str, wanted: Mapping[bytes, bytes | None], seconds: float = 240.0
+) -> None:
     """Until exactly these records are left."""
     deadline = time.monotonic() + seconds
     while True:

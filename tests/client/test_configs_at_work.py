@@ -112,7 +112,8 @@ def test_f40_a_full_index_starts_a_segment(broker: BrokerProcess, raw: RawClient
         return int(float(line.split()[-1]))
 
     before = segments()
-    for name, configs in ((f"{topic}-plain", {}), (topic, {"segment_index_bytes": "64"})):
+    kinds: list[tuple[str, dict[str, Any]]] = [(f"{topic}-plain", {}), (topic, {"segment_index_bytes": "64"})]
+    for name, configs in kinds:
         raw.create_topic(name, index_interval_bytes="100", **configs)
         for _ in range(50):
             batch = build_batch([Record(None, b"x" * 100)], wall_ms=int(time.time() * 1000))

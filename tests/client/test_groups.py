@@ -111,7 +111,7 @@ class ConfluentMember(threading.Thread):
         self.join(20)
 
 
-class Listener(aiokafka.ConsumerRebalanceListener):
+class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, name: str, owners: Ownership) -> None:
         self._name, self._owners = name, owners
 
@@ -250,7 +250,8 @@ def test_commits_and_groups_survive_kill_and_restart(fresh_broker: Callable[...,
     )  # fmt: skip
     consumer.subscribe(["t"])
     assert len(consumer.consume(20, 15)) == 20
-    for round_number, end in enumerate((broker.kill, broker.stop, broker.kill)):
+    ends: tuple[Callable[[], object], ...] = (broker.kill, broker.stop, broker.kill)
+    for round_number, end in enumerate(ends):
         offset, note = 3 + round_number, f"round {round_number}"
         consumer.commit(offsets=[ck.TopicPartition("t", 0, offset, note)], asynchronous=False)
         end()

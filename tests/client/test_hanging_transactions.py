@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from raw_client import RawClient
@@ -130,8 +131,12 @@ def test_f37_a_transaction_that_its_coordinator_knows_is_not_torn(
             assert producer.produce(topic, b"open", partition=partition).error_code == 0
         assert administer(admin, topic, producer.producer_id, producer.epoch) is ErrorKind.NONE
         assert producer.end(commit=True, version=version).error_code == ErrorKind.PRODUCER_FENCED
+
+        def is_stable(partition: int) -> bool:
+            return fetch_committed(raw, topic, partition=partition).last_stable_offset == 2
+
         for partition in range(2):
-            until(lambda at=partition: fetch_committed(raw, topic, partition=at).last_stable_offset == 2, 60)
+            until(partial(is_stable, partition), 60)
             ended = fetch_committed(raw, topic, partition=partition)
             assert [each.first_offset for each in ended.aborted_transactions] == [0]
         again = RawProducer(raw, topic)

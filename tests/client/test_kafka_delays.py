@@ -125,4 +125,4 @@ def test_what_waits_can_be_listed_moved_and_cancelled(broker: BrokerProcess, top
 
 def test_a_compacted_topic_has_no_delays(broker: BrokerProcess, topic: str) -> None:
     with pytest.raises(ck.KafkaException):
-        make_topic(broker, topic, **{"cleanup.policy": "compact"})
+        make_topic(broker, topic, **{"cleanup.policy": "compact"})  # type: ignore[arg-type]

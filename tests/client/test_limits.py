@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -195,7 +196,7 @@ def bomb(codec: Codec, size: int = 140 * MB) -> bytearray:
 )
 @pytest.mark.parametrize("config", [{"cleanup_policy": "compact"}, {"compression_type": "uncompressed"}])
 def test_decompression_bombs(
-    crowd: BrokerProcess, healthy: RawClient, topic: str, codec: Codec, config: dict[str, str]
+    crowd: BrokerProcess, healthy: RawClient, topic: str, codec: Codec, config: dict[str, Any]
 ) -> None:
     """X11: where a batch has to be opened, what it may grow to is capped, for every codec."""
     with RawClient(crowd.kafka_port) as raw:

@@ -106,7 +106,7 @@ def test_the_histogram_counts_every_message_in_its_time(broker: BrokerProcess) -
         broker,
         "/topics/orders/histogram",
         buckets=10,
-        **{"from": FIRST_MS + 100_000, "until": FIRST_MS + 200_000},
+        **{"from": FIRST_MS + 100_000, "until": FIRST_MS + 200_000},  # type: ignore[arg-type]
     )
     assert part["counts"] == [10] * 10
     ask(broker, "/api/v1/topics", {"name": "empty"})
@@ -288,7 +288,7 @@ def test_a_seek_is_shown_done_and_undone(broker: BrokerProcess) -> None:
             order="oldest",
             limit=1,
             partition=row["partition"],
-            **{"from": FIRST_MS + 300_000},
+            **{"from": FIRST_MS + 300_000},  # type: ignore[arg-type]
         )["items"]
         assert record["offset"] == row["to_offset"]
     back = [

@@ -98,7 +98,7 @@ def test_p2_librdkafka_logs_in_with_a_token_and_a_wrong_one_is_its_own_error(
 async def test_p2_aiokafka_logs_in_with_a_token(secured: Secured, issuer: TokenIssuer, topic: str) -> None:
     token = issuer.token(somebody(secured, topic))
 
-    class Provider(AbstractTokenProvider):
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
         async def token(self) -> str:
             return token
 

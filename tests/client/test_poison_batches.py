@@ -211,7 +211,7 @@ def test_f9_record_validation_is_a_config_of_the_topic(
         alter("perhaps")
 
 
-def poisoned(raw: RawClient, topic: str, **configs: str) -> list[str]:
+def poisoned(raw: RawClient, topic: str, **configs: Any) -> list[str]:
     """A topic in which between all kinds of poison there is something good."""
     raw.create_topic(topic, record_validation="off", **configs)
     wanted = []

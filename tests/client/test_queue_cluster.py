@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,25 +67,19 @@ def test_any_broker_answers_and_a_failover_keeps_what_is_in_flight(cluster: list
     bodies = []
     for number in range(30):
         body = f"m{number}"
-        patiently(lambda n=number, body=body: clients[n % 3].send_message(QueueUrl="jobs", MessageBody=body))
+        patiently(partial(clients[number % 3].send_message, QueueUrl="jobs", MessageBody=body))
         bodies.append(body)
     taken: dict[str, str] = {}
     for client in clients:
         answer = patiently(
-            lambda client=client: client.receive_message(
-                QueueUrl="jobs", MaxNumberOfMessages=5, WaitTimeSeconds=2
-            )
+            partial(client.receive_message, QueueUrl="jobs", MaxNumberOfMessages=5, WaitTimeSeconds=2)
         )
         taken |= {m["Body"]: m["ReceiptHandle"] for m in answer.get("Messages", [])}
     assert len(taken) == 15, "the three of them hand out different messages"
     deleted = set(list(taken)[:5])
     for place, body in enumerate(deleted):
-        patiently(
-            lambda place=place, body=body: clients[place % 3].delete_message(
-                QueueUrl="jobs", ReceiptHandle=taken[body]
-            )
-        )
-    urls = {patiently(lambda c=client: c.get_queue_url(QueueName="jobs"))["QueueUrl"] for client in clients}
+        patiently(partial(clients[place % 3].delete_message, QueueUrl="jobs", ReceiptHandle=taken[body]))
+    urls = {patiently(partial(client.get_queue_url, QueueName="jobs"))["QueueUrl"] for client in clients}
     assert len(urls) == 3, "each names itself"
 
     leader = _leader(cluster)

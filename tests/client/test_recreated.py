@@ -6,6 +6,7 @@ import http.client
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def test_f1_committed_offsets_are_of_one_topic(
     for life in ("first", "second"):
         make(broker, topic)
         if kind == "view":
-            make(broker, read_from, -1, **view)
+            make(broker, read_from, -1, **view)  # type: ignore[arg-type]
         sent = [json.dumps({"life": life, "number": number}) for number in range(6)]
         produce(broker, topic, *sent)
         reader = consumer()
@@ -339,7 +340,7 @@ def test_f1_a_broker_that_was_down_brings_nothing_back(cluster: list[BrokerProce
     sqs = sqs_of(one)
     url = patiently(lambda: sqs.create_queue(QueueName=queue)["QueueUrl"])
     for number in range(5):
-        patiently(lambda number=number: sqs.send_message(QueueUrl=url, MessageBody=f"first {number}"))
+        patiently(partial(sqs.send_message, QueueUrl=url, MessageBody=f"first {number}"))
     assert len(receive(sqs, url, 5)) == 5
     produce(one, topic, *(f"first {number}" for number in range(5)))
     conf = {
@@ -368,7 +369,7 @@ def test_f1_a_broker_that_was_down_brings_nothing_back(cluster: list[BrokerProce
     patiently(lambda: produce(one, topic, *(f"second {number}" for number in range(5))))
     sqs = sqs_of(away)
     for number in range(5):
-        patiently(lambda number=number: sqs.send_message(QueueUrl=url, MessageBody=f"second {number}"))
+        patiently(partial(sqs.send_message, QueueUrl=url, MessageBody=f"second {number}"))
     bodies = {message["Body"] for message in patiently(lambda: receive(sqs, queue, 5))}
     assert bodies == {f"second {number}" for number in range(5)}
     reader = ck.Consumer(conf)

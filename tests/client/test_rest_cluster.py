@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_every_broker_answers_for_every_partition(pair: list[BrokerProcess]) -> 
     for number in range(4):
         for broker in pair:
             path = f"/topics/t/records?partition={number}"
-            patiently(lambda broker=broker, path=path: ask(broker, "POST", path, b"x"), 201)
+            patiently(partial(ask, broker, "POST", path, b"x"), 201)
     shown = [ask(broker, "GET", "/topics/t/records").body for broker in pair]
     assert shown[0] == shown[1] and len(shown[0]["items"]) == 8
     bounds = [
@@ -85,9 +86,7 @@ def test_a_key_is_the_same_at_every_broker(pair: list[BrokerProcess]) -> None:
     for key in ("a", "b", "c", "d"):
         rows = [
             patiently(
-                lambda broker=broker, key=key: ask(
-                    broker, "POST", "/topics/once/records", b"x", idempotency_key=key
-                ),
+                partial(ask, broker, "POST", "/topics/once/records", b"x", idempotency_key=key),
                 201,
             ).body["records"][0]
             for broker in (first, second, first)
@@ -101,17 +100,13 @@ def test_groups_and_trims_reach_whom_they_belong_to(pair: list[BrokerProcess]) -
     patiently(lambda: ask(first, "POST", "/api/v1/topics", {"name": "g", "partitions": 2}), 201)
     patiently(lambda: ask(second, "GET", "/api/v1/topics/g"), 200)
     for number in range(2):
-        patiently(
-            lambda number=number: ask(first, "POST", f"/topics/g/records?partition={number}", b"x"), 201
-        )
+        patiently(partial(ask, first, "POST", f"/topics/g/records?partition={number}", b"x"), 201)
     for broker in pair:
         patiently(
-            lambda broker=broker: ask(
-                broker, "POST", "/api/v1/groups/crew/seek", {"topic": "g", "to": "start"}
-            ),
+            partial(ask, broker, "POST", "/api/v1/groups/crew/seek", {"topic": "g", "to": "start"}),
             200,
         )
-        shown = patiently(lambda broker=broker: ask(broker, "GET", "/api/v1/groups/crew"), 200)
+        shown = patiently(partial(ask, broker, "GET", "/api/v1/groups/crew"), 200)
         assert shown.body["lag"] == 2
         for number in range(2):
             body = {"partition": number, "before_offset": 0}
@@ -146,17 +141,17 @@ def test_numbers_are_those_of_the_whole_cluster(pair: list[BrokerProcess]) -> No
 
     patiently(lambda: ask(first, "POST", "/api/v1/groups/late/seek", {"topic": "sums", "to": "start"}), 200)
     for broker in pair:
-        until(lambda broker=broker: written(broker))
+        until(partial(written, broker))
         flow = ask(broker, "GET", "/api/v1/flow").body
         assert {"kind": "writer", "name": "shop-1"} in [
             link["from"] for link in flow["links"] if link["to"]["name"] == "sums"
         ]
     total = sum(row["end_offset"] for row in ask(first, "GET", "/api/v1/topics/sums").body["partitions"])
 
-    def told(broker: BrokerProcess) -> tuple[int, int]:
+    def all_told(broker: BrokerProcess) -> bool:
         topics = ask(broker, "GET", "/api/v1/topics?with=sizes&q=sums").body["items"]
         groups = ask(broker, "GET", "/api/v1/groups?with=lag&q=late").body["items"]
-        return topics[0]["messages"], groups[0]["lag"]
+        return (topics[0]["messages"], groups[0]["lag"]) == (total, total)
 
     def sums(broker: BrokerProcess) -> bool:
         """A second is told when it is over; one of them has what both brokers took."""
@@ -166,10 +161,10 @@ def test_numbers_are_those_of_the_whole_cluster(pair: list[BrokerProcess]) -> No
         return any(all_of and all_of > (part or 0) for all_of, part in zip(whole, own, strict=True))
 
     for broker in pair:
-        until(lambda broker=broker: told(broker) == (total, total))
+        until(partial(all_told, broker))
     for broker in pair:
         # Written on: one burst may fall into a second of the one and another of the other.
-        until(lambda broker=broker: written(broker) and sums(broker))
+        until(partial(lambda broker: written(broker) and sums(broker), broker))
         for partition in range(4):
             (row,) = ask(broker, "GET", f"/topics/sums/records/{partition}/3/readers").body["items"]
             assert (row["name"], row["state"], row["committed"], row["ahead"]) == ("late", "not-yet", 0, 4)
@@ -182,7 +177,7 @@ def test_what_waits_for_what_in_a_fifo_queue(pair: list[BrokerProcess]) -> None:
     patiently(lambda: ask(second, "GET", "/api/v1/queues/lanes.fifo"), 200)
     for text, group in ((b"1", "a"), (b"2", "a"), (b"3", "b")):
         message = {"value": text.decode(), "group": group}
-        patiently(lambda message=message: ask(first, "POST", "/queues/lanes.fifo/messages", message), 201)
+        patiently(partial(ask, first, "POST", "/queues/lanes.fifo/messages", message), 201)
     (held,) = ask(second, "POST", "/queues/lanes.fifo/receive?visibility=10m").body["items"]
     for broker in pair:
         rows = ask(broker, "GET", "/api/v1/queues/lanes.fifo/groups").body["items"]

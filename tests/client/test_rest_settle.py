@@ -88,6 +88,13 @@ def test_f41_rejected_messages_are_dead_letters_with_a_reason(broker: BrokerProc
 
 def test_what_is_no_request(broker: BrokerProcess, queue: str) -> None:
     path = f"/queues/{queue}/settle"
-    for wrong in ({}, {"ack": ["x"] * 1001}, {"extend": ["x"]}, {"ack": "x"}, {"unknown": []}):
+    wrongs: list[dict[str, Any]] = [
+        {},
+        {"ack": ["x"] * 1001},
+        {"extend": ["x"]},
+        {"ack": "x"},
+        {"unknown": []},
+    ]
+    for wrong in wrongs:
         assert _ask(broker, "POST", path, wrong)[0] == 400, wrong
     assert _ask(broker, "POST", "/queues/nobody-has-it/settle", {"ack": ["x"]})[0] == 404

@@ -32,7 +32,7 @@ def secured() -> Iterator[Secured]:
 def by_kafka(secured: Secured, user: str) -> set[tuple[str, str, str]]:
     every = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     return {
         (acl.restype.name, acl.name, acl.operation.name)
         for acl in secured.admin.describe_acls(every).result(30)

@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 def row(key: int, version: int, fields: dict[str, Any], *needs: Need | tuple[Need, ...]) -> Row:
-    return Row(key, version, fields, tuple((each,) if isinstance(each[0], str) else each for each in needs))  # type: ignore[arg-type, misc]
+    return Row(key, version, fields, tuple((each,) if isinstance(each[0], str) else each for each in needs))
 
 
 def t(operation: str) -> Need:
@@ -239,7 +239,7 @@ def codes(value: Any) -> Iterator[int]:
         for each in value:
             yield from codes(each)
         return
-    names = [spec.name for spec in STRUCTS.get(type(value), ())] or getattr(value, "_fields", ())
+    names = [spec.name for spec in STRUCTS.get(type(value), ())] or [*getattr(value, "_fields", ())]
     for name in names:
         held = getattr(value, name)
         if name.endswith("error_code"):
@@ -280,7 +280,8 @@ class Asker:
 
 def prepare(secured: Secured, chosen: Iterable[Holder]) -> dict[str, str]:
     """Their users, rights and tokens; the tokens by name."""
-    record, tokens, rights = scram_records(WORD, 4096), {}, []
+    record, tokens = scram_records(WORD, 4096), {}
+    rights: list[Any] = []
     for holder in chosen:
         if holder.token is not None:
             tokens[holder.name] = secured.ask("POST", "/tokens", {"rights": list(holder.token)})["token"]

@@ -26,8 +26,8 @@ from headrace.testing.etcd_server import free_ports
 pytestmark = pytest.mark.client
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
-WITH_NOTE = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": "string", "default": ""}]}  # type: ignore[misc]
-WITHOUT_DEFAULT = {**ORDER, "fields": [*ORDER["fields"], {"name": "more", "type": "string"}]}  # type: ignore[misc]
+WITH_NOTE = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": "string", "default": ""}]}
+WITHOUT_DEFAULT = {**ORDER, "fields": [*ORDER["fields"], {"name": "more", "type": "string"}]}
 PROTO = """
 syntax = "proto3";
 package shop;
@@ -259,7 +259,7 @@ def send(local: LocalBroker, topic: str, value: bytes | None, **options: Any) ->
 def test_a_topic_refuses_what_its_subject_does_not_have(
     local: LocalBroker, registry: SchemaRegistryClient
 ) -> None:
-    topic = local.create_topic("validated", **{"headrace.value.schema.validation": "true"})
+    topic = local.create_topic("validated", **{"headrace.value.schema.validation": "true"})  # type: ignore[arg-type]
     with pytest.raises(KafkaException) as plain:
         send(local, topic, b"plain text")
     assert plain.value.args[0].name() == "INVALID_RECORD"

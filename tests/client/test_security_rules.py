@@ -116,7 +116,7 @@ def test_a17_a14_who_is_not_done_logging_in_is_closed_and_not_told_that_the_pass
 
 def test_a33_a_user_that_protects_nothing_yet_says_so(fresh_broker: Callable[..., BrokerProcess]) -> None:
     broker = fresh_broker()
-    word = {"HEADRACE_NEW_PASSWORD": WORD}
+    word: dict[str, Any] = {"HEADRACE_NEW_PASSWORD": WORD}
     said = headrace(broker, "user", "create", "alice", user="", **word)
     assert "authentication is off: this user protects nothing yet" in said
     headrace(broker, "user", "create", ADMIN, "--super", user="", HEADRACE_NEW_PASSWORD=PASSWORD)

@@ -293,13 +293,13 @@ def test_f38_a_dead_letter_queue_is_of_its_sources_type(sqs: Sqs, name: str, que
     sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": redrive(sqs, dead, "5")})
     arn = shown(sqs, dead)["QueueArn"]
     assert shown(sqs, queue)["RedrivePolicy"] == f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":5}}'
-    for policy, reason in (
+    for wrong, reason in (
         (redrive(sqs, dead, 0), "Invalid value for maxReceiveCount: 0"),
         (redrive(sqs, dead).replace(f"{name}-dead", f"{name}-none"), "Dead letter target does not exist."),
         ("5", "Redrive policy is not a valid JSON map"),
     ):
         code = "InvalidParameterValue"
-        text = refused(code, sqs.set_queue_attributes, QueueUrl=queue, Attributes={"RedrivePolicy": policy})
+        text = refused(code, sqs.set_queue_attributes, QueueUrl=queue, Attributes={"RedrivePolicy": wrong})
         assert reason in text
     sqs.delete_queue(QueueUrl=dead)
     sqs.set_queue_attributes(

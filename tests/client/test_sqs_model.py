@@ -156,7 +156,7 @@ def test_required_members_of_attributes(server: BrokerProcess, action: str, kind
     """`DataType`, the one required member that lies deeper than an entry."""
     for lacking in ({"StringValue": "x"}, {"DataType": "String"}, {}):
         attributes = {KEYS["MessageBodySystemAttributeMap"]: lacking}
-        entry = {"MessageBody": "x", kind: attributes}
+        entry: dict[str, Any] = {"MessageBody": "x", kind: attributes}
         entry = {"Entries": [{"Id": "a", **entry}]} if action.endswith("Batch") else entry
         got = ask(server, action, QueueUrl="model", **entry)
         assert is_refused(got) or got[1]["Failed"][0]["SenderFault"] is True, (lacking, got)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import boto3
@@ -78,7 +79,7 @@ def test_a_queue_is_made_changed_ended_and_made_again(sqs: Any, topic: str, suff
         sqs.untag_queue(QueueUrl=url, TagKeys=["managed-by"])
         assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"life": "over"}
         sqs.delete_queue(QueueUrl=url)
-        until(lambda url=url: is_gone(sqs, url), 60)
+        until(partial(is_gone, sqs, url), 60)
     url = sqs.create_queue(QueueName=f"{topic}{suffix}", Attributes=fifo)["QueueUrl"]
     assert "Tags" not in sqs.list_queue_tags(QueueUrl=url)
     until(is_as_wanted(sqs, url, {"VisibilityTimeout": "30", "DelaySeconds": "0", "ApproximateNumberOfMessages": "0"}), 60)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -247,7 +248,7 @@ def test_f37_configs_of_a_streams_group_are_obeyed(broker: BrokerProcess, topic:
                 own[name] = {**lists, "warmup_tasks": []}
 
         for name in epochs:
-            hear(name, until(lambda name=name: join(raw, topic, name), loaded))
+            hear(name, until(partial(join, raw, topic, name), loaded))
 
         def copies() -> int:
             for name in epochs:

@@ -194,7 +194,7 @@ def test_p9_sslyze_finds_nothing(secure: Secure, tmp_path: Path) -> None:
     port = secure.bootstrap.rpartition(":")[2]
     uv = Path(sys.executable).with_name("uv")
     command = [
-        uv,
+        str(uv),
         "tool",
         "run",
         "-q",
@@ -252,7 +252,7 @@ def test_a29_login_keeps_a_token_that_works_at_both_ports_until_logout(
         assert done.returncode == code, done.stderr
         return json.loads(done.stdout or done.stderr)
 
-    way = {
+    way: dict[str, Any] = {
         "HEADRACE_BOOTSTRAP": secure.bootstrap,
         "HEADRACE_URL": secure.urls[0],
         "HEADRACE_TLS_CA": secure.ca,

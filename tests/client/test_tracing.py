@@ -116,7 +116,7 @@ def consumed(broker: BrokerProcess, topic: str, count: int) -> list[dict[str, by
 def produce(broker: BrokerProcess, topic: str, *headers: list[tuple[str, bytes]]) -> None:
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, **QUIET})
     for one in headers:
-        producer.produce(topic, b"v", headers=one)  # type: ignore[arg-type]
+        producer.produce(topic, b"v", headers=one)
     assert producer.flush(60) == 0
 
 
@@ -252,7 +252,7 @@ def test_publish_and_subscribe_are_one_trace(
             client.publish_many(name, ["two"])
         client.publish(name, "mine", headers={"traceparent": OTHER})
         client.flush()
-        seen = []
+        seen: list[Any] = []
         for message in client.subscribe(name, group=f"g-{name}", follow=False):
             seen.append((dict(message.headers), trace.get_current_span().get_span_context()))
             with tracer.start_as_current_span(f"work {name}"):

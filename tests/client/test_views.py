@@ -256,7 +256,7 @@ def test_compressed_batches_stay_compressed_and_exact(
     broker: BrokerProcess, admin: AdminClient, topic: str, codec: str
 ) -> None:
     make_topic(admin, topic)
-    produce(broker.bootstrap, topic, range(5_000), **{"compression.type": codec})
+    produce(broker.bootstrap, topic, range(5_000), **{"compression.type": codec})  # type: ignore[arg-type]
     make_view(admin, f"{topic}-eu", topic, 'value.region == "eu"')
     whole, part = Read(broker.bootstrap, topic), Read(broker.bootstrap, f"{topic}-eu")
     assert numbers_of(part.records) == list(range(42, 5_000, 100))

@@ -44,7 +44,7 @@ class DyingFileSystem:
 
 def compact_and_die(root: str, step: int, acknowledged: Path) -> None:
     fs = DyingFileSystem(OsFileSystem(root))
-    log, _ = PartitionLog.open(fs, f"{root}/t-0", COMPACT, topic_id=TOPIC_ID, wall_ms=WALL_MS)  # type: ignore[arg-type]
+    log, _ = PartitionLog.open(fs, f"{root}/t-0", COMPACT, topic_id=TOPIC_ID, wall_ms=WALL_MS)
     log.start_epoch(0)
     for number in range(60):
         put(log, data_batch([b"%d" % number], keys=[b"k%d" % (number % 7)]))

@@ -84,7 +84,7 @@ def test_frames_over_sockets() -> None:
             ("fuzz-compact", {"cleanup_policy": "compact"}),
             ("fuzz-zstd", {"compression_type": "zstd"}),
         ):
-            healthy.create_topic(topic, 1, **configs)  # type: ignore[arg-type]
+            healthy.create_topic(topic, 1, **configs)
         # A name that no frame has: a mutated DeleteTopics may be a valid one, and then it is obeyed.
         healthy.create_topic("untouched")
         hostile: list[RawClient] = []

@@ -31,7 +31,7 @@ def main(catalog: str, endpoint: str, jars: str) -> None:
     spark = builder.getOrCreate()
 
     def one(query: str) -> list[object]:
-        return list(spark.sql(query).first())
+        return list(spark.sql(query).collect()[0])
 
     rows, ids, total, amount = one(
         "select count(*), count(distinct id), sum(id), sum(amount) from headrace.sales.orders"

@@ -51,7 +51,7 @@ def main(bootstrap: str, work: str, jars: str) -> None:
         ).start().awaitTermination()
 
     write(0, ROWS)
-    total = read().selectExpr("count(*) as n", "sum(cast(cast(value as string) as bigint)) as s").first()
+    total = read().selectExpr("count(*) as n", "sum(cast(cast(value as string) as bigint)) as s").collect()[0]
     first, last = {"0": 10, "1": -2, "2": -2}, {"0": -1, "1": -1, "2": 5}
     part = read(startingOffsets=json.dumps({"numbers": first}), endingOffsets=json.dumps({"numbers": last}))
     headed = read(includeHeaders="true").where(

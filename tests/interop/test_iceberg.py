@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -40,7 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("store")
     (home / "buckets" / "lake").mkdir(parents=True)
     (home / "told").mkdir()
-    command = [
+    command: list[Any] = [
         program,
         "-p",
         f"127.0.0.1:{port}",
@@ -50,8 +51,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "s",
         "posix",
         "--sidecar",
-        home / "told",
-        home / "buckets",
+        str(home / "told"),
+        str(home / "buckets"),
     ]
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -125,7 +126,13 @@ uri = "sqlite:///{catalog}"
         publish(broker, range(FIRST, FIRST + SECOND), note="late")
         round_with(broker, {**columns, "note": "string"})
 
-    job = [connector_python, HERE / "iceberg_job.py", catalog, store, ",".join(map(str, iceberg_jars))]
+    job: list[Any] = [
+        str(connector_python),
+        str(HERE / "iceberg_job.py"),
+        catalog,
+        store,
+        ",".join(map(str, iceberg_jars)),
+    ]
     environment = {
         **os.environ, **keys, "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(connector_python), "PYSPARK_DRIVER_PYTHON": str(connector_python),

@@ -118,7 +118,7 @@ def model(path: str, name: str, steps: int = 40) -> Finder:
             phases=(Phase.generate,),
             suppress_health_check=list(HealthCheck),
         )
-        run_state_machine_as_test(found, settings=quick)  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(found, settings=quick)
 
     return run
 

@@ -309,7 +309,7 @@ class Invariants:
                 raise Broken(
                     f"R21: {node.name} answers for {shard.partition.tp} before it knows what is committed"
                 )
-            shard.machine.invariants()  # type: ignore[attr-defined]
+            shard.machine.invariants()
 
     def memory_is_what_the_journals_say(self) -> None:
         """At rest: a coordinator's memory and a fresh replay of its journal are the same (R42, R53)."""

@@ -183,7 +183,7 @@ def test_f82_a_damaged_leader_gives_up_to_a_complete_replica_that_comes_back(min
         for other in others:
             await cluster.nodes[other].service.stop()
             cluster.nodes[other].kill()
-            assert await eventually(lambda other=other: other not in cluster._partition_states()[0].isr)  # type: ignore[misc]
+            assert await eventually(lambda other=other: other not in cluster._partition_states()[0].isr)
         last = cluster._partition_states()[0]
         assert (last.isr, last.elr) == ((leader,), (others[1],) if min_isr == 2 else ())
         cluster._replica(cluster.nodes[leader], 0).mark_failed()

@@ -168,7 +168,7 @@ def test_r19_consumers_read_what_is_committed() -> None:
 
 def test_r19_without_the_limit_they_read_more(monkeypatch: pytest.MonkeyPatch) -> None:
     class Everybody(fetch.FetchReader):
-        is_replica = property(lambda self: True)  # type: ignore[assignment]
+        is_replica = property(lambda self: True)
 
     read_one = fetch.read_one
     monkeypatch.setattr(fetch, "read_one", lambda target, limit, _: read_one(target, limit, Everybody()))

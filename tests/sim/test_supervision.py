@@ -109,11 +109,7 @@ def test_f16_the_shard_of_a_listener_that_raised_loads_again() -> None:
     async def scenario(simulation: Simulation, node: Node, client: SimClient) -> None:
         await node.services.coordinators.find("g", GROUP)
         journal = node.broker.partitions[OFFSETS_TOPIC, 0]
-        (shard,) = [
-            listener.__self__  # type: ignore[attr-defined]
-            for listener in journal.on_commit
-            if hasattr(listener, "__self__")
-        ]
+        (shard,) = [listener.__self__ for listener in journal.on_commit if hasattr(listener, "__self__")]
         await until(lambda: shard.state is ShardState.READY)
         before = shard.current
 

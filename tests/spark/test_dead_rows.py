@@ -121,7 +121,8 @@ def test_t6_a_pipeline_that_commits_meanwhile_loses_no_race_for_good(
     shop.publish({"id": 1, "note": 5}, {"id": 2, "note": "x"}, {"id": 3, "note": "y"})
     shop.run(shop.definition("integer"))
     second = shop.definition("string")
-    real, raced = module.commit, []
+    real = module.commit
+    raced: list[int] = []
 
     def late(table: Any, *rest: Any) -> None:
         if not raced:

@@ -45,7 +45,8 @@ def test_every_document_is_what_from_json_makes_of_it(spark: Any) -> None:
 
     frame = spark.createDataFrame(list(enumerate(DOCUMENTS)), "number int, text string")
     theirs = frame.select("number", F.from_json("text", SCHEMA).alias("value")).orderBy("number").collect()
-    schema = arrow_schema(StructType.fromDDL(SCHEMA))
+    declared: Any = StructType.fromDDL(SCHEMA)
+    schema = arrow_schema(declared)
     ours = parse_json(pa.array(DOCUMENTS, pa.string()), schema).to_pylist()
     alone = [parse_json(pa.array([text], pa.string()), schema).to_pylist()[0] for text in DOCUMENTS]
     for text, row, found, single in zip(DOCUMENTS, theirs, ours, alone, strict=True):

@@ -140,7 +140,7 @@ def test_filters_that_are_taken_are_exact_and_the_others_go_back() -> None:
     other = Not(EqualTo(("partition",), 3))
     filters: list[Any] = [
         IsNotNull(("offset",)), GreaterThan(("offset",), 10), LessThanOrEqual(("offset",), 20),
-        In(("partition",), [1, 2]), EqualTo(("topic",), "t"), GreaterThan(("timestamp",), noon), text, other,
+        In(("partition",), (1, 2)), EqualTo(("topic",), "t"), GreaterThan(("timestamp",), noon), text, other,
     ]  # fmt: skip
     where, left = push(filters, RowFilter())
     assert left == [text, other]

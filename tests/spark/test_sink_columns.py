@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -10,7 +12,7 @@ from headrace.spark.columns.encode import encode_batches
 from headrace.spark.schema import HEADERS
 from headrace.spark.sink_columns import SinkBatch, headers_column, partition_rows
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"key": b"a", "value": b"1", "topic": "t", "partition": 1, "timestamp": 5_000_000, "headers": [("x", b"y")]},
     {"key": None, "value": b"2", "topic": "t", "partition": 1, "timestamp": None, "headers": None},
     {"key": b"", "value": None, "topic": "u", "partition": 0, "timestamp": 7_000_000, "headers": []},

@@ -203,7 +203,7 @@ def test_a_crash_between_log_and_move_is_repaired(tmp_path: Path, monkeypatch: p
     }
     monkeypatch.setattr(log, "_settle", lambda entry: None)
     log.commit(state, start={}, end={}, files=[file])
-    assert not (tmp_path / file["path"]).exists()
+    assert not (tmp_path / str(file["path"])).exists()
     assert ArchiveLog(tmp_path).open_for_writing().rows() == 1
     assert (tmp_path / str(file["path"])).read_text() == "rows"
     assert not list(log.staging.iterdir())

@@ -307,7 +307,7 @@ class Witness:
                 self._topic,
                 value.encode(),
                 partition=partition,
-                on_delivery=lambda error, message, told=told: told.append((error, message.offset())),  # type: ignore[misc]
+                on_delivery=lambda error, message, told=told: told.append((error, message.offset())),
             )
             while not told:
                 producer.poll(0.1)

@@ -201,7 +201,8 @@ class RealCluster:
             url = f"sqlite://{directory}/coordinator.db"
         self.brokers: dict[int, RealBroker] = {}
         for number in range(1, size + 1):
-            host, prefix = "127.0.0.1", ()
+            host = "127.0.0.1"
+            prefix: tuple[str, ...] = ()
             if namespaces is not None:
                 host, prefix = namespaces.addresses[f"n{number}"], namespaces.prefix(f"n{number}")
             disk = RealDisk(directory, f"disk{number}") if disks else None

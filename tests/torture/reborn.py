@@ -233,7 +233,7 @@ class Reborn:
                         self._topic,
                         b"%d" % number,
                         partition=number % self._partitions,
-                        on_delivery=lambda error, message, number=number: self._told(number, error, message),  # type: ignore[misc]
+                        on_delivery=lambda error, message, number=number: self._told(number, error, message),
                     )
                     number += 1
                 except (BufferError, ck.KafkaException):

@@ -120,7 +120,7 @@ def read(cluster: RealCluster, topic: str, count: int, **settings: Any) -> list[
     while len(found) < count and time.monotonic() < deadline:
         found += [
             message.value().decode() for message in consumer.consume(500, 0.5) if message.error() is None
-        ]  # type: ignore[union-attr]
+        ]
     consumer.close()
     return found
 

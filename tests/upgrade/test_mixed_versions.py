@@ -11,6 +11,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -162,9 +163,7 @@ class Traffic:
         for number in self._cluster.brokers:
             for _ in range(3):
                 body = f"job {len(self.jobs)}"
-                patiently(
-                    lambda n=number, b=body: self._cluster.sqs(n).send_message(QueueUrl="jobs", MessageBody=b)
-                )
+                patiently(partial(self._cluster.sqs(number).send_message, QueueUrl="jobs", MessageBody=body))
                 self.jobs.add(body)
 
     def _redeem_elsewhere(self) -> None:
@@ -172,17 +171,19 @@ class Traffic:
         for number in self._cluster.brokers:
             client, other = self._cluster.sqs(number), self._cluster.sqs(number % 3 + 1)
             answer = patiently(
-                lambda c=client: c.receive_message(
-                    QueueUrl="jobs", MaxNumberOfMessages=2, WaitTimeSeconds=20, VisibilityTimeout=600
+                partial(
+                    client.receive_message,
+                    QueueUrl="jobs",
+                    MaxNumberOfMessages=2,
+                    WaitTimeSeconds=20,
+                    VisibilityTimeout=600,
                 )
             )
             assert answer.get("Messages"), f"broker {number} has no job to give"
             for message in answer["Messages"]:
                 assert message["Body"] in self.jobs - self.done, message["Body"]
                 patiently(
-                    lambda o=other, m=message: o.delete_message(
-                        QueueUrl="jobs", ReceiptHandle=m["ReceiptHandle"]
-                    )
+                    partial(other.delete_message, QueueUrl="jobs", ReceiptHandle=message["ReceiptHandle"])
                 )
                 self.done.add(message["Body"])
 
@@ -197,7 +198,7 @@ class Traffic:
             for message in answer.get("Messages", []):
                 assert message["Body"] in self.jobs - self.done, f"came again: {message['Body']}"
                 patiently(
-                    lambda m=message: client.delete_message(QueueUrl="jobs", ReceiptHandle=m["ReceiptHandle"])
+                    partial(client.delete_message, QueueUrl="jobs", ReceiptHandle=message["ReceiptHandle"])
                 )
                 self.done.add(message["Body"])
 

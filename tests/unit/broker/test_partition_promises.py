@@ -148,7 +148,7 @@ def test_f16_who_cant_take_its_answer_does_not_keep_others_from_theirs() -> None
         for callback in (broken, answers.append):
             partition.when_committed(1, 10**9, callback)
         told: list[str] = []
-        bench.runtime.unexpected = lambda where, problem, about="": told.append(f"{where}: {problem}")  # type: ignore[method-assign]
+        bench.runtime.unexpected = lambda where, problem, about="": told.append(f"{where}: {problem}")
         await asyncio.sleep(1.0)
         assert answers == [ErrorKind.NONE]
         assert told == ["answer to a produce: gone"]

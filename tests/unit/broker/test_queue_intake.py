@@ -339,7 +339,7 @@ def test_what_was_sent_here_is_known_as_the_log_would_say_it(
     shard.tell(Configure("q", config))
     shard.tell(Open(SOURCE, 0))
     tell = shard.tell
-    shard.tell = lambda command: (told.extend(getattr(command, "messages", ())), tell(command))  # type: ignore[method-assign, assignment, func-returns-value, return-value]
+    shard.tell = lambda command: (told.extend(getattr(command, "messages", ())), tell(command))  # type: ignore[method-assign, assignment]
     for records in batches:
         shards.wrote(data, data.high_watermark, records, True)  # type: ignore[arg-type]
         data.add(records)

@@ -34,7 +34,7 @@ class World:
 
 
 def replica() -> Any:
-    return SimpleNamespace(tp=DATA, on_commit=CommitListeners(SimpleNamespace(), DATA))  # type: ignore[arg-type]
+    return SimpleNamespace(tp=DATA, on_commit=CommitListeners(SimpleNamespace(), DATA))
 
 
 def test_a_replica_that_came_back_is_the_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,7 +263,7 @@ def test_f5_a_marker_that_is_committed_while_it_finishes_loading_is_not_missed()
             partition.commit()
             told.append(shard.state)
             if shard.state is ShardState.READY:
-                shard.machine.replay_marker(7, 2, True, 0)  # type: ignore[attr-defined]
+                shard.machine.replay_marker(7, 2, True, 0)
 
         def read_and_be_interrupted(offset: int, max_bytes: int) -> bytes:
             if not told:
@@ -366,7 +366,7 @@ def test_an_answer_whose_barrier_can_not_be_written_is_refused_and_nothing_is_lo
         assert refused.value.kind is ErrorKind.NOT_COORDINATOR and refused.value.detail == "no"
         assert bench.shard.state is ShardState.READY and bench.shard.current.generation == 1
         assert not bench.shard.current._waiters, "nobody is left behind"
-        assert bench.shard.machine.seen == 0, "and nothing was done"  # type: ignore[attr-defined]
+        assert bench.shard.machine.seen == 0, "and nothing was done"
         bench.partition.fails = None
         answered = bench.ask(0)
         bench.partition.commit()

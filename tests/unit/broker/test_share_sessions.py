@@ -11,7 +11,7 @@ A, B = (b"a" * 16, 0), (b"b" * 16, 1)
 
 def begin(
     sessions: ShareSessions, epoch: int, added: tuple = (), forgotten: tuple = (), connection: int = 1
-) -> object:  # type: ignore[type-arg]
+) -> object:
     return sessions.begin(OWNER, epoch, connection, added, forgotten)
 
 

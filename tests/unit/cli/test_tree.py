@@ -79,9 +79,7 @@ def test_help_of_a_verb_begins_with_the_line_its_group_shows() -> None:
     """The table in the package is what `--help` shows without importing; it must not drift from the command."""
     for path, leaf in LEAVES.items():
         noun, _, verb = path.rpartition(" ")
-        table = (
-            main._table if not noun else sys.modules[f"headrace.cli.{noun.replace(' ', '.')}"].VERBS  # type: ignore[attr-defined]
-        )
+        table = main._table if not noun else sys.modules[f"headrace.cli.{noun.replace(' ', '.')}"].VERBS
         said = " ".join((leaf.help or "").split())
         shown = table[verb].rstrip(".")
         assert said.startswith(shown), (path, shown, said[:80])

@@ -75,7 +75,7 @@ def unbounded(parsed: Any) -> Iterator[str]:
     for op, value in parsed:
         name = str(op)
         if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-            if value[1] == re._constants.MAXREPEAT:  # type: ignore[attr-defined]
+            if value[1] == re._constants.MAXREPEAT:
                 yield name
             yield from unbounded(value[2])
         elif name == "SUBPATTERN":
@@ -90,7 +90,7 @@ def unbounded(parsed: Any) -> Iterator[str]:
 
 
 def problem(pattern: str | bytes, flags: int, searched: bool) -> str | None:
-    parsed = re._parser.parse(pattern, flags)  # type: ignore[attr-defined]
+    parsed = re._parser.parse(pattern, flags)
     kinds = list(unbounded(parsed))
     alone = len(parsed) == 1 and len(kinds) == 1
     if isinstance(pattern, str) and r"\d" in pattern:

@@ -155,7 +155,7 @@ def test_a_large_batch_after_small_ones_is_read_whole() -> None:
     put(log, data_batch([b"z" * 200_000]))
     fill(log, 1)
     log.close()
-    log, _ = open_log(log._parts.fs, log.config)  # type: ignore[attr-defined]
+    log, _ = open_log(log._parts.fs, log.config)
     assert headers(_read(log, 10, 100))[0].size > 200_000
 
 

@@ -27,7 +27,7 @@ def opened(directory: Path, **config: int | bool) -> PartitionLog:
         f"{directory}/log",
         LogConfig(**config),  # type: ignore[arg-type]
         topic_id=TOPIC_ID,
-        wall_ms=1,  # type: ignore[arg-type]
+        wall_ms=1,
     )
     return log
 

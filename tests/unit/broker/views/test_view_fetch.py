@@ -65,8 +65,8 @@ class Source:
 
     def read(self, offset: int, max_bytes: int, upto: int) -> Buffer:
         data = self.log.read(offset, max_bytes, upto)
-        self.reads += len(data)  # type: ignore[arg-type]
-        self.bytes_out += len(data)  # type: ignore[arg-type]
+        self.reads += len(data)
+        self.bytes_out += len(data)
         return data  # type: ignore[return-value]
 
     def append(self, *tags: str, key: bytes = b"k") -> None:
