@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applications import processes_of
 
 from headrace.spark.connection import ClusterAccess
 from headrace.spark.pipelines import run as run_module
@@ -24,6 +23,8 @@ from headrace.spark.pipelines.rounds import Round
 from headrace.spark.pipelines.run import run
 from headrace.spark.sync_client import SyncClient, pause
 from headrace.testing.broker_process import BrokerProcess
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def until(condition: Callable[[], Any], worker: threading.Thread | None = None) -> None:
@@ -104,6 +105,8 @@ def _until_running(broker: BrokerProcess, worker: threading.Thread) -> None:
 def test_f65_a_term_signal_posts_stopped_and_leaves_no_java(
     java: None, own_broker: BrokerProcess, tmp_path: Path
 ) -> None:
+    from applications import processes_of
+
     with SyncClient(ClusterAccess(own_broker.bootstrap)) as client:
         client.create_topic("orders", 1)
         file = tmp_path / "a.toml"
