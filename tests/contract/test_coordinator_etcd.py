@@ -18,7 +18,8 @@ from off_loop import in_a_thread
 
 from headrace.coordinator.etcd import EtcdCoordinator, EtcdSettings
 from headrace.coordinator.etcd_calls import Credentials
-from headrace.coordinator.etcd_watch import PrefixFeed, WatchSettings
+from headrace.coordinator.etcd_watch import PrefixFeed, WatchSettings, _HistoryLost
+from headrace.coordinator.history import EventHistory
 from headrace.coordinator.opening import open_coordinator
 from headrace.coordinator.port import (
     MAX_TXN_OPERATIONS,
@@ -605,4 +606,32 @@ async def test_f17_a_watch_outlives_what_nobody_foresaw(
         await one.txn([], [Put("k/1", b"")])
         await watching.until(lambda: "k/1" in watching.mirror.items)
         assert raised.is_set()
+        await watching.stop()
+
+
+async def test_f17_nor_does_what_nobody_foresaw_end_it_while_its_history_is_lost(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, restart, raised = PrefixFeed._take, EventHistory.restart, list[str]()
+
+    def losing(self: PrefixFeed, reply: object) -> None:
+        if getattr(reply, "events", None) and not raised:
+            raised.append("lost")
+            raise _HistoryLost("compacted")
+        usual(self, reply)  # type: ignore[arg-type]
+
+    def broken(self: EventHistory, latest: int) -> None:
+        if raised == ["lost"]:
+            raised.append("raised")
+            raise KeyError("a bug, or a newer etcd")
+        restart(self, latest)
+
+    monkeypatch.setattr(PrefixFeed, "_take", losing)
+    monkeypatch.setattr(EventHistory, "restart", broken)
+    async with connected(server.address) as one:
+        watching = Watching(one, "k/", (await one.read("")).revision + 1)
+        await one.txn([], [Put("k/1", b"")])
+        await watching.until(lambda: "k/1" in watching.mirror.items)
+        assert raised == ["lost", "raised"]
+        assert one._feed_tasks, "the feed lives: nobody had to find out by its silence"
         await watching.stop()

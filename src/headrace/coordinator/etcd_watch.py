@@ -75,10 +75,11 @@ class PrefixFeed:
         while True:
             endpoint = self._calls.endpoint
             try:
-                await self._stream(endpoint)
-            except _HistoryLost as loss:
-                await self._go_on_from_now(str(loss))
-                continue
+                try:
+                    await self._stream(endpoint)
+                except _HistoryLost as loss:
+                    await self._go_on_from_now(str(loss))
+                    continue
             except (_StreamBroken, HttpFailure, CoordinatorError, codec.GatewayError) as error:
                 log.info("watch of %r at %s broke, resuming: %s", self._prefix, endpoint.authority, error)
             except Exception:
