@@ -40,7 +40,8 @@ class PeerTls:
 
     context: ssl.SSLContext
     by_certificate: bool
-    """The certificate of a broker says which one it is, and nothing that another one claims is believed (A49)."""
+    """The certificate of a broker says which one it is, and nothing that another one claims is believed (A49). Not while brokers
+    move to TLS one by one: those that have not call without."""
 
 
 def broker_uri(broker_id: int) -> str:

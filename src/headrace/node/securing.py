@@ -60,7 +60,8 @@ class NodeTls:
             )
             self.peers: PeerTls | None = None
             if settings.secure or settings.internal_tls:
-                self.peers = PeerTls(client_context(settings.tls_ca), self._by_certificate)
+                needed = self._by_certificate and not settings.internal_tls_moving
+                self.peers = PeerTls(client_context(settings.tls_ca), needed)
                 self._show_own()
         except (BadCertificate, OSError, ValueError) as problem:
             raise HeadraceError(

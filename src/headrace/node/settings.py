@@ -70,6 +70,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Beside TLS: connections without it, from anywhere, from this host, or not at all. Empty: accept, and refuse with --secure."""
     internal_tls: bool = False
     """Call other brokers with TLS; always so with --secure."""
+    internal_tls_moving: bool = False
+    """While brokers are restarted with --internal-tls one by one: those that call without a certificate are heard, too, by the cluster's key alone."""
     allow_plain_without_tls: bool = False
     """Take passwords in the clear (SASL PLAIN) on connections without TLS."""
     connections_max_reauth_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
