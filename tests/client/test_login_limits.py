@@ -6,6 +6,7 @@ Other addresses of this machine (127.0.0.9) count as strangers; 127.0.0.1 is alw
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import itertools
 import json
@@ -105,6 +106,39 @@ def test_a61_guessing_locks_no_user(secured: Secured) -> None:
     with ThreadPoolExecutor(12) as pool:
         assert all(pool.map(lambda host: guess(secured, host, user), hosts))
     log_in(RawClient(secured.broker.kafka_port, host=stranger()), user, WORD)
+
+
+def test_a61_a_login_of_ones_own_does_not_forget_what_was_tried_on_others(secured: Secured) -> None:
+    """Who has any login at all could guess for ever otherwise: nine of the administrator's, one of their own, and so on."""
+    host, own = stranger(), secured.user()
+
+    def tries(_: int) -> bool:
+        heard = guess(secured, host, ADMIN)
+        with contextlib.suppress(ConnectionError):
+            log_in(RawClient(secured.broker.kafka_port, host=host), own, WORD)
+        return heard
+
+    with ThreadPoolExecutor(5) as pool:
+        heard = list(pool.map(tries, range(30)))
+    assert not all(heard), "shut out while they log in themselves, again and again"
+
+
+def test_a61_connections_that_were_open_before_are_not_heard_either(secured: Secured) -> None:
+    host = stranger()
+    opened = [RawClient(secured.broker.kafka_port, host=host) for _ in range(30)]
+
+    def guessed(client: RawClient) -> bool:
+        with contextlib.suppress(ConnectionError):
+            with pytest.raises(AssertionError, match="error_code=58"):
+                log_in(client, ADMIN, "another")
+            return True
+        return False
+
+    with ThreadPoolExecutor(10) as pool:
+        assert all(pool.map(guessed, opened[:10]))
+    assert not any(guessed(client) for client in opened[10:])
+    for client in [RawClient(secured.broker.kafka_port) for _ in range(2)]:
+        log_in(client, ADMIN, PASSWORD)
 
 
 def test_p15_many_addresses_guess_and_who_knows_the_password_is_heard(secured: Secured) -> None:

@@ -2,7 +2,8 @@
 
 By address (of IPv6 the /64): ten failures a minute, then closed when it connects, for a minute, twice as long each time, up to a quarter of
 an hour. By user only a delay that grows: a lock would be a gift to whoever wants to keep the user out. This machine's own address is
-never shut out, so an administrator on the host always gets in. Tables are bounded; success clears.
+never shut out, so an administrator on the host always gets in. Tables are bounded. Success clears what was tried with that name, and nothing
+else: who has a login of their own must not be able to forget with it what they have tried on others.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _ALWAYS_HEARD = ("127.0.0.1", "::1", "")
 
 
 class _Record:
-    __slots__ = ("count", "shut_ms", "shut_until_ms", "since_ms")
+    __slots__ = ("shut_ms", "shut_until_ms", "since_ms", "tried")
 
     def __init__(self, now_ms: int) -> None:
-        self.count = 0
+        self.tried: dict[str, int] = {}
+        """Name -> failures with it, since `since_ms`; a handful."""
         self.since_ms = now_ms
         self.shut_ms = SHUT_MS
         self.shut_until_ms = 0
@@ -50,27 +52,32 @@ class LoginLimits:
         if len(self._users) > MOST:
             self._users.popitem(last=False)
         if host not in _ALWAYS_HEARD:
-            self._count(_network(host), now_ms)
+            self._count(_network(host), user, now_ms)
         return min(BASE_DELAY_MS << min(max(earlier - 2, 0), 10), LONGEST_DELAY_MS)
 
-    def _count(self, network: str, now_ms: int) -> None:
+    def _count(self, network: str, user: str, now_ms: int) -> None:
         record = self._addresses.pop(network, None) or _Record(now_ms)
         self._addresses[network] = record
         if len(self._addresses) > MOST:
             self._addresses.popitem(last=False)
         if now_ms - record.since_ms > WINDOW_MS:
-            record.count, record.since_ms = 0, now_ms
-        record.count += 1
-        if record.count >= FAILURES:
-            record.count = 0
+            record.tried, record.since_ms = {}, now_ms
+            if now_ms - record.shut_until_ms > LONGEST_SHUT_MS:
+                record.shut_ms = SHUT_MS
+        record.tried[user] = record.tried.get(user, 0) + 1
+        if sum(record.tried.values()) >= FAILURES:
+            record.tried = {}
             record.shut_until_ms = now_ms + record.shut_ms
             record.shut_ms = min(2 * record.shut_ms, LONGEST_SHUT_MS)
 
     def succeeded(self, host: str, user: str) -> None:
         if self._users:
             self._users.pop(user, None)
-        if self._addresses:
-            self._addresses.pop(_network(host), None)
+        record = self._addresses.get(_network(host)) if self._addresses else None
+        if record is not None:
+            record.tried.pop(user, None)
+            if not record.tried and not record.shut_until_ms:
+                del self._addresses[_network(host)]
 
 
 def _network(host: str) -> str:

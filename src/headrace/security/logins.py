@@ -20,7 +20,7 @@ from headrace.security.issuers import Issuers
 from headrace.security.jwts import BadToken
 from headrace.security.last_use import LastUse
 from headrace.security.login_limits import LoginLimits
-from headrace.security.passwords import Passwords
+from headrace.security.passwords import Busy, Passwords
 from headrace.security.records import DELEGATION, DelegationRecord, token_key
 from headrace.security.scram import (
     LEAST_ITERATIONS,
@@ -118,9 +118,16 @@ class Logins:
     def is_shut_out(self, host: str) -> bool:
         return self.limits.is_shut_out(host, self._runtime.clock.now_ms())
 
+    def need_heard(self, host: str) -> None:
+        """Raises Busy. Asked with each proof, too: who has opened many connections first is not heard on any of them."""
+        if self.is_shut_out(host):
+            raise Busy
+
     async def by_password(self, name: str, password: str, host: str, mechanism: str = "basic") -> Principal:
         """Raises LoginFailed, after a delay; Busy."""
-        if not await self.passwords.check(name, password):
+        right = await self.passwords.check(name, password)
+        self.need_heard(host)
+        if not right:
             raise await self.failed(name, host, "wrong name or password")
         return self.admitted(name, host, mechanism)
 
@@ -246,6 +253,7 @@ class _Scram:
         try:
             if not self._server.is_waiting_for_proof:
                 return Step(self._server.first(token))
+            self._logins.need_heard(self._host)
             user, proof = self._server.final(token)
         except ScramFailed as problem:
             raise await self._logins.failed(self._server.name, self._host, str(problem)) from None

@@ -297,8 +297,26 @@ def test_a61_who_guesses_is_shut_out_for_longer_each_time_and_a_user_is_never_lo
     for _ in range(FAILURES):
         limits.failed("10.0.0.1", "alice", 70_000)
     assert limits.is_shut_out("10.0.0.1", 70_000 + 119_000) and not limits.is_shut_out("10.0.0.1", 190_000)
-    limits.succeeded("10.0.0.1", "alice")
-    assert not limits.is_shut_out("10.0.0.1", 70_001) and limits.failed("10.0.0.3", "alice", 0) == 100
+    limits.succeeded("10.0.0.3", "alice")
+    assert limits.failed("10.0.0.3", "alice", 0) == 100, "who knows the password does not wait"
+
+
+def test_a61_a_login_of_ones_own_clears_nothing_of_what_was_tried_on_others() -> None:
+    limits = LoginLimits()
+    for number in range(FAILURES):
+        assert not limits.is_shut_out("10.0.0.1", number)
+        limits.failed("10.0.0.1", "admin", number)
+        limits.succeeded("10.0.0.1", "mallory")
+    assert limits.is_shut_out("10.0.0.1", 59_999)
+    limits.succeeded("10.0.0.1", "mallory")
+    assert limits.is_shut_out("10.0.0.1", 59_999), "nor on a connection that was open before"
+    for _ in range(FAILURES):
+        limits.failed("10.0.0.1", "admin", 70_000)
+    limits.succeeded("10.0.0.1", "mallory")
+    assert limits.is_shut_out("10.0.0.1", 70_000 + 119_000), "twice as long all the same"
+    for _ in range(FAILURES):
+        limits.failed("10.0.0.1", "admin", 2_000_000)
+    assert not limits.is_shut_out("10.0.0.1", 2_060_001), "until they have been quiet for long"
 
 
 def test_a61_one_network_of_v6_is_one_address_and_this_machine_is_always_heard() -> None:
