@@ -166,7 +166,7 @@ class Case(ABC):
         """A life has come to its end, as those do that have one."""
         return []
 
-    def close_input(self, producer: Producer) -> list[str]:
+    def close_input(self) -> list[str]:
         """Nothing comes any more; what is wrong with the run that takes what is there."""
         return self.once()
 
@@ -303,9 +303,10 @@ class AggregateCase(TransformCase):
             "aggregates": {"orders": "count(*)", "total": "sum(value.amount)", "first": "min(value.n)"},
         }  # fmt: skip
 
-    def close_input(self, producer: Producer) -> list[str]:
+    def close_input(self) -> list[str]:
         """Records a day later close every window before them; the second time the watermark has heard of the first."""
         told = []
+        producer = Producer({"bootstrap.servers": self.ground.source.bootstrap})
         for _ in range(2):
             for number in range(PARTITIONS):
                 value = json.dumps({"n": -1, "shop": "closing", "amount": 0})
@@ -385,7 +386,7 @@ class ReplayCase(Case):
             else {"path": str(work / "archive")}
         )
         # Two of four tasks at a time: two to four seconds in all.
-        return {**where, "topic": self._topic, "keep_partitions": True, "rate": 8_000}
+        return {**where, "topic": self._topic, "keep_partitions": True, "rate": 2_000}
 
     @property
     def _topic(self) -> str:

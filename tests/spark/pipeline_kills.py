@@ -58,7 +58,7 @@ class Feeder:
     """Records without an end, a second of event time apart, through every outage of the broker."""
 
     def __init__(self, broker: BrokerProcess, case: Case) -> None:
-        self.producer = Producer(
+        self._producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 20,
              "delivery.timeout.ms": 600_000, "reconnect.backoff.max.ms": 500, "log_level": 0}
         )  # fmt: skip
@@ -76,15 +76,15 @@ class Feeder:
         while not self._ended.wait(0.1):
             for _ in range(RATE // 10):
                 value = self._case.value(self._number)
-                produce(self.producer, "in", self._number, value, on_delivery=self._told)
+                produce(self._producer, "in", self._number, value, on_delivery=self._told)
                 self._number += 1
-            self.producer.poll(0)
+            self._producer.poll(0)
 
     def stop(self) -> int:
         """How many there are. Each of them was acknowledged."""
         self._ended.set()
         self._thread.join()
-        left = self.producer.flush(300)
+        left = self._producer.flush(300)
         if left or self._acknowledged != self._number:
             raise Broken(f"of {self._number} records {self._acknowledged} were taken by the broker")
         return self._number
@@ -139,8 +139,7 @@ class PipelineKills:
                 self._live(kills)
             self._ensure_gone()
             fed = feeder.stop() if feeder is not None else None
-            producer = feeder.producer if feeder is not None else Producer({"bootstrap.servers": "unused"})
-            told = self.case.close_input(producer) + self.case.problems()
+            told = self.case.close_input() + self.case.problems()
         finally:
             for life in self._lives:
                 life.kill_all()

@@ -15,6 +15,7 @@ from headrace.spark.pipelines.archive_log import ArchiveLog
 from headrace.spark.pipelines.board import PipelineBoard
 from headrace.spark.pipelines.definition import DefinitionError, Kinds, parse
 from headrace.spark.pipelines.examples import example
+from headrace.spark.pipelines.replay import rate_of_a_task
 from headrace.spark.pipelines.run import run
 from headrace.spark.pipelines.tables import archive_frame, history_and_now
 from headrace.spark.sync_client import SyncClient
@@ -94,6 +95,18 @@ def test_archive_then_sql_replay_and_audit(
     report = json.loads((tmp_path / "report" / "report.json").read_text())
     assert report["left"]["records"] == report["right"]["records"] == 5000
     assert "<svg" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_a_replay_of_few_partitions_has_the_rate_that_was_asked_for() -> None:
+    """A sixteenth of it went to each of sixteen tasks, of which one partition keeps one busy."""
+    assert [rate_of_a_task(8_000, partitions) for partitions in (0, 1, 4, 16, 500)] == [
+        8_000,
+        8_000,
+        2_000,
+        500,
+        500,
+    ]
+    assert rate_of_a_task(5, 16) == 1
 
 
 def test_small_files_become_one(spark: Any, topic: str, publish: Any, define: Any, tmp_path: Path) -> None:

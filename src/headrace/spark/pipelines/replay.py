@@ -33,6 +33,11 @@ _TASKS = 16
 """The same wherever it runs: what is done is noted for each task, and tasks of another number would have other rows."""
 
 
+def rate_of_a_task(rate: int, partitions: int) -> int:
+    """A task has all of a partition, so no more tasks than partitions have anything to send; the others' shares are not lost."""
+    return max(1, rate // max(1, min(_TASKS, partitions)))
+
+
 class ReplayPipeline:
     def __init__(self, definition: Replay, spark: SparkSession) -> None:
         self._definition = definition
@@ -96,7 +101,7 @@ class ReplayPipeline:
         if self._done:
             return Round()
         definition = self._definition
-        self._prepare_topic()
+        partitions = self._prepare_topic()
         frame = self.frame()
         tasks = _TASKS
         rows = frame.count()
@@ -117,13 +122,13 @@ class ReplayPipeline:
             .option("sinkId", self._sink_id())
         )
         if definition.rate:
-            writer = writer.option("maxRecordsPerSecond", str(max(1, definition.rate // tasks)))
+            writer = writer.option("maxRecordsPerSecond", str(rate_of_a_task(definition.rate, partitions)))
         writer.save()
         self._done = True
         return Round(records=rows)
 
-    def _prepare_topic(self) -> None:
-        """The topic is there; when partitions are kept, with as many as the archive has."""
+    def _prepare_topic(self) -> int:
+        """The topic is there; when partitions are kept, with as many as the archive has. How many partitions history has."""
         definition = self._definition
         if definition.path:
             state = ArchiveLog(Path(definition.path).resolve()).read()
@@ -136,6 +141,7 @@ class ReplayPipeline:
         with SyncClient(definition.access()) as client:
             client.create_topic(definition.topic, count)
             client.grow_topic(definition.topic, count)
+        return len(wanted)
 
     def _sink_id(self) -> str:
         """The same for the same replay of the same archive, so that a second run of it is a no-op."""
