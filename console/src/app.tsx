@@ -60,7 +60,7 @@ function Rail({ open, close }: { open: boolean; close: () => void }) {
   const known = cluster.value;
   const live = useLive<HomeNow>('home');
   const dead = live?.dead.reduce((sum, one) => sum + one.messages, 0) ?? 0;
-  const counts: Record<string, [number, string]> = { '/dead': [dead, 'letters'], '/groups': [live?.behind ?? 0, 'behind'] };
+  const counts: Record<string, [number, string]> = { '/dead': [dead, 'letters'], '/groups': [live?.behind ?? 0, 'behind'], '/cluster': [health.value?.findings.length ?? 0, 'not well'] };
   return (
     <nav class={open ? 'rail open' : 'rail'} aria-label="Pages" onClick={(event) => { if ((event.target as Element).closest('a')) close(); }}>
       <A class="brand" href="/"><Mark />Headrace</A>
@@ -73,9 +73,9 @@ function Rail({ open, close }: { open: boolean; close: () => void }) {
       </ul>
       <div class="foot">
         <div class="narrow"><button class="quiet" onClick={() => dispatchEvent(new Event('headrace-views'))}>Saved views</button><Switches /></div>
-        {known && !away.value && <p>Broker {known.answered_by} of {known.brokers.length} answers</p>}
+        {known && !away.value && <p>Broker {known.answered_by} of {known.brokers.length + known.away.length} answers{known.away.length > 0 && <>; <A href="/console/cluster">{known.away.length} away</A></>}</p>}
         {version.value && <p>Version {version.value.version}</p>}
-        {session.value && <p title="Who you are to this broker">{visible(session.value.principal)}</p>}
+        {session.value && <p title="Who you are to this broker">{session.value.principal === 'User:ANONYMOUS' ? 'Nobody has to log in' : visible(session.value.principal)}</p>}
         {session.value?.csrf && <p><button class="small quiet" onClick={async () => { await remove('/api/v1/session', {}); lookAgain(); }}>Log out</button></p>}
       </div>
     </nav>
@@ -92,6 +92,8 @@ function How() {
   return <div class="how" role="status"><span class={`dot ${kind}`} /><span title={how.sentence}>{words}</span></div>;
 }
 
+const headed = (check: string): string => `${check.charAt(0).toUpperCase()}${visible(check.slice(1))}:`;
+
 function Banners() {
   const gone = away.value;
   const how = health.value;
@@ -99,13 +101,13 @@ function Banners() {
     <>
       {gone && (
         <div class="banner bad" role="alert">
-          <strong>The broker does not answer</strong>
-          <span>{now.value - gone.since < 2_000 ? 'any more' : `for ${span(now.value - gone.since)} now`}: what is shown is from before. It is asked again by itself.</span>
+          <strong>The broker does not answer</strong>{' '}
+          <span>{now.value - gone.since < 2_000 ? 'any more' : `for ${span(now.value - gone.since)} now`}: what is shown is from before. It is asked again by itself; see that its process runs.</span>
         </div>
       )}
       {!gone && how?.findings.map((finding) => (
         <div key={finding.check} class={finding.severity === 'error' ? 'banner bad' : 'banner'}>
-          <strong>{visible(finding.check)}:</strong>
+          <strong>{headed(finding.check)}</strong>{' '}
           <span>{visible(finding.detail)} <span class="soft">for {span(now.value - finding.since_ms)}. {visible(finding.hint)}</span></span>
         </div>
       ))}
@@ -122,10 +124,10 @@ function Banners() {
 // In the header, and where that has no room for them, in the menu (W7, W12).
 function Switches() {
   const next = { system: 'dark', dark: 'light', light: 'system' } as const;
-  const words = { system: 'System', dark: 'Dark', light: 'Light' } as const;
+  const words = { system: 'Theme: system', dark: 'Theme: dark', light: 'Theme: light' } as const;
   return (
     <>
-      <button class="quiet" title="Local time or UTC" aria-pressed={utc.value} onClick={() => { utc.value = !utc.value; }}>{utc.value ? 'UTC' : zone(false)}</button>
+      <button class="quiet" title="Local time or UTC" aria-pressed={utc.value} onClick={() => { utc.value = !utc.value; }}>{utc.value ? 'UTC' : `UTC${zone(false)}`}</button>
       <button class="quiet" title="Dark, light, or as the system" onClick={() => { theme.value = next[theme.value]; }}>{words[theme.value]}</button>
     </>
   );

@@ -20,7 +20,7 @@ async function shoot(theme, width) {
       await page.waitForSelector('.banner.bad', { timeout: 30_000 }).catch(() => {});
       await page.waitForTimeout(400);
     }
-    await page.screenshot({ path: join(directory, `${name}-${state}-${width}-${theme}.png`), fullPage: false });
+    await page.screenshot({ path: join(directory, `${name}-${state}-${width}-${theme}.png`), fullPage: true });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     if (broken) await context.setOffline(false);
     if (wide > 0 || noted.errors.length || noted.foreign.length) console.log(name, state, width, theme, JSON.stringify({ wide, ...noted }));

@@ -87,19 +87,19 @@ def test_w12_no_page_is_wider_than_the_window(chromium: Chromium, broker: Broker
 def test_w12_dark_and_light_are_remembered(chromium: Chromium, broker: BrokerProcess) -> None:
     chromium.resize(1440)
     chromium.go(f"{site(broker)}/")
-    chromium.until_text("All is well", "System")
+    chromium.until_text("All is well", "Theme: system")
     press = "[...document.querySelectorAll('header button')].find((one) => one.textContent === '%s').click()"
     background = "getComputedStyle(document.documentElement).backgroundColor"
-    chromium.run(press % "System")
-    chromium.until_text("Dark")
+    chromium.run(press % "Theme: system")
+    chromium.until_text("Theme: dark")
     dark = chromium.run(background)
     chromium.go(f"{site(broker)}/console")
-    chromium.until_text("Dark")
+    chromium.until_text("Theme: dark")
     assert chromium.run(background) == dark
-    chromium.run(press % "Dark")
-    chromium.until_text("Light")
+    chromium.run(press % "Theme: dark")
+    chromium.until_text("Theme: light")
     assert chromium.run(background) != dark
-    chromium.run(press % "Light")
+    chromium.run(press % "Theme: light")
 
 
 class Elsewhere(BaseHTTPRequestHandler):

@@ -175,3 +175,43 @@ def test_a_seek_on_three_brokers_one_of_which_dies(chromium: Chromium, three: li
     third.start()
     chromium.go(f"{site(first)}/console/happenings")
     chromium.until("/Broker 3 is there/.test(document.body.innerText)")
+
+
+def test_what_lies_on_a_broker_that_is_away_is_not_nothing(
+    chromium: Chromium, three: list[BrokerProcess]
+) -> None:
+    """W5 and section 6: a queue and a topic whose broker is away are not shown as empty, and who is away is named, with since when."""
+    first, _, third = three
+    patiently(
+        lambda: ask(
+            first, "POST", "/api/v1/topics", {"name": "mail", "partitions": 3, "replication_factor": 1}
+        )
+    )
+    patiently(lambda: ask(first, "POST", "/api/v1/queues", {"name": "mail"}))
+    for number in range(9):
+        patiently(
+            lambda number=number: ask(
+                first, "POST", f"/topics/mail/records?partition={number % 3}", {"value": f"letter {number}"}
+            )
+        )
+    settled(lambda: ask(first, "GET", "/api/v1/queues/mail")["ready"] == 9)
+    assert ask(first, "GET", "/api/v1/queues/mail")["unknown_partitions"] == 0
+    homes = [one["leader"] for one in ask(first, "GET", "/api/v1/topics/mail")["partitions"]]
+    assert homes.count(3) == 1, homes
+    third.kill()
+    settled(lambda: [one["id"] for one in ask(first, "GET", "/api/v1/cluster")["away"]] == [3])
+    settled(lambda: ask(first, "GET", "/api/v1/queues/mail")["unknown_partitions"] == 1)
+    (gone,) = ask(first, "GET", "/api/v1/cluster")["away"]
+    assert gone["partitions"] >= gone["only_there"] >= 1
+    found = {one["check"]: one for one in ask(first, "GET", "/api/v1/health")["findings"]}
+    assert "held by broker 3" in found["leaders"]["detail"]
+    chromium.go(f"{site(first)}/console/queues/mail")
+    chromium.until_text("1 partition of 3 does not answer", "6 ready")
+    chromium.go(f"{site(first)}/console/topics/mail")
+    chromium.until_text("1 partition of 3 has no leader", "until broker 3 is back")
+    chromium.go(f"{site(first)}/console/cluster")
+    chromium.until_text("2 brokers, 1 away", "can’t be read or written until it is back", "Start it again")
+    third.start()
+    settled(lambda: ask(first, "GET", "/api/v1/queues/mail")["ready"] == 9)
+    chromium.go(f"{site(first)}/console/queues/mail")
+    chromium.until_text("9 ready")

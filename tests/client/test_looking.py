@@ -152,6 +152,22 @@ def test_lists_have_numbers_of_the_shown_ones(broker: BrokerProcess) -> None:
     assert ask(broker, "/api/v1/topics", sort="colour")["status"] == 400
 
 
+def test_a_topic_that_was_written_before_anybody_looked_at_it_was_written(broker: BrokerProcess) -> None:
+    until(
+        lambda: (
+            ask(broker, "/api/v1/topics", q="orders", **{"with": "sizes"})["items"][0]["messages"] == COUNT
+        )
+    )
+    ask(broker, "/topics/written-once/records", {"records": [{"value": 1}]})
+
+    def row() -> Any:
+        (found,) = ask(broker, "/api/v1/topics", q="written-once", **{"with": "rates,sizes"})["items"]
+        return found if found["messages"] else None
+
+    found = until(row)
+    assert found["last_write_ms"] and found["unknown_partitions"] == 0
+
+
 def test_readers_of_a_topic_are_named_with_what_they_have_not_read(broker: BrokerProcess) -> None:
     rows = until(lambda: ask(broker, "/api/v1/topics/orders/readers")["items"])
     (row,) = [row for row in rows if row["name"] == "billing"]

@@ -13,7 +13,7 @@ export function Page(_: { name: string }) {
   if (!value) return <Waiting />;
   return (
     <div class="stack">
-      <Head title="Cluster" lead={<>{many(value.brokers.length, 'broker')}, {many(value.topics, 'topic')} · <span class="mono">{visible(value.cluster_id)}</span></>} />
+      <Head title="Cluster" lead={<>{many(value.brokers.length, 'broker')}{value.away.length > 0 && `, ${value.away.length} away`}, {many(value.topics, 'topic')} · <span class="mono">{visible(value.cluster_id)}</span></>} />
       <div class="tiles moves">
         <div class="tile"><span class="name">Controller</span><span class="value">{value.controller === null ? 'none' : `broker ${value.controller}`}</span></div>
         <div class="tile"><span class="name">Partitions without a leader</span><span class={`value${value.offline_partitions ? ' bad-text' : ''}`}>{count(value.offline_partitions)}</span></div>
@@ -27,6 +27,10 @@ export function Page(_: { name: string }) {
             <tr key={broker.id}>
               <td class="n">{broker.id}</td><td class="mono">{visible(broker.kafka)}</td><td class="mono">{visible(broker.http)}</td><td class="n">{count(broker.partitions_led)}</td><td class="n">{broker.in_per_s === null ? <span class="chip warn">no answer</span> : rate(broker.in_per_s)}</td><td class="n less">{size(broker.in_bytes_per_s)}/s</td><td class="n less">{size(broker.out_bytes_per_s)}/s</td><td class="n">{size(broker.free_bytes)}</td><td>{broker.rack === null ? <span class="faint">–</span> : visible(broker.rack)}</td>
               <td>{broker.id === value.controller && <span class="chip accent">controller</span>} {broker.id === value.answered_by && <span class="chip">answers this page</span>}</td>
+            </tr>
+          ))}{value.away.map((broker) => (
+            <tr key={broker.id}>
+              <td class="n">{broker.id}</td><td colSpan={8}><span class="chip bad">away</span> {broker.partitions ? <>{many(broker.partitions, 'partition')} {broker.partitions === 1 ? 'has' : 'have'} a replica there{broker.only_there > 0 && <>; <strong>{count(broker.only_there)} of them can’t be read or written until it is back</strong></>}. Start it again.</> : 'Nothing lies there.'}</td><td />
             </tr>
           ))}</tbody>
         </Table>

@@ -76,7 +76,7 @@ function Queue({ queue, again }: { queue: LetterQueue; again: () => void }) {
                   <td class="slim less"><div class="meter bad"><i style={{ width: `${(kind.count / most) * 100}%` }} /></div></td>
                   <td class="wraps">{kind.error ? <span class="mono">{visible(kind.error)}</span> : <span class="soft">{visible(kind.reason.replaceAll('_', ' '))}</span>} {kind.error && <span class="chip">{visible(kind.reason.replaceAll('_', ' '))}</span>}</td>
                   <td class="wraps"><Name of={kind.source || '–'} /></td>
-                  <td class="less"><Age ms={kind.first_ms} /></td><td class="less"><Age ms={kind.last_ms} /></td>
+                  <td class="less nowrap"><Age ms={kind.first_ms} /></td><td class="less nowrap"><Age ms={kind.last_ms} /></td>
                   <td class="slim acts"><div class="row tight"><button class="small" onClick={() => choose({ queue: queue.queue, where: filter })}>Look</button><button class="small" disabled={refused !== undefined} title={refused} onClick={() => setRedriving({ filter })}>Send back …</button></div></td>
                 </tr>
               );

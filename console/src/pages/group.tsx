@@ -25,6 +25,9 @@ function Explain({ name, close }: { name: string; close: () => void }) {
   );
 }
 
+// Kafka writes an address as Java does, with a slash before it.
+const plainHost = (host: string): string => host.replace(/^\//, '');
+
 type To = 'start' | 'end' | 'offset' | 'back' | 'on' | 'time';
 
 function Seek({ group, close, done }: { group: ShownGroup; close: () => void; done: (result: SeekResult) => void }) {
@@ -53,7 +56,7 @@ function Seek({ group, close, done }: { group: ShownGroup; close: () => void; do
         { words: 'The same with curl', text: `curl --json ${quoted(JSON.stringify(body))} '${http()}/api/v1/groups/${encodeURIComponent(group.name)}/seek'` },
       ] : []}
       run={async () => done(await post('/api/v1/groups/{group}/seek', { group: group.name }, body))}>
-      {members > 0 && <p class="problem">Stop its {many(members, 'member')} first: {group.members.slice(0, 5).map((member) => visible(`${member.client_id || member.member_id} on ${member.host}`)).join(', ')}. A group can be moved while it has no members.</p>}
+      {members > 0 && <p class="problem">Stop its {many(members, 'member')} first: {group.members.slice(0, 5).map((member) => visible(`${member.client_id || member.member_id} on ${plainHost(member.host)}`)).join(', ')}. A group can be moved while it has no members.</p>}
       <div class="fields">
         <label class="field"><span>Topic</span><select value={topic} onChange={(event) => setTopic(event.currentTarget.value)}><option value="">choose one</option>{topics.map((one) => <option key={one} value={one}>{one}</option>)}</select></label>
         <label class="field"><span>Partition</span><input inputMode="numeric" placeholder="all of them" value={partition} onInput={(event) => setPartition(event.currentTarget.value.replace(/\D/g, ''))} /></label>
@@ -125,7 +128,7 @@ export function Page({ name }: { name: string }) {
           <Table class="">
             <thead><tr><th scope="col">Client</th><th scope="col">Host</th><th scope="col">Partitions</th><th class="less" scope="col">Member</th></tr></thead>
             <tbody>{value.members.map((member) => (
-              <tr key={member.member_id}><td class="name"><Name of={member.client_id} /></td><td><Name of={member.host} /></td><td>{member.assignment.map((owned) => visible(`${owned.topic}: ${owned.partitions.join(', ')}`)).join(' · ') || <span class="faint">none</span>}</td><td class="less mono faint"><Name of={member.member_id} /></td></tr>
+              <tr key={member.member_id}><td class="name"><Name of={member.client_id} /></td><td><Name of={plainHost(member.host)} /></td><td>{member.assignment.map((owned) => visible(`${owned.topic}: ${owned.partitions.join(', ')}`)).join(' · ') || <span class="faint">none</span>}</td><td class="less mono faint"><Name of={member.member_id} /></td></tr>
             ))}</tbody>
           </Table>
         </section>

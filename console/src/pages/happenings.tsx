@@ -6,7 +6,7 @@ import { Line } from '../parts/happened.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Table } from '../parts/table.tsx';
 import { Age, Command, Empty, Head, Name, ProblemBox, Search, Tabs, Waiting, When } from '../parts/ui.tsx';
-import { count, visible } from '../parts/words.ts';
+import { count, many, visible } from '../parts/words.ts';
 import { viaHttp } from '../state/places.ts';
 import { choose, chosen } from '../state/place.ts';
 
@@ -76,7 +76,7 @@ function Audit() {
           <option value="">Everything</option><option value="console">Changes in the console</option><option value="change">Changes of security</option><option value="login">Logins</option><option value="login_failed">Failed logins</option><option value="denied">Denied</option>
         </select>
         {principal && <button class="small" onClick={() => choose({ principal: '' })}><Name of={principal} /> ✕</button>}
-        <span class="right num">{value && `${count(value.items.length)}${value.next_cursor === null ? '' : ' so far'}`}</span>
+        <span class="right num">{value && `${many(value.items.length, 'line')}${value.next_cursor === null ? '' : ' so far'}`}</span>
       </div>
       {problem && !value && <ProblemBox of={problem} again={again} />}
       {!value && !problem && <Waiting />}

@@ -14,6 +14,7 @@ import { to } from '../state/place.ts';
 import { away, cluster, health } from '../state/session.ts';
 import { FirstRun } from './first_run.tsx';
 
+const YOUNG = 12; // so many points of 15 s are a line
 const SERIES = ['cluster.in', 'cluster.out', 'cluster.backlog', 'cluster.lag'];
 
 function Tile({ name, value, unit, note, series }: { name: string; value: string; unit?: string; note?: ComponentChildren; series?: (number | null)[] | undefined }) {
@@ -38,7 +39,7 @@ function Busiest() {
         <thead><tr><th scope="col">Name</th><th class="n" scope="col">Messages</th><th class="n" scope="col">In/s</th><th class="n less" scope="col">Last write</th></tr></thead>
         <tbody>{value.items.map((row) => (
           <tr key={row.name}>
-            <td class="name"><A href={to('topics', row.name)}><Name of={row.name} /></A></td><td class="n">{count(row.messages)}</td><td class="n">{rate(row.in_per_s)}</td>
+            <td class="name"><A href={to('topics', row.name)}><Name of={row.name} /></A></td><td class="n">{!row.unknown_partitions ? count(row.messages) : row.unknown_partitions === row.partition_count ? 'not known' : `${count(row.messages)} + ?`}</td><td class="n">{rate(row.in_per_s)}</td>
             <td class="n less">{row.last_write_ms ? <Age ms={row.last_write_ms} /> : <span class="faint">–</span>}</td>
           </tr>
         ))}</tbody>
@@ -103,7 +104,11 @@ export function Home() {
   const known = cluster.value;
   const how = health.value;
   const live = useLive<HomeNow>('home');
-  const history = useHistory(SERIES);
+  const slow = useHistory(SERIES);
+  const young = slow.value !== undefined && (slow.value.series['cluster.in'] ?? []).filter((one) => one !== null).length < YOUNG;
+  const quick = useHistory(young ? SERIES : [], '1s', 2_000);
+  const history = young ? quick : slow;
+  const low = how?.findings.find((one) => one.check === 'disk');
   if (!known || !how) return <Waiting what="Asking the broker" />;
   const topics = live?.topics ?? known.topics;
   const line = (name: string): (number | null)[] | undefined => history.value?.series[name];
@@ -116,9 +121,9 @@ export function Home() {
         <div class={isStale() ? 'tiles moves faint' : 'tiles moves'}>
           <Tile name="Messages in" value={rate(live.in_per_s)} unit="/s" note={`${size(live.in_bytes_per_s)}/s`} series={line('cluster.in')} />
           <Tile name="Messages done" value={rate(live.out_per_s)} unit="/s" note={`${size(live.out_bytes_per_s)}/s read`} series={line('cluster.out')} />
-          <Tile name="Not read by groups yet" value={count(live.lag)} note={live.lags.length ? `most: ${visible(live.lags[0]!.group)}` : 'nobody is behind'} series={line('cluster.lag')} />
+          <Tile name="Not read yet" value={count(live.lag)} note={live.lags.length ? `most: ${visible(live.lags[0]!.group)}` : 'nobody is behind'} series={line('cluster.lag')} />
           <Tile name="Waiting in queues" value={count(live.backlog)} note={live.backlog ? `the oldest for ${span(live.oldest_age_ms)}` : 'nothing waits'} series={line('cluster.backlog')} />
-          <Tile name="Room on the disk" value={size(live.free_bytes)} note={live.full_in_ms === null ? 'not filling up' : <span class="warn-text">full in {span(live.full_in_ms)} at this rate</span>} />
+          <Tile name="Room on the disk" value={size(live.free_bytes)} note={low ? <span class="bad-text">too little: writes are refused</span> : live.full_in_ms === null ? 'not filling up' : <span class="warn-text">full in {span(live.full_in_ms)} at this rate</span>} />
         </div>
       )}
       {live && live.missing.length > 0 && <p class="warn-text">Without the numbers of {live.missing.length === 1 ? `broker ${live.missing[0]}, which does` : `brokers ${live.missing.join(', ')}, which do`} not answer.</p>}

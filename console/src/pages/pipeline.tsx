@@ -7,7 +7,7 @@ import { Act } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Table } from '../parts/table.tsx';
 import { A, Age, Command, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting, When } from '../parts/ui.tsx';
-import { count, quoted, rate, size, span, visible } from '../parts/words.ts';
+import { count, quoted, rate, size, span, took, visible } from '../parts/words.ts';
 import { http, viaKafka } from '../state/places.ts';
 import { chosen, to } from '../state/place.ts';
 import { useRights } from '../state/rights.ts';
@@ -26,7 +26,7 @@ function Tiles({ one }: { one: OnePipeline }) {
     <div class="tiles moves">
       <div class="tile"><span class="name">Records a second</span><span class="value">{rate(one.rate)}</span><span class="note">{count(one.records)} in this run, {size(one.bytes)}</span></div>
       <div class="tile"><span class="name">Behind</span><span class={`value${one.lag ? ' warn-text' : ''}`}>{count(one.lag)}</span><span class="note">records wait to be read</span></div>
-      <div class="tile"><span class="name">Last batch</span><span class="value">{one.batches.length ? span(one.batches.at(-1)!.total_ms) : '–'}</span><span class="note">{one.batches.length ? <>{count(one.batches.at(-1)!.rows)} rows</> : 'none yet'}</span></div>
+      <div class="tile"><span class="name">Last batch</span><span class="value">{one.batches.length ? took(one.batches.at(-1)!.total_ms) : '–'}</span><span class="note">{one.batches.length ? <>{count(one.batches.at(-1)!.rows)} rows</> : 'none yet'}</span></div>
       <div class="tile"><span class="name">Failures in a row</span><span class={`value${one.attempts ? ' bad-text' : ''}`}>{count(one.attempts)}</span><span class="note">{one.next_ms ? <>next try <Age ms={one.next_ms} /></> : `${count(one.restarts)} of this version`}</span></div>
     </div>
   );

@@ -3,7 +3,7 @@ import { get } from '../api/client.ts';
 import type { ShownPipeline } from '../api/types.ts';
 import { List, type Column } from '../parts/list.tsx';
 import { A, Age, Command, Empty, Head, Name } from '../parts/ui.tsx';
-import { count, rate, visible } from '../parts/words.ts';
+import { count, rate, took, visible } from '../parts/words.ts';
 import { viaKafka } from '../state/places.ts';
 import { to } from '../state/place.ts';
 
@@ -19,7 +19,7 @@ const COLUMNS: Column<ShownPipeline>[] = [
   { words: 'From → to', less: true, show: (row) => <span class="soft"><Name of={row.topics.join(', ') || '–'} /> → <Name of={row.target || '–'} /></span> },
   { words: 'Records/s', number: true, show: (row) => rate(row.rate) },
   { words: 'Behind', number: true, show: (row) => count(row.lag) },
-  { words: 'Last batch', number: true, less: true, show: (row) => (row.batches.length ? `${count(row.batches.at(-1)!.total_ms)} ms` : '–') },
+  { words: 'Last batch', number: true, less: true, show: (row) => (row.batches.length ? took(row.batches.at(-1)!.total_ms) : '–') },
   { words: 'Heard', number: true, less: true, show: (row) => (row.updated_ms ? <Age ms={row.updated_ms} /> : <span class="faint">never</span>) },
   { words: 'Last error', less: true, show: (row) => (row.error ? <span class="bad-text">{visible(row.error.split('\n')[0]!).slice(0, 80)}</span> : <span class="faint">–</span>) },
 ];

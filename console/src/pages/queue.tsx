@@ -49,6 +49,8 @@ function Messages({ queue }: { queue: ShownQueue }) {
   const { value, problem, again } = useLoad(`peek ${queue.name}`, (signal) => get('/queues/{queue}/messages', { queue: queue.name }, { query: { peek: true, max: 100 }, signal }), 5_000);
   if (problem && !value) return <ProblemBox of={problem} again={again} />;
   if (!value) return <Waiting />;
+  if (!value.items.length && queue.unknown_partitions)
+    return <div class="card"><Empty title="Nobody knows what is in it"><p>What lies in its partitions comes back with the broker that leads them.</p></Empty></div>;
   if (!value.items.length)
     return <div class="card"><Empty title={queue.in_flight || queue.delayed ? 'Nothing is ready' : 'The queue is empty'}><p>{queue.in_flight ? `${many(queue.in_flight, 'message')} in flight. ` : ''}{queue.delayed ? `${many(queue.delayed, 'message')} wait for their time.` : ''} Looking here takes nothing out.</p></Empty></div>;
   return (
@@ -139,7 +141,7 @@ export function Page({ name }: { name: string }) {
     <>
       <Head crumb={<A href={to('queues')}>Queues</A>} title={<><Name of={name} /> {value.paused && <span class="chip warn">paused</span>}</>} lead={
         <span class={isStale() ? 'faint' : ''}>
-          {count(value.ready)} ready · {count(value.in_flight)} in flight · {count(value.delayed)} waiting
+          {value.unknown_partitions === value.partitions ? 'Not known how many are in it' : <>{count(value.ready)} ready · {count(value.in_flight)} in flight · {count(value.delayed)} waiting</>}
           {live && <> · {rate(live.done_per_s)} done/s{live.oldest_ms ? ` · the oldest for ${span(now.value - live.oldest_ms)}` : ''}</>}
           {value.dead_letter && <> · dead letters go to <A href={to('queues', value.dead_letter)}><Name of={value.dead_letter} /></A></>}
         </span>
@@ -150,6 +152,11 @@ export function Page({ name }: { name: string }) {
         <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('purge')}>Purge</button>
         <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setAct('delete')}>Delete</button>
       </Head>
+      {value.unknown_partitions > 0 && (
+        <p class="problem bar" role="alert">
+          <span><strong>{value.unknown_partitions === value.partitions ? (value.partitions === 1 ? 'Its partition does' : `None of its ${value.partitions} partitions does`) : `${many(value.unknown_partitions, 'partition')} of ${value.partitions} ${value.unknown_partitions === 1 ? 'does' : 'do'}`} not answer.</strong> What lies there is not counted here, and nobody receives it until the broker that leads it is back. <A href={to('cluster')}>Which broker</A></span>
+        </p>
+      )}
       {value.dead_letter_of.length > 0 && value.ready > 0 && <p class="bar"><A href={`${to('dead')}?queue=${encodeURIComponent(name)}`}>Why {many(value.ready, 'message')} are here, and sending them back</A></p>}
       <Tabs all={[['messages', 'Messages'], ['locks', 'Locks'], ...(value.fifo ? [['groups', 'Groups'] as [string, string]] : []), ['settings', 'Settings']]} />
       {tab === 'messages' && <Messages queue={value} />}

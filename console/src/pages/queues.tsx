@@ -10,11 +10,14 @@ import { http, viaHttp } from '../state/places.ts';
 import { choose, chosen, go, to } from '../state/place.ts';
 import { useCreating } from '../state/rights.ts';
 
+// What nobody answers for is not nothing.
+const known = (row: ShownQueue, value: number): string => (row.unknown_partitions === row.partitions ? 'not known' : count(value));
+
 const COLUMNS: Column<ShownQueue>[] = [
-  { words: 'Name', sort: 'name', name: true, show: (row) => <><A href={to('queues', row.name)}><Name of={row.name} /></A> {row.fifo && <span class="chip">fifo</span>} {row.kind === 'subscription' && <span class="chip">subscription</span>} {row.paused && <span class="chip warn">paused</span>} {row.dead_letter_of.length > 0 && <span class="chip">dead letters</span>}</> },
-  { words: 'Ready', number: true, show: (row) => count(row.ready) },
-  { words: 'In flight', number: true, show: (row) => count(row.in_flight) },
-  { words: 'Waiting', number: true, less: true, show: (row) => count(row.delayed) },
+  { words: 'Name', sort: 'name', name: true, show: (row) => <><A href={to('queues', row.name)}><Name of={row.name} /></A> {row.fifo && <span class="chip">fifo</span>} {row.kind === 'subscription' && <span class="chip">subscription</span>} {row.paused && <span class="chip warn">paused</span>} {row.unknown_partitions > 0 && <span class="chip bad">{row.unknown_partitions === row.partitions ? 'nobody answers' : `${row.unknown_partitions} of ${row.partitions} partitions do not answer`}</span>} {row.dead_letter_of.length > 0 && <span class="chip">dead letters</span>}</> },
+  { words: 'Ready', number: true, show: (row) => known(row, row.ready) },
+  { words: 'In flight', number: true, show: (row) => known(row, row.in_flight) },
+  { words: 'Waiting', number: true, less: true, show: (row) => known(row, row.delayed) },
   { words: 'Oldest', number: true, show: (row) => (row.ready + row.in_flight ? span(row.oldest_age_ms) : <span class="faint">–</span>) },
   { words: 'Dead letters to', less: true, show: (row) => (row.dead_letter ? <A href={to('queues', row.dead_letter)}>→ <Name of={row.dead_letter} /></A> : <span class="faint">–</span>) },
 ];

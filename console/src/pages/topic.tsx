@@ -8,7 +8,7 @@ import { useLoad } from '../parts/load.ts';
 import { Publish } from '../parts/publish.tsx';
 import { Table } from '../parts/table.tsx';
 import { A, Age, Empty, Head, Name, ProblemBox, Tabs, tell, Waiting } from '../parts/ui.tsx';
-import { count, quoted, rate, size, visible } from '../parts/words.ts';
+import { count, many, quoted, rate, size, visible } from '../parts/words.ts';
 import { isStale, useLive, type TopicNow } from '../state/live.ts';
 import { http, viaKafka } from '../state/places.ts';
 import { chosen, go, to } from '../state/place.ts';
@@ -32,8 +32,8 @@ function Partitions({ topic }: { topic: ShownTopic }) {
                   <td class="n">{one.partition}</td>
                   <td class="n">{one.leader < 0 ? <span class="chip bad">none</span> : one.leader}</td>
                   <td class="num">{one.replicas.join(', ')}</td>
-                  <td class="num">{one.isr.join(', ')} {one.isr.length < one.replicas.length && <span class="chip warn">{one.replicas.length - one.isr.length} behind</span>}</td>
-                  <td class="n">{count(one.start_offset)}</td><td class="n">{count(one.end_offset)}</td><td class="n">{count(held)}</td>
+                  <td class="num">{one.isr.join(', ')} {one.isr.length < one.replicas.length && <span class="chip warn">{one.replicas.length - one.isr.length} {one.leader < 0 ? 'away' : 'behind'}</span>}</td>
+                  <td class="n">{count(one.start_offset)}</td><td class="n">{count(one.end_offset)}</td><td class="n">{one.end_offset === null ? '–' : count(held)}</td>
                   <td><div class="meter"><i style={{ width: `${(held / most) * 100}%` }} /></div></td>
                 </tr>
               );
@@ -131,6 +131,9 @@ export function Page({ name }: { name: string }) {
   const [deleting, setDeleting] = useState(false);
   if (problem && !value) return <div class="stack"><Head crumb={<A href={to('topics')}>Topics</A>} title={<Name of={name} />} /><ProblemBox of={problem} again={again} remedy={<A class="button small" href={`${to('topics')}?new=${encodeURIComponent(name)}`}>Create it</A>} /></div>;
   if (!value) return <Waiting />;
+  const without = value.partitions.filter((one) => one.leader < 0);
+  const leaderless = without.length;
+  const lost = [...new Set(without.flatMap((one) => one.replicas))].sort((a, b) => a - b);
   return (
     <>
       <Head crumb={<A href={to('topics')}>Topics</A>} title={<Name of={name} />} lead={
@@ -142,6 +145,7 @@ export function Page({ name }: { name: string }) {
         {!value.internal && <button class="main-act" disabled={may('write') !== undefined} title={may('write')} onClick={() => setPublishing(true)}>Publish</button>}
         {!value.internal && <button class="danger" disabled={may('delete') !== undefined} title={may('delete')} onClick={() => setDeleting(true)}>Delete</button>}
       </Head>
+      {leaderless > 0 && <p class="problem bar" role="alert"><span><strong>{many(leaderless, 'partition')} of {value.partition_count} {leaderless === 1 ? 'has' : 'have'} no leader.</strong> What lies there is not counted here, and is neither read nor written until broker {lost.join(' or ')} is back. <A href={to('cluster')}>The cluster</A></span></p>}
       <Tabs all={[['messages', 'Messages'], ['partitions', 'Partitions'], ['readers', 'Readers'], ['writers', 'Writers'], ['config', 'Config']]} />
       {tab === 'messages' && <Messages topic={name} partitions={value.partition_count} publish={() => setPublishing(true)} />}
       {tab === 'partitions' && <Partitions topic={value} />}

@@ -12,9 +12,12 @@ import { useCreating } from '../state/rights.ts';
 
 export const KINDS: Record<string, string> = { queue: 'queue', view: 'view', delayed: 'delayed', internal: 'internal' };
 
+// What lies where nobody leads is not nothing.
+const counted = (row: ListedTopic): string => (row.unknown_partitions && row.unknown_partitions === row.partition_count ? 'not known' : `${count(row.messages)}${row.unknown_partitions ? ' + ?' : ''}`);
+
 const COLUMNS: Column<ListedTopic>[] = [
-  { words: 'Name', sort: 'name', name: true, show: (row) => <><A href={to('topics', row.name)}><Name of={row.name} /></A> {KINDS[row.kind ?? ''] && <span class="chip">{KINDS[row.kind ?? '']}</span>}</> },
-  { words: 'Messages', sort: 'messages', number: true, show: (row) => count(row.messages) },
+  { words: 'Name', sort: 'name', name: true, show: (row) => <><A href={to('topics', row.name)}><Name of={row.name} /></A> {KINDS[row.kind ?? ''] && <span class="chip">{KINDS[row.kind ?? '']}</span>} {!!row.unknown_partitions && <span class="chip bad">{row.unknown_partitions} of {row.partition_count} partitions without a leader</span>}</> },
+  { words: 'Messages', sort: 'messages', number: true, show: (row) => counted(row) },
   { words: 'In/s', sort: 'in', number: true, show: (row) => rate(row.in_per_s) },
   { words: 'Out', sort: 'out', number: true, less: true, show: (row) => (row.out_bytes_per_s ? `${size(row.out_bytes_per_s)}/s` : '0') },
   { words: 'Size', sort: 'bytes', number: true, show: (row) => size(row.bytes) },

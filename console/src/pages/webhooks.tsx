@@ -6,7 +6,7 @@ import { Act, Sheet } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Table } from '../parts/table.tsx';
 import { A, Age, Command, Copy, Empty, Head, Name, ProblemBox, tell, Waiting, When } from '../parts/ui.tsx';
-import { count, quoted, span, visible } from '../parts/words.ts';
+import { count, quoted, span, took, visible } from '../parts/words.ts';
 import { http, viaHttp } from '../state/places.ts';
 import { choose, chosen, to } from '../state/place.ts';
 import { useRights } from '../state/rights.ts';
@@ -26,13 +26,12 @@ function Row({ hook, act }: { hook: ShownWebhook; act: (verb: Verb) => void }) {
   const refused = may('alter_configs');
   return (
     <tr>
-      <td class="name"><Name of={hook.name} /> <span class={`chip ${good ? 'good' : 'warn'}`}>{visible(hook.state)}</span>{hook.reason && <p class="soft why">{visible(hook.reason)}</p>}</td>
+      <td class="name"><Name of={hook.name} /> <span class={`chip ${good ? 'good' : 'warn'}`}>{visible(hook.state)}</span><p class="mono soft why">{visible(hook.url)}</p>{hook.reason && <p class="bad-text why">{visible(hook.reason)}</p>}{hook.state === 'pending' && <p class="soft why">It has not confirmed yet that it wants this: mend the endpoint, then Test asks it again.</p>}</td>
       <td><A href={to('queues', hook.queue)}><Name of={hook.queue} /></A></td>
-      <td class="mono less wraps"><Name of={hook.url} /></td>
       <td class="n">{count(hook.delivered)}</td><td class="n">{count(hook.failed)}</td>
       <td class="less">{hook.state !== 'active' ? <span class="faint">–</span> : hook.circuit === 'closed' ? <span class="soft">answers; {count(hook.concurrency)} at a time</span> : <span class="chip bad">given a rest ({visible(hook.circuit)})</span>}</td>
       <td class="less">{hook.last_ms ? <><Age ms={hook.last_ms} /> <span class={hook.last_status >= 200 && hook.last_status < 300 ? 'good-text' : 'bad-text'}>{hook.last_status || visible(hook.last_detail)}</span></> : <span class="faint">never</span>}</td>
-      <td class="slim wide"><div class="row tight">
+      <td class="slim wide acts"><div class="row">
         <button class="small" onClick={() => choose({ at: hook.name })}>Attempts</button>
         <button class="small" disabled={refused !== undefined} title={refused} onClick={() => act('test')}>Test</button>
         <button class="small" disabled={refused !== undefined} title={refused} onClick={() => act(hook.state === 'active' ? 'pause' : 'resume')}>{hook.state === 'active' ? 'Pause' : 'Resume'}</button>
@@ -54,7 +53,7 @@ function Attempts({ name, close }: { name: string; close: () => void }) {
         <Table>
           <thead><tr><th class="slim" scope="col">When</th><th scope="col">Outcome</th><th class="n" scope="col">Status</th><th class="n" scope="col">Took</th><th scope="col">Answer</th></tr></thead>
           <tbody>{(value.items as unknown as Attempt[]).map((one, place) => (
-            <tr key={place}><td class="slim when"><When ms={one.at_ms} /></td><td>{visible(one.outcome)}</td><td class="n">{one.status || '–'}</td><td class="n">{span(one.duration_ms)}</td><td class="wraps wide soft">{visible(one.detail)}</td></tr>
+            <tr key={place}><td class="slim when"><When ms={one.at_ms} /></td><td>{visible(one.outcome)}</td><td class="n">{one.status || '–'}</td><td class="n">{took(one.duration_ms)}</td><td class="wraps wide soft">{visible(one.detail)}</td></tr>
           ))}</tbody>
         </Table>
       )}
@@ -133,7 +132,7 @@ export function Page(_: { name: string }) {
       {value && value.items.length === 0 && <div class="card"><Empty title="No webhooks yet"><p>A webhook is an ordinary worker of a queue that posts each message to your service.</p><Command text={`headrace webhook add jobs https://shop.example/hooks${viaHttp()}`} /><button class="main-act" onClick={() => setAdding(true)}>Add a webhook</button></Empty></div>}
       {value && value.items.length > 0 && (
         <Table>
-          <thead><tr><th scope="col">Name</th><th scope="col">Queue</th><th class="less" scope="col">To</th><th class="n" scope="col">Delivered</th><th class="n" scope="col">Failed</th><th class="less" scope="col">Endpoint</th><th class="less" scope="col">Last answer</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
+          <thead><tr><th scope="col">Name</th><th scope="col">Queue</th><th class="n" scope="col">Delivered</th><th class="n" scope="col">Failed</th><th class="less" scope="col">Endpoint</th><th class="less" scope="col">Last answer</th><th class="slim" scope="col"><span class="hidden">Acts</span></th></tr></thead>
           <tbody>{value.items.map((hook) => <Row key={hook.name} hook={hook} act={(verb) => setChanging({ hook, verb })} />)}</tbody>
         </Table>
       )}

@@ -1,7 +1,7 @@
 // How long each batch took, cut into its parts. One column a batch; a table says the same (W11).
 import type { ShownBatchOfRows } from '../api/types.ts';
 import { utc } from '../state/session.ts';
-import { count, span, time, visible } from './words.ts';
+import { count, time, took, visible } from './words.ts';
 
 const SHADES = ['part-1', 'part-2', 'part-3', 'part-4', 'part-5'];
 const WORDS: Record<string, string> = {
@@ -23,9 +23,9 @@ export function BarStack({ batches }: { batches: ShownBatchOfRows[] }) {
   return (
     <figure>
       <div class="bars" aria-hidden="true">
-        <span class="top num">{span(top)}</span>
+        <span class="peak num">{took(top)}</span>
         {batches.map((one) => (
-          <div key={`${one.id} ${one.at_ms}`} class="bar-of" title={`batch ${one.id}${one.at_ms ? ` at ${time(one.at_ms, utc.value)}` : ''}: ${span(one.total_ms)}, ${count(one.rows)} rows`}>
+          <div key={`${one.id} ${one.at_ms}`} class="bar-of" title={`batch ${one.id}${one.at_ms ? ` at ${time(one.at_ms, utc.value)}` : ''}: ${took(one.total_ms)}, ${count(one.rows)} rows`}>
             {pieces(one).reverse().map(([part, ms]) => <i key={part} class={shade(part)} style={{ height: `${(ms / top) * 100}%` }} />)}
           </div>
         ))}
@@ -34,7 +34,7 @@ export function BarStack({ batches }: { batches: ShownBatchOfRows[] }) {
       <div class="hidden"><table>
         <caption>Batches</caption>
         <thead><tr><th scope="col">Batch</th><th scope="col">Rows</th><th scope="col">Took</th></tr></thead>
-        <tbody>{batches.map((one) => <tr key={`${one.id} ${one.at_ms}`}><td>{one.id}</td><td>{count(one.rows)}</td><td>{span(one.total_ms)}</td></tr>)}</tbody>
+        <tbody>{batches.map((one) => <tr key={`${one.id} ${one.at_ms}`}><td>{one.id}</td><td>{count(one.rows)}</td><td>{took(one.total_ms)}</td></tr>)}</tbody>
       </table></div>
     </figure>
   );

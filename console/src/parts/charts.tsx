@@ -7,16 +7,19 @@ import { count, rate, time } from './words.ts';
 
 export type Points = (number | null)[];
 
-// Gaps are gaps: a broker that was away has no zeros.
-function line(values: Points, width: number, height: number, top: number): string {
+// Gaps are gaps: a broker that was away has no zeros. A busy one may miss a second, which is bridged where seconds are drawn.
+function line(values: Points, width: number, height: number, top: number, bridged = 0): string {
   const step = values.length > 1 ? width / (values.length - 1) : 0;
   let path = '';
   let open = false;
+  let missed = 0;
   values.forEach((value, place) => {
     if (value === null) {
-      open = false;
+      missed += 1;
+      if (missed > bridged) open = false;
       return;
     }
+    missed = 0;
     path += `${open ? 'L' : 'M'}${(place * step).toFixed(1)} ${(height - (value / top) * height).toFixed(1)}`;
     open = true;
   });
@@ -25,19 +28,28 @@ function line(values: Points, width: number, height: number, top: number): strin
 
 const latest = (values: Points): number => [...values].reverse().find((value) => value !== null) ?? 0;
 
-export function Spark({ values, label }: { values: Points; label: string }) {
+// A broker that began a moment ago has a short line, not a dot at the right.
+const LEAST = 20;
+
+function begun(values: Points, least = LEAST): Points {
+  const first = values.findIndex((value) => value !== null);
+  return first <= 0 ? values : values.slice(Math.min(first, Math.max(0, values.length - least)));
+}
+
+export function Spark({ values: all, label }: { values: Points; label: string }) {
+  const values = begun(all);
   const known = values.filter((value): value is number => value !== null);
   const top = Math.max(1e-9, ...known);
   const words = known.length ? `${label}: now ${rate(known[known.length - 1])}, highest ${rate(top)}` : `${label}: no numbers yet`;
   return (
     <svg class="spark" viewBox="0 0 100 30" preserveAspectRatio="none" role="img" aria-label={words}>
-      <path d={line(values, 100, 27, top)} transform="translate(0 2)" />
+      <path d={line(values, 100, 27, top, 2)} transform="translate(0 2)" />
     </svg>
   );
 }
 
 export function useHistory(series: string[], step: '1s' | '15s' = '15s', everyMs = 15_000) {
-  return useLoad(`history ${step} ${series.join(' ')}`, (signal) => get('/api/v1/history', {}, { query: { series, step }, signal }), everyMs);
+  return useLoad(`history ${step} ${series.join(' ')}`, async (signal) => (series.length ? get('/api/v1/history', {}, { query: { series, step }, signal }) : undefined), series.length ? everyMs : 0);
 }
 
 // The width that an element has now.
@@ -62,10 +74,14 @@ function round(value: number): number {
   return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= value) ?? value;
 }
 
-export function Chart({ fromMs, stepMs, lines, format = rate }: {
+export function Chart({ fromMs: allFromMs, stepMs, lines: all, format = rate }: {
   fromMs: number; stepMs: number; lines: { name: string; values: Points }[]; format?: (value: number) => string;
 }) {
   const [at, setAt] = useState<number | undefined>();
+  const longest = Math.max(1, ...all.map((one) => one.values.length));
+  const kept = Math.max(1, ...all.map((one) => begun(one.values).length));
+  const fromMs = allFromMs + (longest - kept) * stepMs;
+  const lines = all.map((one) => ({ name: one.name, values: one.values.slice(longest - kept) }));
   const length = Math.max(1, ...lines.map((one) => one.values.length));
   const top = round(Math.max(1, ...lines.flatMap((one) => one.values.map((value) => value ?? 0))));
   const [element, whole] = useWidth();
@@ -110,6 +126,7 @@ export function Chart({ fromMs, stepMs, lines, format = rate }: {
           </span>
         ))}
         {point !== undefined && <span>{time(fromMs + point * stepMs, utc.value)}</span>}
+        {kept < longest && point === undefined && <span class="faint">Numbers begin when a broker does, or when there is something to count.</span>}
       </figcaption>
     </figure>
   );

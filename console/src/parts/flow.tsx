@@ -40,7 +40,7 @@ function columns(flow: ShownFlow): { title: string; nodes: Node[] }[] {
   const queues = new Set(flow.nodes.filter((node) => node.kind === 'queue').map((node) => node.name));
   const written = new Set(flow.links.filter((link) => link.kind === 'writes').map((link) => id(link.to)));
   const touched = new Set(flow.links.flatMap((link) => [id(link.from), id(link.to)]));
-  const topics = flow.nodes.filter((node) => node.kind === 'topic' && (!queues.has(node.name) || written.has(id(node))) && (touched.has(id(node)) || node.per_s > 0 || node.amount > 0));
+  const topics = flow.nodes.filter((node) => node.kind === 'topic' && (!queues.has(node.name) || (written.has(id(node)) && !dead.has(`queue ${node.name}`))) && (touched.has(id(node)) || node.per_s > 0 || node.amount > 0));
   const readers = flow.nodes.filter((node) => (node.kind === 'group' || node.kind === 'queue' || node.kind === 'pipeline') && !dead.has(id(node)));
   const writers = flow.nodes.filter((node) => node.kind === 'writer' && touched.has(id(node)));
   const last = flow.nodes.filter((node) => dead.has(id(node)));

@@ -69,7 +69,7 @@ export function MessagePanel({ topic, at }: { topic: string; at: string }) {
             <Copy words="headrace" what="a headrace line" text={`headrace topic consume ${quoted(topic)} -p ${partition} -o ${offset} -n 1${viaKafka()}`} />
           </div>
           <section class="stack"><h3>Value</h3><Payload value={value.value} what="the value" /></section>
-          <section><h3>Key</h3><Payload value={value.key} what="the key" /></section>
+          <section class="stack"><h3>Key</h3><Payload value={value.key} what="the key" /></section>
           <section>
             <h3>Headers</h3>
             {headers.length === 0 ? <p class="faint">None</p> : (

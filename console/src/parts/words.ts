@@ -35,6 +35,9 @@ export function span(ms: number | null | undefined): string {
   return `${Math.floor(seconds / 86_400)}${THIN}d`;
 }
 
+// How long something took: with a tenth, where a tenth says something.
+export const took = (ms: number | null | undefined): string => (ms !== null && ms !== undefined && ms >= 1_000 && ms < 10_000 ? `${(ms / 1000).toFixed(1)}${THIN}s` : span(ms));
+
 export function ago(then: number, now: number): string {
   const ms = now - then;
   return ms < 2_000 && ms > -2_000 ? 'now' : ms < 0 ? `in ${span(-ms)}` : `${span(ms)} ago`;

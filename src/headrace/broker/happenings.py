@@ -180,7 +180,9 @@ def _of_partition(delta: PartitionChanged) -> Iterator[News]:
         return
     name = f"{topic.name}-{partition}"
     if new.leader < 0 <= old.leader:
-        yield News("leader-lost", "error", "partition", name, f"has no leader; broker {old.leader} led it")
+        yield News(
+            "leader-lost", "error", "partition", name, f"has no leader; broker {old.leader} was the last"
+        )
     elif new.leader != old.leader:
         before = f" instead of broker {old.leader}" if old.leader >= 0 else ""
         yield News("leader-elected", "info", "partition", name, f"is led by broker {new.leader}{before}")

@@ -167,6 +167,8 @@ class Sampler:
         self.lately = Lately(began_ms=runtime.clock.wall_ms())
         self.on_tick: list[Callable[[], None]] = []
         self._seconds = 0
+        self._rounds = 0
+        """Through all topics."""
         self._looks_left = 0
 
     async def run(self) -> None:
@@ -218,12 +220,17 @@ class Sampler:
             counted = (total.records, total.bytes_in, total.bytes_out)
             if topic is None:
                 # Rates need two looks: a broker that has just begun shows a gap, not everything it ever took.
-                topic = known[name] = TopicNow(seen_ms=now_ms, counted=counted)
+                # A topic that is younger than the broker was written to by somebody whom it saw, though.
+                wrote = self._rounds > 0 and total.records > 0
+                topic = known[name] = TopicNow(
+                    seen_ms=now_ms, counted=counted, last_write_ms=wall_ms if wrote else 0
+                )
             elif now_ms > topic.seen_ms:
                 self._rate_topic(name, topic, counted, now_ms, wall_ms)
             topic.messages, topic.size_bytes = total.messages, total.size_bytes
             if place % SLICE == 0:
                 await asyncio.sleep(0)
+        self._rounds += 1
 
     def _rate_topic(
         self, name: str, topic: TopicNow, counted: tuple[int, int, int], now_ms: int, wall_ms: int

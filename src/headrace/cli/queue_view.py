@@ -27,11 +27,13 @@ class QueueRow(Row):
     visibility_ms: int
     default_delay_ms: int
     filter: str
+    unknown_partitions: int
+    """Nobody answers for them: what lies there is in none of the numbers."""
 
 
 QUEUE_COLUMNS = [
     column("NAME", "name"),
-    column("READY", "ready", right=True),
+    Column("READY", lambda row: f"{row.ready} + ?" if row.unknown_partitions else row.ready, True),
     column("IN FLIGHT", "in_flight", right=True),
     column("DELAYED", "delayed", right=True),
     Column("OLDEST", lambda row: format_age_ms(row.oldest_age_ms), True),

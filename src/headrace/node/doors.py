@@ -12,6 +12,7 @@ from headrace.broker.runtime import Runtime
 from headrace.broker.services import Services
 from headrace.cluster.image import ClusterImage
 from headrace.core.cluster_key import RECEIPTS, derive
+from headrace.http.ailments import Ailments
 from headrace.http.before_after import BeforeAfter
 from headrace.http.console.page import ConsoleDoor
 from headrace.http.forwarding import Forwarder
@@ -158,7 +159,7 @@ class Doors:
         mount_rest(self._router, services, forwarder, whole, receipt_key, __version__, standing, observer)
         services.cron.refusal = self._cron_refusal
         self._open_schemas(services)
-        self._open_about(services)
+        self._open_about(services, metadata)
         self._open_webhooks(services, metadata, forwarder)
         self._open_sealing(services, metadata)
         QueueExplainDoor(
@@ -260,10 +261,12 @@ class Doors:
             )
             self._own_servers.append(server)
 
-    def _open_about(self, services: Services) -> None:
+    def _open_about(self, services: Services, metadata: Metadata) -> None:
         clock, image = self._runtime.clock, services.broker.image
-        look, console = self._health.door.look, self._settings.console
-        AboutDoor(clock, image, look, __version__, console=console).mount(self._router)
+        ailments = Ailments(clock, image, self._health.door.look)
+        metadata.listeners.append(ailments.heard)
+        services.sampler.on_tick.append(ailments.tick)
+        AboutDoor(clock, image, ailments, __version__, console=self._settings.console).mount(self._router)
         SessionDoor(self._runtime, self.security, self._gatekeeper.http).mount(self._router)
         knowing = KnowingRouter(self._router, services.latest)
         TenantDoor(self.security, image, services.quotas, services.quota_admin).mount(knowing)

@@ -50,7 +50,7 @@ def test_partitions_that_lose_and_find_leaders_and_followers() -> None:
     assert [(kind, text) for kind, _, text, _ in stage.told()] == [
         ("leader-elected", "is led by broker 2 instead of broker 1"),
         ("isr-shrunk", "is not in sync at broker 1 any more"),
-        ("leader-lost", "has no leader; broker 2 led it"),
+        ("leader-lost", "has no leader; broker 2 was the last"),
         ("isr-shrunk", "is not in sync at broker 3 any more"),
         ("leader-elected", "is led by broker 2"),
         ("isr-grown", "is in sync at broker 3"),

@@ -150,7 +150,9 @@ class AdminQueueDoor(Door):
         stats = await self._queues.stats(spec)
         counts = [count for _, count in stats.counts]
         config = spec.queue_config
-        total = len(self._queues.sources(spec))
+        sources = self._queues.sources(spec)
+        total = len(sources)
+        answered = {source for source, _ in stats.counts}
         return ShownQueue(
             name=spec.name,
             kind=spec.kind,
@@ -175,6 +177,7 @@ class AdminQueueDoor(Door):
             ],
             created_ms=spec.created_ms,
             partitions=total,
+            unknown_partitions=sum(source not in answered for source in sources),
             active_partitions=min(spec.active or total, total),
             moving=spec.moving_from > 0,
             elastic=spec.elastic,

@@ -191,6 +191,7 @@ class AdminTopicDoor(Door):
             row.last_write_ms = now.last_write_ms or None
         if "sizes" in wanted:
             row.messages, row.bytes = now.messages, now.size_bytes
+            row.unknown_partitions = sum(state is not None and state.leader < 0 for state in topic.partitions)
         if "readers" in wanted:
             row.groups = sum(topic.name in group.topics for group in lately.groups.values())
             row.kind = self._kind(topic)

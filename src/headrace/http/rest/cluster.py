@@ -5,16 +5,21 @@ GET /api/v1/cluster
 
 from __future__ import annotations
 
+import asyncio
+
 from headrace.broker.history import BrokerNow
 from headrace.cluster.image import ClusterImage
 from headrace.cluster.rows import BrokerNode
 from headrace.http.contract import Contract
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request
-from headrace.http.rest.forms.administration import ShownBroker, ShownCluster
+from headrace.http.rest.forms.administration import AwayBroker, ShownBroker, ShownCluster
 from headrace.http.rest.reading import answer
 from headrace.http.whole import Whole
 from headrace.security.rights import OWN
+
+SLICE = 2_000
+"""Partitions looked at in one turn of the loop."""
 
 
 class ClusterDoor(Door):
@@ -33,10 +38,22 @@ class ClusterDoor(Door):
         await self._whole.look()
         led: dict[int, int] = {}
         under_replicated = offline = 0
-        for _, _, state in image.all_partitions():
+        live = {node.id for node in image.live_brokers()}
+        away = {
+            broker_id: AwayBroker(id=broker_id, partitions=0, only_there=0)
+            for broker_id in image.brokers.keys() - live
+        }
+        for place, (_, _, state) in enumerate(list(image.all_partitions()), 1):
             led[state.leader] = led.get(state.leader, 0) + 1
-            under_replicated += len(state.isr) < len(state.replicas)
+            under_replicated += state.leader >= 0 and len(state.isr) < len(state.replicas)
             offline += state.leader < 0
+            for broker_id in state.replicas:
+                if broker_id not in live:
+                    gone = away.setdefault(broker_id, AwayBroker(id=broker_id, partitions=0, only_there=0))
+                    gone.partitions += 1
+                    gone.only_there += state.leader < 0
+            if place % SLICE == 0:
+                await asyncio.sleep(0)
         controller = image.controller
         return answer(
             ShownCluster(
@@ -47,6 +64,7 @@ class ClusterDoor(Door):
                     _shown(node, led.get(node.id, 0), self._whole.brokers.get(node.id))
                     for node in image.live_brokers()
                 ],
+                away=[away[broker_id] for broker_id in sorted(away)],
                 topics=sum(not topic.internal for topic in image.topics.values()),
                 under_replicated_partitions=under_replicated,
                 offline_partitions=offline,

@@ -110,7 +110,12 @@ class FlowDoor(Door):
     ) -> None:
         """Client ids, each once however many topics it writes; the busiest `MOST_WRITERS`."""
         rates: dict[tuple[str, str], float] = {}
+        # Those that have gone are known by what they hold.
+        held = (self._image.partition(topic, 0) for topic in topics)
         peers = {f"broker-{node.id}" for node in self._image.live_brokers()}
+        peers |= {
+            f"broker-{broker_id}" for state in held if state is not None for broker_id in state.replicas
+        }
         wrote: list[tuple[tuple[str, str], str, float]] = []
         for topic in topics:
             for row in lately.writers_of(topic):

@@ -26,6 +26,8 @@ class ListedTopic(TopicSummary, kw_only=True):
     last_write_ms: int | msgspec.UnsetType | None = msgspec.UNSET
     """Null: not since the broker began."""
     messages: int | msgspec.UnsetType = msgspec.UNSET
+    unknown_partitions: int | msgspec.UnsetType = msgspec.UNSET
+    """Without a leader: what lies there is not in these numbers."""
     bytes: int | msgspec.UnsetType = msgspec.UNSET
     groups: int | msgspec.UnsetType = msgspec.UNSET
     kind: str | msgspec.UnsetType = msgspec.UNSET
@@ -161,11 +163,21 @@ class ShownBroker(msgspec.Struct, kw_only=True):
     free_bytes: int | None
 
 
+class AwayBroker(msgspec.Struct, kw_only=True):
+    id: int
+    partitions: int
+    """That have a replica there."""
+    only_there: int
+    """Of these, those without a leader meanwhile."""
+
+
 class ShownCluster(msgspec.Struct, kw_only=True):
     cluster_id: str
     answered_by: int
     controller: int | None
     brokers: list[ShownBroker]
+    away: list[AwayBroker]
+    """Brokers that hold partitions and are not there."""
     topics: int
     under_replicated_partitions: int
     offline_partitions: int

@@ -103,6 +103,8 @@ class ShownQueue(msgspec.Struct, kw_only=True):
     dead_letter_of: list[str]
     created_ms: int
     partitions: int
+    unknown_partitions: int
+    """Of which nobody answers: what lies there is in none of these numbers, and nobody receives it."""
     active_partitions: int
     """New messages go to so many of them."""
     moving: bool
