@@ -211,7 +211,11 @@ def test_what_lies_on_a_broker_that_is_away_is_not_nothing(
     chromium.until_text("1 partition of 3 has no leader", "until broker 3 is back")
     chromium.go(f"{site(first)}/console/cluster")
     chromium.until_text("2 brokers, 1 away", "can’t be read or written until it is back", "Start it again")
+    chromium.until_text("Partitions in trouble", "no leader", "mail", "headrace cluster unregister 3")
+    troubled = ask(first, "GET", "/api/v1/cluster/troubled?limit=1")
+    assert troubled["total"] >= 2 and [one["state"] for one in troubled["items"]] == ["no-leader"]
     third.start()
     settled(lambda: ask(first, "GET", "/api/v1/queues/mail")["ready"] == 9)
     chromium.go(f"{site(first)}/console/queues/mail")
     chromium.until_text("9 ready")
+    settled(lambda: ask(first, "GET", "/api/v1/cluster/troubled")["total"] == 0)

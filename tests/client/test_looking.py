@@ -168,6 +168,23 @@ def test_a_topic_that_was_written_before_anybody_looked_at_it_was_written(broker
     assert found["last_write_ms"] and found["unknown_partitions"] == 0
 
 
+def test_the_cluster_says_how_hard_each_broker_works(broker: BrokerProcess) -> None:
+    """What a page about the cluster has: CPU, how late the loop is, syncs, version, since when, and its coordinator."""
+
+    def shown() -> Any:
+        ask(broker, "/topics/orders-synced/records", {"records": [{"value": 1}]})
+        (found,) = ask(broker, "/api/v1/cluster")["brokers"]
+        return found if found["sync_p99_ms"] else None
+
+    found = until(shown)
+    assert 0 <= found["cpu"] <= 4 and found["loop_lag_ms"] >= 0 and found["sync_p99_ms"] > 0
+    assert found["version"] == ask(broker, "/api/v1/version")["version"]
+    assert 0 < time.time() * 1000 - found["began_ms"] < 3_600_000
+    assert (found["coordinator"], found["coordinator_silence_ms"]) == ("embedded", 0)
+    assert found["partitions"] >= found["partitions_led"] > 0
+    assert ask(broker, "/api/v1/cluster/troubled") == {"items": [], "next_cursor": None, "total": 0}
+
+
 def test_readers_of_a_topic_are_named_with_what_they_have_not_read(broker: BrokerProcess) -> None:
     rows = until(lambda: ask(broker, "/api/v1/topics/orders/readers")["items"])
     (row,) = [row for row in rows if row["name"] == "billing"]

@@ -118,6 +118,15 @@ class BrokerNow:
     lag: int = 0
     oldest_age_ms: int = 0
     free_bytes: int = -1
+    cpu: float = 0.0
+    """Of one core."""
+    loop_lag_ms: int = 0
+    sync_p99_ms: float | None = None
+    """Of the last minute; None: there was none."""
+    coordinator: str = ""
+    coordinator_silence_ms: int = 0
+    version: str = ""
+    began_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -53,6 +53,7 @@ from headrace.node.process_metrics import ProcessMetrics
 from headrace.node.securing import NodeTls, OpenDoors
 from headrace.node.settings import Settings
 from headrace.node.tracing import NodeSpans
+from headrace.node.vitals import Vitals
 from headrace.node.webhook_rules import webhook_rules
 from headrace.push.couriers import Couriers
 from headrace.security.audit_log import AuditLog
@@ -266,6 +267,10 @@ class Doors:
         ailments = Ailments(clock, image, self._health.door.look)
         metadata.listeners.append(ailments.heard)
         services.sampler.on_tick.append(ailments.tick)
+        now, flusher = services.sampler.lately.broker, services.broker.flusher
+        kind = "embedded" if self._settings.is_coordinator_embedded else "etcd"
+        vitals = Vitals(clock, self._health, flusher, now, kind, __version__)
+        services.sampler.on_tick.append(vitals.note)
         AboutDoor(clock, image, ailments, __version__, console=self._settings.console).mount(self._router)
         SessionDoor(self._runtime, self.security, self._gatekeeper.http).mount(self._router)
         knowing = KnowingRouter(self._router, services.latest)

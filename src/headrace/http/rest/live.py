@@ -118,7 +118,7 @@ class LiveDoor(Door):
         for other in others:
             for name in names:
                 if not name.startswith("broker."):
-                    found[name] = _added(
+                    found[name] = added(
                         found[name],
                         other.series.get(name, []),
                         (other.from_ms // 1000 - first_s) // step_s,
@@ -331,13 +331,17 @@ def _sees(request: Request, thing: str) -> bool:
     return kind not in KINDS or request.sees(KINDS[kind], name)
 
 
-def _added(sums: list[float | None], more: list[float | None], shift: int) -> list[float | None]:
-    """A broker that was asked a moment later begins a step later."""
-    total = list(sums)
-    for place, value in enumerate(more):
-        at = place + shift
-        if value is not None and 0 <= at < len(total):
-            total[at] = _rounded((total[at] or 0.0) + value)
+def added(sums: list[float | None], more: list[float | None], shift: int) -> list[float | None]:
+    """A broker that was asked a moment later begins a step later. Where one of them has numbers before and none now there is no sum: what
+    is left of it would be shown as a fall."""
+    moved = [more[at - shift] if 0 <= at - shift < len(more) else None for at in range(len(sums))]
+    total: list[float | None] = []
+    begun = [False, False]
+    for at, pair in enumerate(zip(sums, moved, strict=True)):
+        begun = [before or value is not None for before, value in zip(begun, pair, strict=True)]
+        known = [value for value in pair if value is not None]
+        whole = len(known) == sum(begun) or at - shift >= len(more)
+        total.append(_rounded(sum(known)) if known and whole else None)
     return total
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from headrace.http.contract import Param, Schema
@@ -155,12 +157,43 @@ class ShownBroker(msgspec.Struct, kw_only=True):
     kafka: str
     http: str
     rack: str | None
+    partitions: int
+    """That have a replica here."""
     partitions_led: int
     in_per_s: float | None
     """Null: it does not answer."""
     in_bytes_per_s: int | None
     out_bytes_per_s: int | None
     free_bytes: int | None
+    cpu: float | None
+    """Of one core, in the last second; a broker uses one."""
+    loop_lag_ms: int | None
+    """The longest that its event loop was late in the last ten seconds."""
+    sync_p99_ms: float | None
+    """Of the last minute, at most so long; null too when nothing was synced."""
+    coordinator: str | None
+    """embedded or etcd."""
+    coordinator_silence_ms: int | None
+    """Since when it has not answered this broker; 0 while it does."""
+    version: str | None
+    began_ms: int | None
+
+
+class TroubledPartition(msgspec.Struct, kw_only=True):
+    topic: str
+    partition: int
+    leader: int
+    replicas: list[int]
+    in_sync: list[int]
+    adding: list[int]
+    removing: list[int]
+    state: Literal["no-leader", "behind", "moving"]
+
+
+class TroubledPage(msgspec.Struct, kw_only=True):
+    items: list[TroubledPartition]
+    next_cursor: str | None
+    total: int
 
 
 class AwayBroker(msgspec.Struct, kw_only=True):
