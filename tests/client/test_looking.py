@@ -185,6 +185,28 @@ def test_the_cluster_says_how_hard_each_broker_works(broker: BrokerProcess) -> N
     assert ask(broker, "/api/v1/cluster/troubled") == {"items": [], "next_cursor": None, "total": 0}
 
 
+def test_queues_are_sorted_and_counted_by_the_broker(broker: BrokerProcess) -> None:
+    """W9: the fullest first, on whichever page it would be by its name."""
+    for name, messages in (("sorted-a", 1), ("sorted-b", 3), ("sorted-c", 2)):
+        ask(broker, "/api/v1/queues", {"name": name})
+        for number in range(messages):
+            ask(broker, f"/queues/{name}/messages", {"value": number})
+
+    def by(sort: str, **more: Any) -> Any:
+        return ask(broker, "/api/v1/queues", q="sorted", sort=sort, **more)
+
+    fullest = ["sorted-b", "sorted-c", "sorted-a"]
+    until(lambda: [row["name"] for row in by("-ready")["items"]] == fullest or None)
+    first = by("-ready", limit=1, **{"with": "rates"})
+    assert first["total"] == 3 and first["items"][0]["done_per_s"] == 0 and first["items"][0]["in_per_s"] >= 0
+    after = by("-ready", limit=1, cursor=first["next_cursor"])
+    assert [row["name"] for row in after["items"]] == ["sorted-c"]
+    assert by("-age")["items"][0]["name"] == "sorted-a", "the oldest first"
+    assert by("colour")["status"] == 400
+    ask(broker, "/queues/sorted-b/receive?max=3", {})
+    until(lambda: by("-in_flight")["items"][0]["name"] == "sorted-b" or None)
+
+
 def test_readers_of_a_topic_are_named_with_what_they_have_not_read(broker: BrokerProcess) -> None:
     rows = until(lambda: ask(broker, "/api/v1/topics/orders/readers")["items"])
     (row,) = [row for row in rows if row["name"] == "billing"]

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
+from headrace.broker.history import Lately, QueueNow
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.queueing.specs import QueueSpec, with_config
@@ -25,10 +26,12 @@ from headrace.core.ports import Clock
 from headrace.http.contract import Contract, Param, one_of
 from headrace.http.declared import Door, route
 from headrace.http.messages import Answer, Request, Response
+from headrace.http.rest.forms.administration import SORTED
 from headrace.http.rest.forms.queues import (
     CHANGE_PROBLEMS,
     KEEP_TOPIC,
     PAGE,
+    ListedQueue,
     NewElastic,
     NewQueue,
     NewSubscription,
@@ -38,8 +41,9 @@ from headrace.http.rest.forms.queues import (
     QueuePage,
     ShownQueue,
 )
-from headrace.http.rest.paging import page, window
+from headrace.http.rest.paging import SortKeys, page, sorted_window
 from headrace.http.rest.reading import answer, body_of, invalid, said
+from headrace.http.whole import Whole
 from headrace.queues.config import Backoff, QueueConfig, fifo_queue, standard_queue
 from headrace.queues.elastic import Elastic
 from headrace.records.filters import FilterProblem, compile_filter
@@ -68,6 +72,28 @@ MAKE_QUEUE = needs(
 )
 """Its topic is made when it is new; whoever names a dead-letter queue writes to it."""
 
+LISTED = (
+    Param("with", "rates: numbers of the shown ones"),
+    Param("sort", "name, ready, in_flight, delayed, age or done; - before it turns it round", SORTED),
+    *PAGE,
+)
+
+
+def _sort_keys(lately: Lately) -> SortKeys:
+    nothing = QueueNow()
+
+    def of(name: str) -> QueueNow:
+        return lately.queues.get(name, nothing)
+
+    return {
+        "ready": lambda name: of(name).ready,
+        "in_flight": lambda name: of(name).in_flight,
+        "delayed": lambda name: of(name).delayed,
+        # The older, the more: what has no message is younger than everything.
+        "age": lambda name: -of(name).oldest_ms if of(name).oldest_ms else -1e15,
+        "done": lambda name: of(name).done_per_s,
+    }
+
 
 class AdminQueueDoor(Door):
     def __init__(
@@ -77,12 +103,14 @@ class AdminQueueDoor(Door):
         new_uuid: Callable[[], str],
         queues: Queues,
         catalog: QueueCatalog,
+        whole: Whole,
     ) -> None:
         self._clock = clock
         self._image = image
         self._new_uuid = new_uuid
         self._queues = queues
         self._catalog = catalog
+        self._whole = whole
 
     def _spec(self, request: Request) -> QueueSpec:
         name = request.params["queue"]
@@ -103,7 +131,7 @@ class AdminQueueDoor(Door):
             "List queues",
             "queues",
             {200: QueuePage},
-            query=(Param("kind", "only these", one_of("queue", "subscription")), *PAGE),
+            query=(Param("kind", "only these", one_of("queue", "subscription")), *LISTED),
             problems=(400,),
         ),
     )
@@ -117,7 +145,7 @@ class AdminQueueDoor(Door):
         "GET",
         "/api/v1/subscriptions",
         OWN.showing(describe(GROUP)),
-        Contract("List subscriptions", "subscriptions", {200: QueuePage}, query=PAGE, problems=(400,)),
+        Contract("List subscriptions", "subscriptions", {200: QueuePage}, query=LISTED, problems=(400,)),
     )
     async def _list_subscriptions(self, request: Request) -> Answer:
         return await self._listed(request, "subscription")
@@ -128,8 +156,16 @@ class AdminQueueDoor(Door):
             for spec in self._catalog.all()
             if kind in ("", spec.kind) and request.sees(GROUP, spec.name)
         }
-        shown, cursor = window(request, specs)
-        return page(request, [await self._shown(specs[name]) for name in shown], cursor)
+        wanted = request.query.get("with", "").split(",")
+        lately = await self._whole.look() if "rates" in wanted or "sort" in request.query else Lately()
+        shown, cursor, total = sorted_window(request, specs, _sort_keys(lately))
+        rows = [ListedQueue(**structs.asdict(await self._shown(specs[name]))) for name in shown]
+        if "rates" in wanted:
+            for row in rows:
+                row.done_per_s = round(lately.queues.get(row.name, QueueNow()).done_per_s, 2)
+                took_in = (lately.topics[topic].in_per_s for topic in row.topics if topic in lately.topics)
+                row.in_per_s = round(sum(took_in), 2)
+        return page(request, rows, cursor, total)
 
     @route(
         "GET",

@@ -79,7 +79,7 @@ def mount_rest(
     ).mount(forwarding)
     SettleDoor(queues, receipt_key).mount(forwarding)
     QueueStreamDoor(clock, queues, receipt_key).mount(router)
-    AdminQueueDoor(clock, image, broker.new_uuid, queues, rooms.catalog).mount(forwarding)
+    AdminQueueDoor(clock, image, broker.new_uuid, queues, rooms.catalog, whole).mount(forwarding)
     MoveDoor(rooms.catalog, rooms.moves).mount(forwarding)
     AdminTopicDoor(image, topics, peers, reader, whole, lambda name: queues.find(name) is not None).mount(
         forwarding

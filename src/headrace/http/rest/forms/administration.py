@@ -180,14 +180,14 @@ class ShownBroker(msgspec.Struct, kw_only=True):
 
 
 class TroubledPartition(msgspec.Struct, kw_only=True):
+    state: Literal["no-leader", "behind", "moving"]
     topic: str
     partition: int
-    leader: int
     replicas: list[int]
+    leader: int
     in_sync: list[int]
-    adding: list[int]
     removing: list[int]
-    state: Literal["no-leader", "behind", "moving"]
+    adding: list[int]
 
 
 class TroubledPage(msgspec.Struct, kw_only=True):

@@ -112,9 +112,19 @@ class ShownQueue(msgspec.Struct, kw_only=True):
     elastic: Elastic | None
 
 
+class ListedQueue(ShownQueue, kw_only=True):
+    """What `with=rates` asks for is the whole cluster's, as of the last second."""
+
+    in_per_s: float | msgspec.UnsetType = msgspec.UNSET
+    """Of its topics."""
+    done_per_s: float | msgspec.UnsetType = msgspec.UNSET
+
+
 class QueuePage(msgspec.Struct, kw_only=True):
-    items: list[ShownQueue]
+    items: list[ListedQueue]
     next_cursor: str | None
+    total: int
+    """On all pages."""
 
 
 class Purged(msgspec.Struct, kw_only=True):
