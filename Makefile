@@ -114,7 +114,8 @@ mutants: env  ## change the source in small places and see whether a test notice
 	@$(BIN)/python scripts/mutants --sample $(SAMPLE) --seed $(SEED) --doors
 
 interop: env  ## peers from Maven Central, npm, the Go proxy and environments of their own: Java clients of several years, Kafka's tools, Streams and Connect, a Java registry client, AWS SDKs, Airflow, Spark's own connector
-	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac golang-go=go npm
+	@scripts/system-packages maven=mvn openjdk-17-jdk-headless=javac golang-go=go npm php-cli=php php-symfony-http-client=/usr/share/php/Symfony/Component/HttpClient/autoload.php \
+		php-async-aws-sqs=/usr/share/php/AsyncAws/Sqs/autoload.php ruby=ruby ruby-aws-sdk=aws-rb
 	@HEADRACE_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
 
 stopwatch: env  ## a new user's first steps from nothing, timed: first message, worker, test, cluster by hand, schema, upgrade

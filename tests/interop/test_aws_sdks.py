@@ -1,4 +1,4 @@
-"""AWS's own SDKs for Go, Java and JavaScript, from their registries: a queue from its creation to its end."""
+"""SDKs for Go, Java and JavaScript from their registries, and the older ones that speak the Query protocol: a queue from its creation to its end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from headrace.testing.broker_process import BrokerProcess
 
 HERE = Path(__file__).parent / "aws"
 KEPT = HERE.parents[2] / ".interop" / "aws"
-JAVA_SDK = "2.35.0"
 """What was downloaded is kept for the next run."""
+JAVA_SDK = "2.35.0"
+JAVA_SDK_OF_BEFORE = "1.12.500"
+"""One of the last that speak the Query protocol; 1.12.585 began to speak JSON."""
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -56,11 +58,29 @@ def test_javascript(broker: BrokerProcess) -> None:
 
 
 def test_java(broker: BrokerProcess) -> None:
-    where = unpacked("java")
+    assert "SQS OK" in done(walk_in_java("java", JAVA_SDK, broker.url), HERE)
+
+
+def test_f32_java_as_it_was(broker: BrokerProcess) -> None:
+    assert "SQS OK" in done(walk_in_java("java-of-before", JAVA_SDK_OF_BEFORE, broker.url), HERE)
+
+
+def walk_in_java(program: str, version: str, url: str) -> list[str | Path]:
+    where = unpacked(program)
     jars = where / "jars"
     if not jars.exists():
         copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
         subprocess.run(
-            [*copy, f"-Dsdk.version={JAVA_SDK}", f"-DoutputDirectory={jars}"], cwd=where, check=True
+            [*copy, f"-Dsdk.version={version}", f"-DoutputDirectory={jars}"], cwd=where, check=True
         )
-    assert "SQS OK" in done(["java", "-cp", f"{jars}/*", where / "Walk.java", broker.url, "from-java"], where)
+    return ["java", "-cp", f"{jars}/*", where / "Walk.java", url, f"from-{program}"]
+
+
+def test_f32_ruby(broker: BrokerProcess) -> None:
+    """Version 1 of AWS's own, as Debian has it."""
+    assert "SQS OK" in done(["ruby", "walk.rb", broker.url, "from-ruby"], HERE / "ruby")
+
+
+def test_f32_php(broker: BrokerProcess) -> None:
+    """AsyncAws, as Debian has it: AWS's own is on no registry that we reach."""
+    assert "SQS OK" in done(["php", "walk.php", broker.url, "from-php"], HERE / "php")

@@ -1,4 +1,4 @@
-"""F32: the boto3 of 2023, which speaks the Query protocol, through every action it knows."""
+"""F32: the boto3 of 2023, which speaks the Query protocol, and the newest, through every action they know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 
 from headrace.testing.broker_process import BrokerProcess
@@ -46,11 +48,20 @@ def old_boto3() -> Path:
 
 
 def test_f32_every_action_with_boto3_1_26(broker: BrokerProcess, old_boto3: Path) -> None:
-    program = Path(__file__).with_name("old_boto3.py")
-    environment = {**os.environ, "PYTHONPATH": str(old_boto3)}
+    told = every_action(broker, "query", {"PYTHONPATH": str(old_boto3)})
+    assert told["boto3"] == "1.26.165" and len(told["actions"]) == 23, told
+
+
+def test_every_action_with_the_newest_boto3(broker: BrokerProcess) -> None:
+    told = every_action(broker, "json", {})
+    assert told["boto3"] == boto3.__version__ and len(told["actions"]) == 23, told
+
+
+def every_action(broker: BrokerProcess, protocol: str, environment: dict[str, str]) -> dict[str, Any]:
+    command = [sys.executable, Path(__file__).with_name("every_action.py"), broker.url, protocol]
     done = subprocess.run(
-        [sys.executable, program, broker.url], env=environment, capture_output=True, text=True, timeout=600
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["boto3"] == "1.26.165" and len(told["actions"]) == 23, told
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told

@@ -1,5 +1,5 @@
-"""Program: every action of SQS with the boto3 on the path, which is an old one: python old_boto3.py URL. It speaks the Query
-protocol (F32). Prints the actions it called; run by test_old_boto3.py."""
+"""Program: every action of SQS with the boto3 on the path: python every_action.py URL PROTOCOL (which it must speak). An old one speaks the Query
+protocol (F32). Prints the actions it called; run by test_every_action.py, one after the other."""
 
 import json
 import sys
@@ -10,19 +10,20 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+_, ENDPOINT, PROTOCOL = sys.argv
 called: list[Any] = []
 
 
-def main(endpoint: str) -> None:
+def main() -> None:
     sqs = boto3.client(
         "sqs",
-        endpoint_url=endpoint,
+        endpoint_url=ENDPOINT,
         region_name="us-east-1",
         aws_access_key_id="x",
         aws_secret_access_key="y",
         config=Config(retries={"max_attempts": 0}),
     )
-    assert sqs.meta.service_model.metadata["protocol"] == "query", boto3.__version__
+    assert sqs.meta.service_model.metadata["protocol"] == PROTOCOL, boto3.__version__
     sqs.meta.events.register("before-call.sqs", lambda model, **_: called.append(model.name))
     queues(sqs)
     messages(sqs)
@@ -35,9 +36,11 @@ def main(endpoint: str) -> None:
 
 def queues(sqs: Any) -> None:
     attributes = {"VisibilityTimeout": "7", "MessageRetentionPeriod": "600"}
-    url = sqs.create_queue(QueueName="old-q", Attributes=attributes, tags={"team": "blue & red"})["QueueUrl"]
-    assert sqs.get_queue_url(QueueName="old-q")["QueueUrl"] == url
-    assert sqs.list_queues(QueueNamePrefix="old-q")["QueueUrls"] == [url]
+    url = sqs.create_queue(QueueName=f"{PROTOCOL}-q", Attributes=attributes, tags={"team": "blue & red"})[
+        "QueueUrl"
+    ]
+    assert sqs.get_queue_url(QueueName=f"{PROTOCOL}-q")["QueueUrl"] == url
+    assert sqs.list_queues(QueueNamePrefix=f"{PROTOCOL}-q")["QueueUrls"] == [url]
     assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix="none-such")
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "9", "DelaySeconds": "0"})
     shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
@@ -57,7 +60,7 @@ def queues(sqs: Any) -> None:
 
 
 def messages(sqs: Any) -> None:
-    url = sqs.create_queue(QueueName="old-m")["QueueUrl"]
+    url = sqs.create_queue(QueueName=f"{PROTOCOL}-m")["QueueUrl"]
     assert "Messages" not in sqs.receive_message(QueueUrl=url), "an empty poll"
     body = 'é < & > " \r\n\t 😀'
     attributes = {
@@ -101,7 +104,7 @@ def messages(sqs: Any) -> None:
 
 
 def fifo(sqs: Any) -> None:
-    url = sqs.create_queue(QueueName="old.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    url = sqs.create_queue(QueueName=f"{PROTOCOL}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     first = sqs.send_message(QueueUrl=url, MessageBody="1", MessageGroupId="g", MessageDeduplicationId="d")
     assert first["SequenceNumber"]
     (got,) = received(sqs, url, 1)
@@ -109,11 +112,11 @@ def fifo(sqs: Any) -> None:
 
 
 def dead_letters(sqs: Any) -> None:
-    dead = sqs.create_queue(QueueName="old-dead")["QueueUrl"]
+    dead = sqs.create_queue(QueueName=f"{PROTOCOL}-dead")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "1"})
     url = sqs.create_queue(
-        QueueName="old-source", Attributes={"RedrivePolicy": policy, "VisibilityTimeout": "0"}
+        QueueName=f"{PROTOCOL}-source", Attributes={"RedrivePolicy": policy, "VisibilityTimeout": "0"}
     )
     url = url["QueueUrl"]
     assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [url]
@@ -121,7 +124,7 @@ def dead_letters(sqs: Any) -> None:
     received(sqs, url, 1, visibility=0)
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
     (letter,) = received(sqs, dead, 1)
-    assert letter["Attributes"]["DeadLetterQueueSourceArn"].endswith(":old-source")
+    assert letter["Attributes"]["DeadLetterQueueSourceArn"].endswith(f":{PROTOCOL}-source")
     sqs.change_message_visibility(QueueUrl=dead, ReceiptHandle=letter["ReceiptHandle"], VisibilityTimeout=0)
     handle = sqs.start_message_move_task(SourceArn=arn, MaxNumberOfMessagesPerSecond=1)["TaskHandle"]
     try:
@@ -140,13 +143,21 @@ def dead_letters(sqs: Any) -> None:
 def refusals(sqs: Any) -> None:
     for code, action, parameters in (
         ("AWS.SimpleQueueService.NonExistentQueue", "get_queue_url", {"QueueName": "none-such"}),
-        ("ReceiptHandleIsInvalid", "delete_message", {"QueueUrl": "old-m", "ReceiptHandle": "x"}),
-        ("InvalidParameterValue", "send_message", {"QueueUrl": "old-m", "MessageBody": "x" * 1_048_577}),
-        ("InvalidParameterValue", "send_message", {"QueueUrl": "old-m", "MessageBody": "x" * 9_000_000}),
+        ("ReceiptHandleIsInvalid", "delete_message", {"QueueUrl": f"{PROTOCOL}-m", "ReceiptHandle": "x"}),
+        (
+            "InvalidParameterValue",
+            "send_message",
+            {"QueueUrl": f"{PROTOCOL}-m", "MessageBody": "x" * 1_048_577},
+        ),
+        (
+            "InvalidParameterValue",
+            "send_message",
+            {"QueueUrl": f"{PROTOCOL}-m", "MessageBody": "x" * 9_000_000},
+        ),
         (
             "AWS.SimpleQueueService.EmptyBatchRequest",
             "delete_message_batch",
-            {"QueueUrl": "old-m", "Entries": []},
+            {"QueueUrl": f"{PROTOCOL}-m", "Entries": []},
         ),
     ):
         try:
@@ -170,4 +181,4 @@ def received(sqs: Any, url: str, count: int, visibility: int = 300) -> list[Any]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()
