@@ -17,13 +17,22 @@ from headrace.testing.broker_process import BrokerProcess
 pytestmark = pytest.mark.client
 
 Run = Callable[..., Result]
+RunAt = Callable[[BrokerProcess], Run]
 
 
 @pytest.fixture
-def run(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("HEADRACE_BOOTSTRAP", broker.bootstrap)
-    monkeypatch.setenv("HEADRACE_URL", broker.url)
-    return lambda *arguments: CliRunner().invoke(main, list(arguments), prog_name="headrace")
+def run_at(monkeypatch: pytest.MonkeyPatch) -> RunAt:
+    def at(broker: BrokerProcess) -> Run:
+        monkeypatch.setenv("HEADRACE_BOOTSTRAP", broker.bootstrap)
+        monkeypatch.setenv("HEADRACE_URL", broker.url)
+        return lambda *arguments: CliRunner().invoke(main, list(arguments), prog_name="headrace")
+
+    return at
+
+
+@pytest.fixture
+def run(broker: BrokerProcess, run_at: RunAt) -> Run:
+    return run_at(broker)
 
 
 def test_f52_a_view_is_read_only_and_says_so(run: Run, topic: str) -> None:
@@ -62,3 +71,56 @@ def test_f52_a_subject_that_is_too_long_is_a_usage_error(run: Run, tmp_path: Pat
 def test_f52_verbose_is_taken_wherever_it_is_said(run: Run) -> None:
     for arguments in (["-v", "topic", "list", "--json"], ["topic", "list", "--json", "-v"]):
         assert json.loads(run(*arguments).stdout)["schema"] == "headrace.topic.list/v1"
+
+
+LISTS = (
+    ["acl", "list"], ["dlq", "list"], ["group", "list"], ["key", "list"], ["pipeline", "list"], ["queue", "list"], ["quota", "list"],
+    ["schedule", "list"], ["schema", "list"], ["subscription", "list"], ["tenant", "list"], ["token", "list"], ["topic", "list"],
+    ["user", "list"], ["view", "list"], ["webhook", "list"], ["security", "audit", "--user", "nobody"], ["context", "list"],
+)  # fmt: skip
+
+
+def test_f52_an_empty_list_says_so(fresh_broker: Callable[..., BrokerProcess], run_at: RunAt) -> None:
+    """Six of them printed nothing at all, as if something had gone wrong."""
+    run = run_at(fresh_broker())
+    for command in LISTS:
+        listed = run(*command)
+        assert listed.exit_code == Exit.OK and listed.output.strip(), command
+        assert not run(*command, "--json", "-q").stderr, "programs are told by the empty list"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["topic", "create", "TOPIC", "-p", "100000000"], "100000000 is more than 100000"),
+        (["topic", "create", "TOPIC", "-p", "many"], '"many" is not a whole number'),
+        (["topic", "create", "TOPIC", "-r", "99999"], "99999 is more than 10000"),
+        (["topic", "alter", "TOPIC", "-p", "99999999"], "99999999 is more than 100000"),
+        (["topic", "produce", "TOPIC", "x", "--partition", "99999999999"], "is more than 2147483647"),
+        (["topic", "list", "--timeout", "3h"], '"3h" is more than 1h'),
+        (["topic", "list", "--timeout", "0s"], '"0s" is less than 1ms'),
+        (["queue", "receive", "TOPIC", "--wait", "999999999d"], '"999999999d" is more than 36500d'),
+        (["queue", "create", "TOPIC", "-p", "99999999"], "99999999 is more than 10000"),
+        (["bench", "produce", "-n", "1", "-p", "99999999"], "99999999 is more than 100000"),
+        (["completion"], "Choose from: bash, zsh, fish"),
+        (["pipeline", "run", "nosuch"], "error: nosuch: "),
+    ],
+)
+def test_f52_what_no_machine_counts_is_refused_and_no_bug(
+    run: Run, topic: str, words: list[str], says: str
+) -> None:
+    """The client library refuses such numbers in words for programmers, and that was called an internal error."""
+    refused = run(*[topic if word == "TOPIC" else word for word in words])
+    assert refused.exit_code == Exit.USAGE, refused.stderr
+    assert says in refused.stderr and "nosuch: nosuch" not in refused.stderr, refused.stderr
+
+
+def test_f52_the_remedy_is_one_for_what_was_wanted(run: Run, topic: str) -> None:
+    """To create what one wants to delete is none, nor to create a topic that is there."""
+    assert "topic create" not in run("topic", "delete", topic, "--yes").stderr
+    assert run("topic", "create", topic).exit_code == Exit.OK
+    refused = run("topic", "produce", topic, "x", "--partition", "77")
+    assert refused.exit_code == Exit.NOT_FOUND and f'"{topic}" has no partition 77' in refused.stderr, (
+        refused.stderr
+    )
+    assert f"headrace topic describe {topic}" in refused.stderr

@@ -172,9 +172,9 @@ class BrokerLink:
                 raise self.no_such_topic(name, known)
         return {name: known[name] for name in names}
 
-    def no_such_topic(self, name: str, known: Iterable[str]) -> Failure:
+    def no_such_topic(self, name: str, known: Iterable[str], *, may_create: bool = True) -> Failure:
         meant = did_you_mean(name, (other for other in known if not is_internal(other)))
-        create = f"create it with:  headrace topic create {name}"
+        create = f"create it with:  headrace topic create {name}" if may_create else "headrace topic list"
         return Failure(
             Exit.NOT_FOUND,
             f'topic "{name}" does not exist on {self.profile.bootstrap}',

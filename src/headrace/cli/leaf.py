@@ -15,7 +15,7 @@ import click
 from headrace.cli.completing import complete_contexts
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import FORMATS, Row, Shape
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import LONGEST_WAIT_MS, Duration
 
 
 class Leaf(click.Command):
@@ -74,7 +74,7 @@ def _standard_options(
     if broker or http:
         options += [
             _flag(["--context"], "context", metavar="NAME", shell_complete=complete_contexts, help="The way to the broker: headrace context list."),
-            _flag(["--timeout"], "timeout_ms", type=Duration(), help="How long to wait for an answer, as in 5s."),
+            _flag(["--timeout"], "timeout_ms", type=Duration(1, LONGEST_WAIT_MS), help="How long to wait for an answer, as in 5s."),
         ]  # fmt: skip
     return [
         *options,

@@ -17,6 +17,7 @@ from headrace.cli.http_link import HttpLink, HttpLogin
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
+from headrace.cli.parameters import Number
 from headrace.cli.profile import chosen_context, read_secret
 from headrace.cli.token_view import TOKENS, TokenRow, token_row
 
@@ -39,9 +40,7 @@ class LoginRow(Row):
     type=click.Path(exists=True, dir_okay=False),
     help="The password is in this file, readable by nobody else; a prompt or HEADRACE_PASSWORD otherwise.",
 )
-@click.option(
-    "--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How long it is good."
-)
+@click.option("--days", type=Number(1, 3650), default=30, show_default=True, help="How long it is good.")
 @click.option(
     "--as",
     "name",

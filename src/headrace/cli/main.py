@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from typing import Any
 
@@ -113,7 +114,7 @@ def _let_go_of_stdout() -> None:
 def _usage(problem: click.ClickException) -> Failure:
     ctx = getattr(problem, "ctx", None)
     hint = f"{ctx.command_path} --help" if ctx is not None else ""
-    message = problem.format_message().rstrip(".")
+    message = re.sub(r"\s*\n\t", " ", problem.format_message().rstrip("."))
     if isinstance(problem, click.exceptions.NoSuchOption) and problem.possibilities:
         message = f'there is no option "{problem.option_name}"; did you mean "{problem.possibilities[0]}"?'
     return Failure(Exit.USAGE, message[:1].lower() + message[1:], hint)

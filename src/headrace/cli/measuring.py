@@ -21,6 +21,7 @@ from headrace.cli.broker_link import BrokerLink
 from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.output import Row, counted, grouped
+from headrace.cli.parameters import MOST_PARTITIONS, Number
 from headrace.cli.processes import Usage, listener, usage
 from headrace.core.units import format_size
 
@@ -174,9 +175,9 @@ def measurement_text(row: Measurement) -> str:
 def common_options(function: Any) -> Any:
     """Flags that every benchmark has."""
     for option in (
-        click.option("--pid", type=int, help="The broker's process, if it can't be found."),
+        click.option("--pid", type=Number(1), help="The broker's process, if it can't be found."),
         click.option("--keep", is_flag=True, help="Keep the topic that was made for this."),
-        click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True),
+        click.option("-p", "--partitions", type=Number(1, MOST_PARTITIONS), default=1, show_default=True),
         click.option(
             "-t", "--topic", default=DEFAULT_TOPIC, show_default=True, shell_complete=complete_topics
         ),

@@ -10,12 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from headrace.core.units import parse_duration_ms, parse_size
+from headrace.core.units import format_duration_ms, parse_duration_ms, parse_size
 
 if TYPE_CHECKING:
     from headrace.cluster.config_keys import ConfigKey
     from headrace.records.filters import Filter
     from headrace.records.positions import Position
+
+
+MOST = 2**31 - 1
+"""What Kafka's protocol can say of partitions, brokers and times."""
+LAST_OFFSET = 2**63 - 1
+MOST_PARTITIONS = 100_000
+MOST_REPLICAS = 10_000
+"""What librdkafka takes for a topic."""
+LONGEST_WAIT_MS = 3_600_000
+"""What librdkafka waits for an answer."""
+LONGEST_MS = 36_500 * 24 * 3_600_000
+"""A hundred years: Python's clocks end at 292."""
 
 
 class _Parsed(click.ParamType[Any]):
@@ -33,13 +45,40 @@ class _Parsed(click.ParamType[Any]):
             self.fail(str(problem), param, ctx)
 
 
+class Number(click.IntRange):
+    """A whole number with an end: what no machine counts to is refused here, and not by a library that speaks to programmers."""
+
+    name = "integer"
+
+    def __init__(self, least: int | None = None, most: int = MOST) -> None:
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f'"{value}" is not a whole number', param, ctx)
+        if self.min is not None and number < self.min:
+            self.fail(f"{number} is less than {self.min:.0f}", param, ctx)
+        if self.max is not None and number > self.max:
+            self.fail(f"{number} is more than {self.max:.0f}", param, ctx)
+        return number
+
+    def _describe_range(self) -> str:
+        """For help: an end that only machines have is not worth a word."""
+        if self.max == MOST:
+            return "" if self.min is None else f"x>={self.min}"
+        return super()._describe_range()
+
+
 class Duration(_Parsed):
     """Milliseconds."""
 
     name = "duration"
 
-    def __init__(self) -> None:
-        super().__init__(parse_duration_ms)
+    def __init__(self, least: int = -1, most: int = LONGEST_MS) -> None:
+        """-1 is for ever."""
+        super().__init__(lambda text: _between(text, parse_duration_ms(text), least, most))
 
 
 class Size(_Parsed):
@@ -189,6 +228,14 @@ def _message_format(text: str) -> str:
 
     compile_format(text)
     return text
+
+
+def _between(text: str, ms: int, least: int, most: int) -> int:
+    if ms > most:
+        raise ValueError(f'"{text}" is more than {format_duration_ms(most)}')
+    if ms < least:
+        raise ValueError(f'"{text}" is less than {format_duration_ms(least)}')
+    return ms
 
 
 def parse_count(text: str) -> int:

@@ -85,8 +85,10 @@ def definition_of(
             here=None if run is None else _cluster_of(run.profile),
         )
     except DefinitionError as problem:
+        said = str(problem)
+        what = said if said.startswith(f"{file}:") else f"{file}: {said}"
         raise Failure(
-            Exit.USAGE, f"{file}: {problem}", "docs/pipelines.md has every key", code="INVALID_DEFINITION"
+            Exit.USAGE, what, "docs/pipelines.md has every key", code="INVALID_DEFINITION"
         ) from None
     settings = dict(found.spark.settings)
     for text in confs:

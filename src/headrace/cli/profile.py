@@ -47,7 +47,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """A file with a token of the user's, readable by nobody else; instead of a user and a password."""
     tls_ca: str = ""
     """Certificates that the commands trust, PEM; given, they speak TLS with the broker."""
-    timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] = 10_000
     """How long to wait for an answer."""
     output: Literal["table", "wide", "json", "jsonl", "yaml", "csv", "name"] = "table"
     """How results are printed."""

@@ -132,10 +132,16 @@ class LineSender:
         while (left := moment - time.monotonic()) > 0:
             self._producer.poll(left)
 
+    def _failure_of(self, error: KafkaError) -> Failure:
+        if error.code() == KafkaError._UNKNOWN_PARTITION and "partition" in self._fixed:
+            what = f'topic "{self._topic}" has no partition {self._fixed["partition"]}'
+            return Failure(Exit.NOT_FOUND, what, f"headrace topic describe {self._topic}")
+        return failure_of(headrace_error(error), f'topic "{self._topic}"')
+
     def _answered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             self.failed += 1
-            self.failure = self.failure or failure_of(headrace_error(error), f'topic "{self._topic}"')
+            self.failure = self.failure or self._failure_of(error)
             return
         self.produced += 1
         number, offset = message.partition(), message.offset()

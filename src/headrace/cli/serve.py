@@ -21,6 +21,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.local_context import keep_local
 from headrace.cli.output import Row, Shape, short_path
+from headrace.cli.parameters import Number
 from headrace.cli.processes import age_ms
 from headrace.cli.profile import settings_failure
 from headrace.cli.setting_options import setting_options
@@ -62,7 +63,9 @@ class ServeRow(Row):
 @click.option(
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="One more settings file."
 )
-@click.option("--brokers", type=int, default=1, help="Start a cluster of so many brokers on this host.  [1]")
+@click.option(
+    "--brokers", type=Number(1), default=1, help="Start a cluster of so many brokers on this host.  [1]"
+)
 @click.option(
     "--pipelines", is_flag=True, help="Run submitted pipelines too: a supervisor beside this broker."
 )

@@ -12,6 +12,7 @@ from headrace.cli.failure import Exit, Failure, failure_of
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, encode
+from headrace.cli.parameters import Number
 from headrace.cli.pipelines import need_spark, pipelines_of
 from headrace.cli.sql_tables import asked_duckdb, table_views
 from headrace.core.errors import HeadraceError
@@ -54,7 +55,7 @@ class SqlRow(Row):
     help="DuckDB needs no Java, and takes what is asked into memory.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-@click.option("-n", "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Rows at most.")
+@click.option("-n", "--limit", type=Number(1), default=1000, show_default=True, help="Rows at most.")
 def command(
     run: Invocation,
     query: str,

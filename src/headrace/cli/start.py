@@ -18,7 +18,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.cli.processes import born
 from headrace.cli.profile import settings_failure
 from headrace.cli.progress import progress
@@ -47,7 +47,7 @@ class StartRow(Row):
 @click.option(
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="One more settings file."
 )
-@click.option("--brokers", type=int, help="Start a cluster of so many brokers on this host.  [1]")
+@click.option("--brokers", type=Number(1), help="Start a cluster of so many brokers on this host.  [1]")
 @click.option("--wait", "wait_ms", type=Duration(), default="60s", help="Until it is ready.  [60s]")
 @setting_options
 def command(

@@ -11,6 +11,7 @@ import click
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
+from headrace.cli.parameters import Number
 
 AGAIN_S = 2.0
 CLEAR = "\033[H\033[2J"
@@ -41,7 +42,7 @@ COLUMNS = [
 
 @leaf(TopRow, Shape.ITEMS, http=True)
 @click.option(
-    "-n", "--max", "limit", type=click.IntRange(1, 200), default=15, show_default=True, help="Of each kind."
+    "-n", "--max", "limit", type=Number(1, 200), default=15, show_default=True, help="Of each kind."
 )
 @click.option("--once", is_flag=True, help="Look once.")
 def command(run: Invocation, limit: int, once: bool) -> None:

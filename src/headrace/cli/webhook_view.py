@@ -57,7 +57,7 @@ WEBHOOK_COLUMNS = [
     column("FAILED", "failed", right=True),
     column("AT ONCE", "concurrency", right=True),
     Column("CIRCUIT", lambda row: row.circuit if row.state == "active" else None),
-    column("URL", "url"),
+    column("URL", "url", whole=True),
     Column("REASON", lambda row: row.reason or row.last_detail or None),
     column("FORM", "form", wide=True),
     column("BATCH", "batch_size", right=True, wide=True),

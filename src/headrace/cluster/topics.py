@@ -219,7 +219,7 @@ def _placed(image: ClusterImage, request: CreateTopic, topic_id: bytes) -> list[
     if factor > len(brokers):
         return Rejected(
             ErrorKind.INVALID_REPLICATION_FACTOR,
-            f"{factor} replicas need {factor} brokers; {len(brokers)} are up",
+            f"{factor} replicas need {factor} brokers; {len(brokers)} {'is' if len(brokers) == 1 else 'are'} up",
         )
     return place(topic_id, range(count), factor, brokers)
 
@@ -452,7 +452,7 @@ def _replicas_of_new(
     if factor > len(brokers):
         return Rejected(
             ErrorKind.INVALID_REPLICATION_FACTOR,
-            f"{factor} replicas need {factor} brokers; {len(brokers)} are up",
+            f"{factor} replicas need {factor} brokers; {len(brokers)} {'is' if len(brokers) == 1 else 'are'} up",
         )
     return place(topic.id, added, factor, brokers, held)
 

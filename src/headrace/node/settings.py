@@ -7,6 +7,7 @@ broker: theirs is the [client] table of the same files.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,9 @@ from headrace.core.units import parse_duration_ms, parse_size
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 T = TypeVar("T", bound=msgspec.Struct)
+
+_BOUND = re.compile(r"Expected `int` ([<>]=) (-?[0-9]+)")
+_BEYOND = {">=": "less than", "<=": "more than"}
 
 CLIENT_TABLE = "client"
 """The table of a settings file that is not about the broker."""
@@ -290,6 +294,8 @@ class _Merge:
         try:
             return msgspec.convert(value, self._fields[name].type, strict=False)
         except msgspec.ValidationError as problem:
+            if bound := _BOUND.match(str(problem)):
+                raise ValueError(f'"{value}" is {_BEYOND[bound[1]]} {bound[2]}') from None
             if str(problem).startswith("Expected `int`"):
                 raise ValueError(f'"{value}" is not a whole number') from None
             raise ValueError(str(problem)) from None

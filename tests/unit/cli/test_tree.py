@@ -18,6 +18,7 @@ import pytest
 from headrace.cli.leaf import Leaf
 from headrace.cli.main import main
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Duration, Number
 from headrace.core.moments import show_moments
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -118,3 +119,16 @@ def test_f55_help_does_not_speak_in_numbers_of_rules() -> None:
     texts |= {page.name: page.read_text() for page in (DOCS / "cli.md", DOCS / "config.md")}
     found = [f"{where}: {match[0]}" for where, text in texts.items() for match in RULE.finditer(text)]
     assert not found
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_number_has_an_end(path: str) -> None:
+    """What has none is handed on to libraries that speak to programmers: `topic create -p 100000000` was an internal error."""
+    for param in LEAVES[path].params:
+        kind = param.type
+        if getattr(param, "count", False):
+            continue  # -vv
+        assert not isinstance(kind, click.types.IntParamType) or isinstance(kind, Number), param.name
+        if isinstance(kind, (Number, Duration)):
+            with pytest.raises(click.BadParameter, match="is more than"):
+                kind.convert("9" * 30, param, None)

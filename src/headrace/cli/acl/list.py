@@ -18,3 +18,5 @@ def command(run: Invocation, user: str | None) -> None:
     found = rights_of(run, everything(principal_of(user) if user else None))
     rows = sorted(map(acl_row, found), key=lambda row: (row.principal, row.resource, row.name, row.operation))
     run.output.items(AclRow, rows, COLUMNS)
+    if not rows:
+        run.note(f"No rights yet. Give some with:  headrace acl grant {user or 'USER'} ROLE")

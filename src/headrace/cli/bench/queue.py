@@ -15,7 +15,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.measuring import BrokerMeter, Measurement, percentiles, show_measurement
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Count, Size
+from headrace.cli.parameters import Count, Number, Size
 from headrace.cli.progress import progress
 
 BATCH = 10
@@ -38,13 +38,13 @@ class QueueMeasurement(Measurement):
 @click.option(
     "-w",
     "--workers",
-    type=click.IntRange(1, 64),
+    type=Number(1, 64),
     default=4,
     show_default=True,
     help="Senders, and receivers.",
 )
 @click.option("--keep", is_flag=True, help="Keep the queue that was made for this.")
-@click.option("--pid", type=int, help="The broker's process, if it can't be found.")
+@click.option("--pid", type=Number(1), help="The broker's process, if it can't be found.")
 def command(
     run: Invocation, name: str, messages: int, size: int, workers: int, keep: bool, pid: int | None
 ) -> None:

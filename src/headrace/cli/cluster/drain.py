@@ -13,7 +13,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.moving import carry_out
 from headrace.cli.output import Column, Row, Shape, column, counted
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.cluster.reassignment import Reassignment, drain
 
 
@@ -38,7 +38,7 @@ def move_row(move: Reassignment) -> MoveRow:
 
 
 @leaf(MoveRow, Shape.ITEMS, broker=True, dry_run=True)
-@click.argument("broker", type=int, shell_complete=complete_brokers)
+@click.argument("broker", type=Number(0), shell_complete=complete_brokers)
 @click.option(
     "--wait", "wait_ms", type=Duration(), default=600_000, help="How long to wait for the moves.  [10m]"
 )

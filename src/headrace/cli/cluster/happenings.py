@@ -10,6 +10,7 @@ from headrace.cli.completing import complete_topics
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column, moment
+from headrace.cli.parameters import Number
 
 
 class HappeningRow(Row):
@@ -28,9 +29,7 @@ class HappeningRow(Row):
 
 
 @leaf(HappeningRow, Shape.ITEMS, http=True)
-@click.option(
-    "-n", "--max", "limit", type=click.IntRange(1, 500), default=50, show_default=True, help="So many."
-)
+@click.option("-n", "--max", "limit", type=Number(1, 500), default=50, show_default=True, help="So many.")
 @click.option(
     "--severity", type=click.Choice(["good", "info", "warning", "error"]), help="This one, and worse."
 )

@@ -11,6 +11,7 @@ from headrace.cli.completing import complete_brokers
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
+from headrace.cli.parameters import Number
 
 
 class UnregisteredRow(Row):
@@ -20,7 +21,7 @@ class UnregisteredRow(Row):
 
 
 @leaf(UnregisteredRow, Shape.ONE, broker=True, confirms=True)
-@click.argument("broker", type=int, shell_complete=complete_brokers)
+@click.argument("broker", type=Number(0), shell_complete=complete_brokers)
 def command(run: Invocation, broker: int) -> None:
     """Forget a broker that will not come back. Drain it first: what only it holds is lost."""
     run.confirm(f"forget broker {broker}")

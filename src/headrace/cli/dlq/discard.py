@@ -10,12 +10,13 @@ from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape, counted
+from headrace.cli.parameters import Number
 
 
 @leaf(RedriveRow, Shape.ONE, http=True, confirms=True, dry_run=True)
 @click.argument("name", shell_complete=complete_queues)
 @click.option("--filter", "filter_text", default="", help="Only messages that match.")
-@click.option("--max", "limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--max", "limit", type=Number(1), help="At most so many.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is done.")
 def command(
     run: Invocation, name: str, filter_text: str, limit: int | None, no_wait: bool, dry_run: bool

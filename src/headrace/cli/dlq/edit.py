@@ -10,6 +10,7 @@ from headrace.cli.failure import Exit
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 
 
 @leaf(RedriveRow, Shape.ONE, http=True, dry_run=True)
@@ -24,7 +25,7 @@ from headrace.cli.output import Shape
     default="",
     help="Only messages that match, as in 'partition = 0 and offset = 17'.",
 )
-@click.option("--max", "limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--max", "limit", type=Number(1), help="At most so many.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is done.")
 def command(
     run: Invocation,

@@ -9,12 +9,13 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Shape, column
+from headrace.cli.parameters import Number
 from headrace.cli.queue_view import QueueMessageRow, message_row, short
 
 
 @leaf(QueueMessageRow, Shape.ITEMS, http=True)
 @click.argument("name", shell_complete=complete_queues)
-@click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=10, show_default=True)
+@click.option("-n", "--max", "count", type=Number(1, 1000), default=10, show_default=True)
 def command(run: Invocation, name: str, count: int) -> None:
     """Look at dead letters and why they are there. Nothing changes."""
     found = run.http.ask("GET", f"/queues/{part(name)}/messages", query={"peek": "1", "max": str(count)})

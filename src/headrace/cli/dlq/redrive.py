@@ -10,7 +10,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Rate
+from headrace.cli.parameters import Number, Rate
 
 
 @leaf(RedriveRow, Shape.ONE, http=True, dry_run=True)
@@ -27,7 +27,7 @@ from headrace.cli.parameters import Rate
 @click.option(
     "--set", "edits", multiple=True, help="""Edit each on the way, as in 'value.currency = "EUR"'."""
 )
-@click.option("--max", "limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--max", "limit", type=Number(1), help="At most so many.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is done.")
 def command(
     run: Invocation,

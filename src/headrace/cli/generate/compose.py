@@ -9,6 +9,7 @@ from headrace.cli.generated import GeneratedRow, show
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 
 ETCD = "gcr.io/etcd-development/etcd:v3.5.21"
 
@@ -70,7 +71,7 @@ MEMBER = """\
 @leaf(GeneratedRow, Shape.ONE)
 @click.option(
     "--brokers",
-    type=click.IntRange(1, 9),
+    type=Number(1, 9),
     default=1,
     show_default=True,
     help="More than one: a cluster, with etcd.",

@@ -11,11 +11,12 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.kubernetes import manifests
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 
 
 @leaf(GeneratedRow, Shape.ONE)
 @click.option(
-    "--brokers", type=click.IntRange(1, 99), default=3, show_default=True, help="How many. One has no etcd."
+    "--brokers", type=Number(1, 99), default=3, show_default=True, help="How many. One has no etcd."
 )
 @click.option("--namespace", default="headrace", show_default=True, help="Where.")
 @click.option(

@@ -14,3 +14,5 @@ def command(run: Invocation) -> None:
     rows = [key_row(found) for found in run.http.ask("GET", KEYS)["items"]]
     columns = [column("ID", "id", whole=True), column("OWNER", "owner"), column("FOR", "name"), last_used()]
     run.output.items(KeyRow, rows, columns)
+    if not rows:
+        run.note("No access keys yet. Make one with:  headrace key create")

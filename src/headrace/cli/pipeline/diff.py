@@ -12,6 +12,7 @@ from headrace.cli.completing import complete_pipelines
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
+from headrace.cli.parameters import Number
 from headrace.cli.pipelines import pipelines_of
 
 
@@ -32,7 +33,7 @@ class PipelineDiffRow(Row):
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--version",
-    type=int,
+    type=Number(1),
     help="An earlier one, against the newest (or FILE); the one before when there is no FILE.",
 )
 def command(run: Invocation, name: str, file: Path | None, version: int | None) -> None:

@@ -10,6 +10,7 @@ from headrace.cli.completing import complete_pipelines
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
+from headrace.cli.parameters import Number
 from headrace.cli.pipelines import pipelines_of, when
 
 
@@ -25,7 +26,7 @@ class PipelineExportRow(Row):
 
 @leaf(PipelineExportRow, Shape.ONE, broker=True)
 @click.argument("name", shell_complete=complete_pipelines)
-@click.option("--version", type=int, help="An earlier one; 50 are kept.")
+@click.option("--version", type=Number(1), help="An earlier one; 50 are kept.")
 def command(run: Invocation, name: str, version: int | None) -> None:
     """Print a version of a submitted definition, as it was written.
 

@@ -16,7 +16,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, printable
-from headrace.cli.parameters import Count
+from headrace.cli.parameters import Count, Number
 from headrace.cli.pipelines import Pipelines, pipelines_of
 
 
@@ -30,7 +30,7 @@ class LogRow(Row):
 @leaf(LogRow, Shape.STREAM, broker=True)
 @click.argument("name", shell_complete=complete_pipelines)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines and new runs until Ctrl+C.")
-@click.option("--run", "number", type=int, help="Of this run; the last one when not given.")
+@click.option("--run", "number", type=Number(1), help="Of this run; the last one when not given.")
 @click.option(
     "-n", "--lines", type=Count(), default=200, show_default=True, help="How many of the last ones first."
 )

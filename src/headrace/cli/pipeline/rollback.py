@@ -11,6 +11,7 @@ from headrace.cli.completing import complete_pipelines
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
+from headrace.cli.parameters import Number
 from headrace.cli.pipelines import author, pipelines_of
 
 
@@ -25,7 +26,7 @@ class RollbackRow(Row):
 
 @leaf(RollbackRow, Shape.ONE, broker=True)
 @click.argument("name", shell_complete=complete_pipelines)
-@click.option("--version", type=int, required=True, help="The one to go back to.")
+@click.option("--version", type=Number(1), required=True, help="The one to go back to.")
 def command(run: Invocation, name: str, version: int) -> None:
     """Make an earlier version of a submitted pipeline the next one, and run it."""
     from headrace.spark.service import orders

@@ -19,6 +19,7 @@ from headrace.cli.failure import Failure, failure_of
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
+from headrace.cli.parameters import Number
 from headrace.cli.pipelines import access_of, need_spark
 from headrace.core.errors import HeadraceError
 
@@ -44,11 +45,9 @@ class SuperviseRow(Row):
     type=click.Path(path_type=Path, file_okay=False),
     help="Where the logs of runs are; in the user's state directory when not given.",
 )
+@click.option("--limit", type=Number(1), default=64, show_default=True, help="So many pipelines at most.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=64, show_default=True, help="So many pipelines at most."
-)
-@click.option(
-    "--metrics-port", type=click.IntRange(0, 65_535), help="Serve /metrics here, on loopback, for Prometheus."
+    "--metrics-port", type=Number(0, 65_535), help="Serve /metrics here, on loopback, for Prometheus."
 )
 @click.option("--tied", is_flag=True, hidden=True)
 def command(run: Invocation, work_dir: Path | None, limit: int, metrics_port: int | None, tied: bool) -> None:

@@ -10,7 +10,7 @@ from headrace.cli.completing import complete_queues
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.cli.queue_view import QueueRow, queue_row
 
 
@@ -24,15 +24,13 @@ from headrace.cli.queue_view import QueueRow, queue_row
     help="Where messages go that failed too often.",
     shell_complete=complete_queues,
 )
-@click.option("--max-receives", type=click.IntRange(1), help="So many deliveries, then to the dead letters.")
+@click.option("--max-receives", type=Number(1), help="So many deliveries, then to the dead letters.")
 @click.option("--delay", "delay_ms", type=Duration(), help="Every message rests this long first, as in 5s.")
 @click.option(
     "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."
 )
-@click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True)
-@click.option(
-    "--max-partitions", type=click.IntRange(1), help="Follow the load with up to so many partitions."
-)
+@click.option("-p", "--partitions", type=Number(1, 10_000), default=1, show_default=True)
+@click.option("--max-partitions", type=Number(1), help="Follow the load with up to so many partitions.")
 @click.option("--priorities", is_flag=True, help="Messages may have a priority from 0 to 9.")
 @click.option("--ttl", is_flag=True, help="Messages may expire.")
 def command(

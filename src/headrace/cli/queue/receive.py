@@ -9,13 +9,13 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape, counted
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.cli.queue_view import MESSAGE_COLUMNS, RECEIVED_COLUMNS, QueueMessageRow, message_row
 
 
 @leaf(QueueMessageRow, Shape.ITEMS, http=True)
 @click.argument("name", shell_complete=complete_queues_and_subscriptions)
-@click.option("-n", "--max", "count", type=click.IntRange(1, 1000), default=1, show_default=True)
+@click.option("-n", "--max", "count", type=Number(1, 1000), default=1, show_default=True)
 @click.option("--wait", "wait_ms", type=Duration(), default=0, help="How long to wait for the first one.")
 @click.option("--visibility", "visibility_ms", type=Duration(), help="How long they are ours.")
 @click.option("--ack", is_flag=True, help="Acknowledge them at once, after they are printed.")

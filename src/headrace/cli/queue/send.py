@@ -14,7 +14,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column, counted
-from headrace.cli.parameters import Header
+from headrace.cli.parameters import Header, Number
 
 MOST_MESSAGES = 500
 MOST_CHARACTERS = 256 * 1024
@@ -44,7 +44,7 @@ COLUMNS = [
 @click.option("--delay", help="Not before this long from now, as in 90s or 3d.")
 @click.option("--at", "deliver_at", help="Not before this time, as in 2026-12-24T18:00:00Z.")
 @click.option("--group", help="The message group of a FIFO queue.")
-@click.option("--priority", type=click.IntRange(0, 9), help="0 to 9; the default is 4.")
+@click.option("--priority", type=Number(0, 9), help="0 to 9; the default is 4.")
 @click.option("--ttl", help="Forget it when nobody took it for this long.")
 def command(
     run: Invocation,

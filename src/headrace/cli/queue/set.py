@@ -12,7 +12,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.cli.queue_view import QueueRow, queue_row
 
 
@@ -25,13 +25,13 @@ from headrace.cli.queue_view import QueueRow, queue_row
     help="Where messages go that failed too often.",
     shell_complete=complete_queues,
 )
-@click.option("--max-receives", type=click.IntRange(0), help="So many deliveries; 0 is no limit.")
+@click.option("--max-receives", type=Number(0), help="So many deliveries; 0 is no limit.")
 @click.option("--delay", "delay_ms", type=Duration(), help="Every new message rests this long first.")
 @click.option(
     "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."
 )
 @click.option("--filter", "filter_text", help="Only messages that match; empty takes the filter away.")
-@click.option("--max-partitions", type=click.IntRange(0), help="Follow the load with so many; 0 stops that.")
+@click.option("--max-partitions", type=Number(0), help="Follow the load with so many; 0 stops that.")
 @click.option("--priorities/--no-priorities", default=None, help="Messages may have a priority from 0 to 9.")
 @click.option("--ttl/--no-ttl", default=None, help="Messages may expire.")
 @click.option("--pause/--resume", "paused", default=None, help="Hand out nothing more, or again.")

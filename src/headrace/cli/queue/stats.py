@@ -13,7 +13,7 @@ from headrace.cli.failure import Exit, Failure, did_you_mean
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.core.units import format_age_ms
 
 
@@ -47,7 +47,7 @@ COLUMNS = [
 @click.option(
     "--watch", "every_ms", type=Duration(), is_flag=False, flag_value="1s", help="Again and again, as in 2s."
 )
-@click.option("-n", "--times", type=click.IntRange(1), help="With --watch: so many times.")
+@click.option("-n", "--times", type=Number(1), help="With --watch: so many times.")
 def command(run: Invocation, names: tuple[str, ...], every_ms: int | None, times: int | None) -> None:
     """Show how many messages queues have, and how fast that changes: all of them, or those named."""
     before: dict[str, int] = {}

@@ -11,4 +11,7 @@ from headrace.cli.quota_view import COLUMNS, QuotaRow, quotas
 @leaf(QuotaRow, Shape.ITEMS, broker=True)
 def command(run: Invocation) -> None:
     """List quotas. Of all that fit somebody the most specific one counts."""
-    run.output.items(QuotaRow, quotas(run), COLUMNS)
+    rows = quotas(run)
+    run.output.items(QuotaRow, rows, COLUMNS)
+    if not rows:
+        run.note("No quotas yet. Set one with:  headrace quota set")

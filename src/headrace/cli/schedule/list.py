@@ -11,6 +11,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
+from headrace.cli.parameters import Number
 from headrace.cli.queue_view import short
 from headrace.core.moments import rfc3339
 
@@ -28,7 +29,7 @@ class ScheduleRow(Row):
 
 @leaf(ScheduleRow, Shape.ITEMS, http=True)
 @click.argument("queue", required=False, shell_complete=complete_queues)
-@click.option("-n", "--max", "count", type=click.IntRange(1), default=100, show_default=True)
+@click.option("-n", "--max", "count", type=Number(1), default=100, show_default=True)
 def command(run: Invocation, queue: str | None, count: int) -> None:
     """List the messages of a queue that wait, or the cron schedules when no QUEUE is given."""
     if queue is None:

@@ -10,15 +10,14 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 from headrace.cli.schema_view import SchemaRow, schema_row
 
 
 @leaf(SchemaRow, Shape.ONE, http=True)
 @click.argument("subject", required=False, shell_complete=complete_subjects)
 @click.argument("version", default="latest")
-@click.option(
-    "--id", "identifier", type=click.IntRange(1), help="The schema with this id, of whichever subject."
-)
+@click.option("--id", "identifier", type=Number(1), help="The schema with this id, of whichever subject.")
 def command(run: Invocation, subject: str | None, version: str, identifier: int | None) -> None:
     """Show a schema: the latest of a subject, one of its versions, or one by its id.
 

@@ -10,6 +10,7 @@ from headrace.cli.completing import complete_users
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column, moment
+from headrace.cli.parameters import Number
 
 
 class AuditedRow(Row):
@@ -32,9 +33,7 @@ class AuditedRow(Row):
 
 
 @leaf(AuditedRow, Shape.ITEMS, http=True)
-@click.option(
-    "-n", "--max", "limit", type=click.IntRange(1, 500), default=50, show_default=True, help="So many."
-)
+@click.option("-n", "--max", "limit", type=Number(1, 500), default=50, show_default=True, help="So many.")
 @click.option("--user", default="", shell_complete=complete_users, help="Only this user's.")
 @click.option("--event", default="", help="Only these: login, login_failed, denied, change, console.")
 @click.option("--contains", default="", help="Only those with this word.")
@@ -59,3 +58,5 @@ def command(run: Invocation, limit: int, user: str, event: str, contains: str) -
         column("COUNT", "count", right=True, wide=True),
     ]
     run.output.items(AuditedRow, rows, columns)
+    if not rows:
+        run.note("Nothing like that was written down." if query else "")

@@ -12,6 +12,7 @@ import click
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape
+from headrace.cli.parameters import Number
 from headrace.cli.profile import settings_failure
 from headrace.cli.secure_start import secure_files
 from headrace.node.settings import SettingsError, default_files, load_settings
@@ -30,7 +31,7 @@ class SecurityInitRow(Row):
 @click.option("--hosts", default="", help="Names and addresses of the brokers, with commas.")
 @click.option(
     "--brokers",
-    type=click.IntRange(1, 1000),
+    type=Number(1, 1000),
     default=1,
     show_default=True,
     help="Certificates for so many brokers.",

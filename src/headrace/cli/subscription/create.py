@@ -11,7 +11,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.cli.queue_view import QueueRow, queue_row
 
 
@@ -31,7 +31,7 @@ from headrace.cli.queue_view import QueueRow, queue_row
     help="Where messages go that failed too often.",
     shell_complete=complete_queues,
 )
-@click.option("--max-receives", type=click.IntRange(1), help="So many deliveries, then to the dead letters.")
+@click.option("--max-receives", type=Number(1), help="So many deliveries, then to the dead letters.")
 @click.option(
     "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."
 )

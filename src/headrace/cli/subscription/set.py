@@ -10,7 +10,7 @@ from headrace.cli.completing import complete_queues, complete_subscriptions
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Duration
+from headrace.cli.parameters import Duration, Number
 from headrace.cli.queue.set import change_queue
 from headrace.cli.queue_view import QueueRow
 
@@ -22,7 +22,7 @@ from headrace.cli.queue_view import QueueRow
     "--dlq", "dead_letter", metavar="QUEUE", shell_complete=complete_queues,
     help="Where messages go that failed too often.",
 )  # fmt: skip
-@click.option("--max-receives", type=click.IntRange(0), help="So many deliveries; 0 is no limit.")
+@click.option("--max-receives", type=Number(0), help="So many deliveries; 0 is no limit.")
 @click.option(
     "--visibility", "visibility_ms", type=Duration(), help="How long a receiver may keep a message."
 )

@@ -7,7 +7,7 @@ import click
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Size
+from headrace.cli.parameters import Number, Size
 from headrace.cli.tenant_view import TENANTS, TenantRow, tenant_row
 
 
@@ -19,7 +19,7 @@ from headrace.cli.tenant_view import TENANTS, TenantRow, tenant_row
     "--requests", type=click.FloatRange(0.01), help="At most so much of a broker's time, in percent."
 )
 @click.option(
-    "--days", type=click.IntRange(1, 3650), default=90, show_default=True, help="How long its token is good."
+    "--days", type=Number(1, 3650), default=90, show_default=True, help="How long its token is good."
 )
 @click.option("--adopt", is_flag=True, help="Topics that are called so already become its own.")
 def command(

@@ -8,14 +8,13 @@ from headrace.cli.completing import complete_users
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 from headrace.cli.token_view import TOKENS, TokenRow, rights_in, token_row
 
 
 @leaf(TokenRow, Shape.ONE, http=True)
 @click.option("--label", default="", help="What it is for.")
-@click.option(
-    "--days", type=click.IntRange(1, 3650), default=90, show_default=True, help="How long it is good."
-)
+@click.option("--days", type=Number(1, 3650), default=90, show_default=True, help="How long it is good.")
 @click.option(
     "--user", default="", shell_complete=complete_users, help="Somebody else's; your own otherwise."
 )

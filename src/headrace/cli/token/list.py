@@ -23,3 +23,5 @@ def command(run: Invocation) -> None:
             Column("MAY", lambda row: "; ".join(row.rights) if row.rights else "all that its owner may"),
         ],
     )
+    if not rows:
+        run.note("No tokens yet. Make one with:  headrace token create")

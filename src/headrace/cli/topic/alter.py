@@ -19,7 +19,15 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.moving import carry_out
 from headrace.cli.output import Row, Shape
-from headrace.cli.parameters import Duration, Setting, TopicConfigName, TopicSetting
+from headrace.cli.parameters import (
+    MOST_PARTITIONS,
+    MOST_REPLICAS,
+    Duration,
+    Number,
+    Setting,
+    TopicConfigName,
+    TopicSetting,
+)
 from headrace.cluster.reassignment import resized
 
 
@@ -32,8 +40,8 @@ class AlteredRow(Row):
 
 @leaf(AlteredRow, Shape.ONE, broker=True, dry_run=True)
 @click.argument("name", shell_complete=complete_topics)
-@click.option("-p", "--partitions", type=click.IntRange(1), help="Grow to this many partitions.")
-@click.option("-r", "--replicas", type=click.IntRange(1), help="So many replicas of every partition.")
+@click.option("-p", "--partitions", type=Number(1, MOST_PARTITIONS), help="Grow to this many partitions.")
+@click.option("-r", "--replicas", type=Number(1, MOST_REPLICAS), help="So many replicas of every partition.")
 @click.option(
     "--wait", "wait_ms", type=Duration(), default=600_000, help="With -r: how long to wait for them.  [10m]"
 )

@@ -16,7 +16,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.message_format import DEFAULT_FORMAT, MessageRow, compile_format, for_terminal, message_row
 from headrace.cli.output import Shape, counted
-from headrace.cli.parameters import Count, Duration, MessageFormat, Pattern, StartPosition, Where
+from headrace.cli.parameters import Count, Duration, MessageFormat, Number, Pattern, StartPosition, Where
 from headrace.cli.progress import progress
 from headrace.cli.reading import Reading, TopicConsumer
 from headrace.records.filters import Filter
@@ -33,7 +33,7 @@ from headrace.records.positions import END, START, Anchor, Position
 @click.option(
     "-g", "--group", shell_complete=complete_groups, help="Read as a group: go on where it left off, commit."
 )
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("-p", "--partition", type=Number(0), help="Only this partition.")
 @click.option(
     "-f", "--format", "line", type=MessageFormat(), default=DEFAULT_FORMAT, help="As in '%t %p %o %k %v\\n'."
 )

@@ -11,7 +11,7 @@ from headrace.cli.failure import Exit, exit_of_many
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, column
-from headrace.cli.parameters import Setting, TopicSetting
+from headrace.cli.parameters import MOST_PARTITIONS, MOST_REPLICAS, Number, Setting, TopicSetting
 
 
 class CreatedTopicRow(Row):
@@ -25,10 +25,13 @@ class CreatedTopicRow(Row):
 @leaf(CreatedTopicRow, Shape.ITEMS, broker=True, dry_run=True)
 @click.argument("names", nargs=-1, required=True)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), help="How many; the broker's default if not given."
+    "-p", "--partitions", type=Number(1, MOST_PARTITIONS), help="How many; the broker's default if not given."
 )
 @click.option(
-    "-r", "--replicas", type=click.IntRange(1), help="Copies of each; the broker's default if not given."
+    "-r",
+    "--replicas",
+    type=Number(1, MOST_REPLICAS),
+    help="Copies of each; the broker's default if not given.",
 )
 @click.option("-c", "--config", "configs", type=TopicSetting(), multiple=True, help="As in retention.ms=7d.")
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error.")

@@ -32,7 +32,7 @@ def command(run: Invocation, names: tuple[str, ...], if_exists: bool, dry_run: b
     known = link.topics()
     wanted = list(dict.fromkeys(names))
     missing = [name for name in wanted if name not in known]
-    failures = [] if if_exists else [link.no_such_topic(name, known) for name in missing]
+    failures = [] if if_exists else [link.no_such_topic(name, known, may_create=False) for name in missing]
     if failures and len(missing) == len(wanted):
         for failure in failures[1:]:
             run.explain(failure)

@@ -10,6 +10,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 
 
 @leaf(ExportRow, Shape.ONE, http=True)
@@ -17,7 +18,7 @@ from headrace.cli.output import Shape
 @export_options
 @click.option("--from", "first", default="", help="From this time on, as in 2026-11-01T12:00:00Z.")
 @click.option("--until", default="", help="Before this time.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only this one.")
+@click.option("-p", "--partition", type=Number(0), help="Only this one.")
 def command(
     run: Invocation,
     name: str,

@@ -10,7 +10,7 @@ from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.message_format import DEFAULT_FORMAT, MessageRow
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Count, MessageFormat
+from headrace.cli.parameters import Count, MessageFormat, Number
 from headrace.cli.reading import Reading
 from headrace.cli.topic.consume import show_messages
 from headrace.records.positions import Anchor, Position
@@ -21,7 +21,7 @@ from headrace.records.positions import Anchor, Position
 @click.option(
     "-n", "--max", "count", type=Count(), default=10, show_default=True, help="How many of the last ones."
 )
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("-p", "--partition", type=Number(0), help="Only this partition.")
 @click.option(
     "-f", "--format", "line", type=MessageFormat(), default=DEFAULT_FORMAT, help="As in '%t %p %o %k %v\\n'."
 )

@@ -14,7 +14,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Row, Shape, counted
-from headrace.cli.parameters import Header, Rate
+from headrace.cli.parameters import Header, Number, Rate
 from headrace.cli.progress import progress
 from headrace.cli.sending import LineSender, PartitionTally, outgoing_messages
 from headrace.cli.views import about_views
@@ -40,7 +40,7 @@ class ProducedRow(Row):
 @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False), help="Read lines from a file.")
 @click.option("--key-field", metavar="NAME", help="Lines are JSON; the key is this field of each.")
 @click.option("--tombstone", is_flag=True, help="One message with the key and no value: deletes the key.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only to this partition.")
+@click.option("-p", "--partition", type=Number(0), help="Only to this partition.")
 @click.option("--rate", type=Rate(), help="At most so fast, as in 50/s.")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option(

@@ -12,6 +12,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column, counted
+from headrace.cli.parameters import Number
 from headrace.cli.progress import progress
 from headrace.cli.queue_view import short
 
@@ -38,8 +39,8 @@ class FoundRow(Row):
 @click.option("--where", default="", help="""Only messages that match, as in 'value.amount > 100'.""")
 @click.option("--from", "first", default="", help="From this time on, as in 2026-11-01T12:00:00Z.")
 @click.option("--until", default="", help="Before this time.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only this one.")
-@click.option("-n", "--max", "limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option("-p", "--partition", type=Number(0), help="Only this one.")
+@click.option("-n", "--max", "limit", type=Number(1, 10_000), default=20, show_default=True)
 @click.option("--oldest", is_flag=True, help="The oldest first.")
 def command(
     run: Invocation,

@@ -12,6 +12,7 @@ from headrace.cli.http_link import part
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column, moment
+from headrace.cli.parameters import LAST_OFFSET, Number
 
 
 class TraceRow(Row):
@@ -43,8 +44,8 @@ COLUMNS = [
 
 @leaf(TraceRow, Shape.ITEMS, http=True)
 @click.argument("name", shell_complete=complete_topics)
-@click.argument("partition", type=click.IntRange(0))
-@click.argument("offset", type=click.IntRange(0))
+@click.argument("partition", type=Number(0))
+@click.argument("offset", type=Number(0, LAST_OFFSET))
 def command(run: Invocation, name: str, partition: int, offset: int) -> None:
     """Show what became of a message: which groups have read it, and in what state it is in each queue. Nothing changes."""
     found = run.http.ask("GET", f"/topics/{part(name)}/records/{partition}/{offset}/readers")

@@ -7,6 +7,7 @@ import click
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 from headrace.cli.user_view import USERS, UserRow, new_password, scram_records, user_row, warn_of_open_mode
 
 
@@ -17,9 +18,7 @@ from headrace.cli.user_view import USERS, UserRow, new_password, scram_records, 
     "--password-file", type=click.Path(exists=True, dir_okay=False), help="Its password is in this file."
 )
 @click.option("--generate", is_flag=True, help="Make a password up, and show it once.")
-@click.option(
-    "--iterations", type=click.IntRange(4096, 100_000), default=8192, show_default=True, help="Of SCRAM."
-)
+@click.option("--iterations", type=Number(4096, 100_000), default=8192, show_default=True, help="Of SCRAM.")
 def command(
     run: Invocation, name: str, is_super: bool, password_file: str | None, generate: bool, iterations: int
 ) -> None:

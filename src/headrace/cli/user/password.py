@@ -8,6 +8,7 @@ from headrace.cli.completing import complete_users
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 from headrace.cli.user_view import UserRow, new_password, path_of, scram_records, user_row
 
 
@@ -17,9 +18,7 @@ from headrace.cli.user_view import UserRow, new_password, path_of, scram_records
     "--password-file", type=click.Path(exists=True, dir_okay=False), help="The password is in this file."
 )
 @click.option("--generate", is_flag=True, help="Make a password up, and show it once.")
-@click.option(
-    "--iterations", type=click.IntRange(4096, 100_000), default=8192, show_default=True, help="Of SCRAM."
-)
+@click.option("--iterations", type=Number(4096, 100_000), default=8192, show_default=True, help="Of SCRAM.")
 def command(run: Invocation, name: str, password_file: str | None, generate: bool, iterations: int) -> None:
     """Give a user another password. Connections that are open stay open."""
     password = new_password(run, password_file, generate)

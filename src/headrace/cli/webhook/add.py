@@ -11,7 +11,7 @@ from headrace.cli.completing import complete_queues, complete_queues_and_subscri
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Duration, Rate
+from headrace.cli.parameters import Duration, Number, Rate
 from headrace.cli.webhook_view import SECRET_VARIABLE, NewWebhookRow, given_secret
 
 CONFIRM_MS = 10_000
@@ -42,16 +42,14 @@ FORMS = ["json", "raw", "cloudevents", "cloudevents-structured"]
     shell_complete=complete_queues,
     help="With --topic: where messages go that failed too often.",
 )
-@click.option("--max-receives", type=click.IntRange(1), help="With --dlq: so many attempts.")
+@click.option("--max-receives", type=Number(1), help="With --dlq: so many attempts.")
 @click.option("--form", type=click.Choice(FORMS), help="What the endpoint gets.")
-@click.option(
-    "--batch", "batch_size", type=click.IntRange(1, 100), help="Up to so many messages in one request."
-)
+@click.option("--batch", "batch_size", type=Number(1, 100), help="Up to so many messages in one request.")
 @click.option("--batch-wait", "batch_wait_ms", type=Duration(), help="How long a batch waits to be full.")
 @click.option(
     "--request-timeout", "timeout_ms", type=Duration(), help="How long the endpoint may take, at most 30s."
 )
-@click.option("--max-concurrency", type=click.IntRange(1, 256), help="Never more requests at once than this.")
+@click.option("--max-concurrency", type=Number(1, 256), help="Never more requests at once than this.")
 @click.option("--rate", type=Rate(), help="Never more requests than this, as in 50/s.")
 @click.option(
     "--secret-file", type=click.Path(dir_okay=False),

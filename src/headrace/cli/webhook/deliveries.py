@@ -11,6 +11,7 @@ from headrace.cli.completing import complete_webhooks
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Column, Row, Shape, column
+from headrace.cli.parameters import Number
 from headrace.cli.webhook_view import path_of
 from headrace.core.moments import rfc3339
 
@@ -53,7 +54,7 @@ COLUMNS = [
 
 @leaf(DeliveryRow, Shape.ITEMS, http=True)
 @click.argument("name", shell_complete=complete_webhooks)
-@click.option("-n", "--max", "count", type=click.IntRange(1, 200), default=20, show_default=True)
+@click.option("-n", "--max", "count", type=Number(1, 200), default=20, show_default=True)
 @click.option("--failed", is_flag=True, help="Only those that were not taken.")
 def command(run: Invocation, name: str, count: int, failed: bool) -> None:
     """Show what became of the last deliveries, the newest first."""

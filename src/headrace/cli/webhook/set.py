@@ -11,7 +11,7 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import Duration, Rate
+from headrace.cli.parameters import Duration, Number, Rate
 from headrace.cli.webhook.add import CONFIRM_MS, FORMS
 from headrace.cli.webhook_view import WebhookRow, path_of, webhook_row
 
@@ -20,14 +20,12 @@ from headrace.cli.webhook_view import WebhookRow, path_of, webhook_row
 @click.argument("name", shell_complete=complete_webhooks)
 @click.option("--to", "endpoint", metavar="URL", help="Another endpoint, which has to confirm.")
 @click.option("--form", type=click.Choice(FORMS), help="What the endpoint gets.")
-@click.option(
-    "--batch", "batch_size", type=click.IntRange(1, 100), help="Up to so many messages in one request."
-)
+@click.option("--batch", "batch_size", type=Number(1, 100), help="Up to so many messages in one request.")
 @click.option("--batch-wait", "batch_wait_ms", type=Duration(), help="How long a batch waits to be full.")
 @click.option(
     "--request-timeout", "timeout_ms", type=Duration(), help="How long the endpoint may take, at most 30s."
 )
-@click.option("--max-concurrency", type=click.IntRange(1, 256), help="Never more requests at once than this.")
+@click.option("--max-concurrency", type=Number(1, 256), help="Never more requests at once than this.")
 @click.option("--rate", type=Rate(), help="Never more requests than this, as in 50/s.")
 @click.option("--no-rate", is_flag=True, help="As fast as the endpoint takes them.")
 def command(run: Invocation, name: str, endpoint: str | None, no_rate: bool, **options: Any) -> None:

@@ -10,11 +10,12 @@ from headrace.cli.failure import Exit, Failure, did_you_mean
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
+from headrace.cli.parameters import Number
 
 
 @leaf(ConfigRow, Shape.ITEMS, broker=True)
 @click.argument("names", nargs=-1, shell_complete=complete_broker_configs)
-@click.option("--broker", type=int, shell_complete=complete_brokers, help="As this broker has them.")
+@click.option("--broker", type=Number(0), shell_complete=complete_brokers, help="As this broker has them.")
 @click.option("--changed", is_flag=True, help="Only those that were set.")
 def command(run: Invocation, names: tuple[str, ...], broker: int | None, changed: bool) -> None:
     """Show configs of the cluster or of one broker: all of them, or those named."""

@@ -11,13 +11,13 @@ from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
 from headrace.cli.output import Shape
-from headrace.cli.parameters import parse_config
+from headrace.cli.parameters import Number, parse_config
 
 
 @leaf(ConfigRow, Shape.ITEMS, broker=True, dry_run=True)
 @click.argument("settings", nargs=-1, metavar="NAME=VALUE…")
 @click.option("--unset", multiple=True, metavar="NAME", help="Back to the default.")
-@click.option("--broker", type=int, shell_complete=complete_brokers, help="Of this broker only.")
+@click.option("--broker", type=Number(0), shell_complete=complete_brokers, help="Of this broker only.")
 def command(
     run: Invocation, settings: tuple[str, ...], unset: tuple[str, ...], broker: int | None, dry_run: bool
 ) -> None:
