@@ -10,13 +10,19 @@ from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
 
 import boto3
 import botocore.session
 import confluent_kafka
 import pytest
 from botocore import UNSIGNED
+from botocore.auth import SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from confluent_kafka.admin import AclOperation, ResourceType
 from sasl_clients import librdkafka
@@ -320,3 +326,29 @@ def test_p6_what_botocore_signs_for_each_action_is_heard(secured: Secured, topic
             assert problem.response["Error"]["Code"] not in (
                 "SignatureDoesNotMatch", "MissingAuthenticationToken", "AccessDenied",
             ), name  # fmt: skip
+
+
+def test_f32_a_signature_in_the_url_is_one_where_it_is_verified(secured: Secured, topic: str) -> None:
+    """Old SDKs hand out such URLs; in mode open, where any page could write one, it still proves nothing (test_sqs_letter.py)."""
+    key = secured.ask("POST", "/keys", {"owner": ADMIN})
+
+    def asked(
+        action: str, method: str = "GET", secret: str = "", life_s: int = 60, **fields: str
+    ) -> tuple[int, str]:
+        request = AWSRequest(
+            method, f"{secured.broker.url}/000000000000/{topic}?{urlencode({'Action': action, **fields})}"
+        )
+        credentials = Credentials(key["id"], secret or key["secret"])
+        SigV4QueryAuth(credentials, "sqs", "us-east-1", life_s).add_auth(request)
+        try:
+            with urlopen(Request(request.url, method=method)) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as problem:
+            return problem.code, problem.read().decode()
+
+    assert asked("CreateQueue", QueueName=topic)[0] == 200
+    assert asked("SendMessage", MessageBody="by & URL")[0] == 200
+    for wrong in ({"secret": "guessed"}, {"method": "HEAD"}):
+        assert asked("ReceiveMessage", **wrong)[0] == 403
+    status, got = asked("ReceiveMessage", WaitTimeSeconds="20")
+    assert status == 200 and "<Body>by &amp; URL</Body>" in got

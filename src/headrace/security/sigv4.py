@@ -13,13 +13,16 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 MAX_SKEW_MS = 5 * 60 * 1000
+MAX_LIFE_S = 7 * 24 * 3600
+"""Of a URL that is signed, as AWS has it."""
 SCHEME = "AWS4-HMAC-SHA256"
 _CREDENTIAL = re.compile(
     r"([A-Za-z0-9_./+=@-]{1,128})/([0-9]{8})/([a-z0-9-]{1,32})/([a-z0-9-]{1,32})/aws4_request"
 )
+_SIGNATURE = "X-Amz-Signature="
 _SPACES = re.compile(r" +")
 _MAX_KEYS = 1_000
 _NOBODY = "no key of ours"
@@ -34,6 +37,17 @@ class Credential(NamedTuple):
     service: str
     signed_headers: tuple[str, ...]
     signature: str
+
+
+class Presented(NamedTuple):
+    """What a request shows of its signature, wherever it has it."""
+
+    credential: Credential
+    stamp: str
+    query_string: str
+    """Without the signature, which can't sign itself."""
+    life_ms: int
+    """Of a URL: how long after its stamp it is good; 0: as long as clocks may differ."""
 
 
 class BadSignature(ValueError):
@@ -58,6 +72,45 @@ def parse_authorization(header: str) -> Credential | None:
         return None
     access_key, date, region, service = found.groups()
     return Credential(access_key, date, region, service, signed, signature)
+
+
+def is_presigned(query_string: str) -> bool:
+    return _SIGNATURE in query_string
+
+
+def parse_presigned(query_string: str) -> Presented | None:
+    """A signature in the URL (X-Amz-Signature and its company); None when that is not complete, or not once."""
+    fields: dict[str, str] = {}
+    signed: list[str] = []
+    for part in query_string.split("&"):
+        name, _, value = part.partition("=")
+        if name.startswith("X-Amz-"):
+            if name in fields:
+                return None
+            fields[name] = unquote(value)
+        if name != "X-Amz-Signature":
+            signed.append(part)
+    header = (
+        f"{fields.get('X-Amz-Algorithm', '')} Credential={fields.get('X-Amz-Credential', '')}, "
+        f"SignedHeaders={fields.get('X-Amz-SignedHeaders', '')}, Signature={fields.get('X-Amz-Signature', '')}"
+    )
+    credential = parse_authorization(header)
+    life = fields.get("X-Amz-Expires", "")
+    if credential is None or not re.fullmatch("[0-9]{1,6}", life) or not 1 <= int(life) <= MAX_LIFE_S:
+        return None
+    return Presented(credential, fields.get("X-Amz-Date", ""), "&".join(signed), int(life) * 1000)
+
+
+def _presented(headers: Mapping[bytes, bytes], query_string: str) -> Presented:
+    if b"authorization" not in headers and is_presigned(query_string):
+        presigned = parse_presigned(query_string)
+        if presigned is None:
+            raise BadSignature("the URL carries no usable AWS4-HMAC-SHA256 signature")
+        return presigned
+    credential = parse_authorization(headers.get(b"authorization", b"").decode("latin-1"))
+    if credential is None:
+        raise BadSignature("the request carries no usable AWS4-HMAC-SHA256 Authorization header")
+    return Presented(credential, headers.get(b"x-amz-date", b"").decode("latin-1"), query_string, 0)
 
 
 def claimed_region(header: str) -> str:
@@ -85,34 +138,35 @@ class SignatureVerifier:
         body: bytes,
         wall_ms: int,
     ) -> Credential:
-        credential = parse_authorization(headers.get(b"authorization", b"").decode("latin-1"))
-        if credential is None:
-            raise BadSignature("the request carries no usable AWS4-HMAC-SHA256 Authorization header")
-        stamp = headers.get(b"x-amz-date", b"").decode("latin-1")
-        self._check_scope(credential, stamp, headers, wall_ms)
+        presented = _presented(headers, query_string)
+        credential, stamp = presented.credential, presented.stamp
+        self._check_scope(presented, headers, wall_ms)
         payload = hashlib.sha256(body).hexdigest()
         claimed = headers.get(b"x-amz-content-sha256")
         if claimed is not None and not hmac.compare_digest(claimed, payload.encode()):
             raise BadSignature("the body is not the one that was signed")
-        canonical = canonical_request(method, path, query_string, headers, credential.signed_headers, payload)
+        canonical = canonical_request(
+            method, path, presented.query_string, headers, credential.signed_headers, payload
+        )
         secret = self._find(credential.access_key)
         expected = self._signature(credential, stamp, canonical, secret)
         if not hmac.compare_digest(expected, credential.signature) or secret is None:
             raise BadSignature("the signature does not match")
         return credential
 
-    def _check_scope(
-        self, credential: Credential, stamp: str, headers: Mapping[bytes, bytes], wall_ms: int
-    ) -> None:
+    def _check_scope(self, presented: Presented, headers: Mapping[bytes, bytes], wall_ms: int) -> None:
+        credential, stamp = presented.credential, presented.stamp
         if credential.service != self._service or not stamp.startswith(credential.date):
             raise BadSignature("the credential's scope is not this service on this day")
         try:
             signed_at = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         except ValueError:
             raise BadSignature("x-amz-date is not a time") from None
-        if abs(signed_at.timestamp() * 1000 - wall_ms) > MAX_SKEW_MS:
+        age_ms = wall_ms - signed_at.timestamp() * 1000
+        if age_ms < -MAX_SKEW_MS or age_ms > (presented.life_ms or MAX_SKEW_MS):
             raise BadSignature("the signature is too old or from the future")
-        required = {"host", "x-amz-date"}
+        # The date of a URL is a part of its query, which is always signed.
+        required = {"host"} if presented.life_ms else {"host", "x-amz-date"}
         if b"x-amz-target" in headers:
             required.add("x-amz-target")
         if not required.issubset(credential.signed_headers):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
-from botocore.auth import SigV4Auth
+from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.security.sigv4 import MAX_SKEW_MS, BadSignature, SignatureVerifier, parse_authorization
+from headrace.security.sigv4 import (
+    MAX_SKEW_MS,
+    BadSignature,
+    SignatureVerifier,
+    parse_authorization,
+    parse_presigned,
+)
 
 KEYS = {"AKIDEXAMPLE": "secret/with+slash", "OTHER": "another"}
 Signed = tuple[str, str, str, dict[bytes, bytes], bytes]
@@ -115,6 +122,53 @@ def test_the_target_must_be_signed() -> None:
     reduced = headers[b"authorization"].replace(b";x-amz-target", b"")
     with pytest.raises(BadSignature, match="not signed"):
         VERIFIER.verify(method, path, query, {**headers, b"authorization": reduced}, body, at_ms)
+
+
+def presign(life_s: int = 3600, secret: str = KEYS["AKIDEXAMPLE"]) -> tuple[Signed, int]:
+    """A GET whose signature is in its URL, as botocore makes it."""
+    url = "http://localhost:9324/000000000000/jobs?Action=SendMessage&MessageBody=a%20%26%20b"
+    request = AWSRequest("GET", url)
+    SigV4QueryAuth(Credentials("AKIDEXAMPLE", secret), "sqs", "eu-west-1", life_s).add_auth(request)
+    path, _, query = request.url.removeprefix("http://localhost:9324").partition("?")
+    stamp = re.search("X-Amz-Date=([0-9TZ]+)", query)
+    assert stamp is not None
+    signed_at = datetime.strptime(stamp[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return ("GET", path, query, {b"host": b"localhost:9324"}, b""), int(signed_at.timestamp() * 1000)
+
+
+def test_f32_a_signature_in_the_url_is_read_and_lasts_as_long_as_it_says() -> None:
+    signed, at_ms = presign(life_s=60)
+    for moved in (0, 60_000, -MAX_SKEW_MS):
+        assert VERIFIER.verify(*signed, at_ms + moved).access_key == "AKIDEXAMPLE"
+    for moved in (60_001, -MAX_SKEW_MS - 1):
+        with pytest.raises(BadSignature, match="too old"):
+            VERIFIER.verify(*signed, at_ms + moved)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("SendMessage", "PurgeQueue"), ("X-Amz-Expires=3600", "X-Amz-Expires=604800"), ("X-Amz-Expires=3600", "X-Amz-Expires=604801"),
+        ("X-Amz-Expires=3600", "X-Amz-Expires=0"), ("X-Amz-Expires=3600&", ""), ("X-Amz-Date=20", "X-Amz-Date=30"),
+        ("X-Amz-SignedHeaders=host", "X-Amz-SignedHeaders="), ("X-Amz-Signature=", "X-Amz-Signature=0"), ("Action=", "More=1&Action="),
+        ("X-Amz-Algorithm=AWS4-HMAC-SHA256", "X-Amz-Algorithm=none"), ("X-Amz-Date=", "X-Amz-Date=x&X-Amz-Date="),
+        ("AKIDEXAMPLE", "OTHER"), ("eu-west-1%2Fsqs", "eu-west-1%2Fs3"),
+    ],
+)  # fmt: skip
+def test_f32_a_url_is_signed_whole(was: str, becomes: str) -> None:
+    (method, path, query, headers, body), at_ms = presign()
+    assert was in query
+    with pytest.raises(BadSignature):
+        VERIFIER.verify(method, path, query.replace(was, becomes, 1), headers, body, at_ms)
+    with pytest.raises(BadSignature):
+        VERIFIER.verify(method, path, query, {b"host": b"elsewhere"}, body, at_ms)
+    with pytest.raises(BadSignature):
+        VERIFIER.verify("POST", path, query, headers, b"more", at_ms)
+
+
+@given(st.text("XAmz-Signature=&Expires%2F10", max_size=80))
+def test_any_query_is_a_signature_or_nothing(text: str) -> None:
+    assert parse_presigned(text) is None
 
 
 @given(st.text(max_size=80))

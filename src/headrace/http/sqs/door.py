@@ -28,7 +28,7 @@ from headrace.http.sqs.send_actions import MAX_MESSAGE_BYTES
 from headrace.security.guard import ABSENT
 from headrace.security.key_ring import KeyRing
 from headrace.security.rights import JUDGED_INSIDE, Rights
-from headrace.security.sigv4 import SCHEME, BadSignature, Credential, SignatureVerifier
+from headrace.security.sigv4 import SCHEME, BadSignature, Credential, SignatureVerifier, is_presigned
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class SqsDoor:
                 parameters = _json(request)
             else:
                 is_query = _is_query(request.method, request.headers)
-                name, action, parameters = _older(request, is_query)
+                name, action, parameters = _older(request, is_query, is_proven=credential is not None)
             self.requests[name] = self.requests.get(name, 0) + 1
             call = SqsCall(self._services, request, parameters, region)
             if self.told is not None:
@@ -229,7 +229,7 @@ class SqsDoor:
 
     def _signed(self, request: Request) -> Credential | None:
         """Who signs is judged by the signature alone (X19), and must where keys are configured by file. Mode observe refuses nobody."""
-        is_signed = request.header(b"authorization").startswith(SCHEME)
+        is_signed = request.header(b"authorization").startswith(SCHEME) or is_presigned(request.query_string)
         if request.sender is not None or not (is_signed or self._keys.must_sign):
             return None
         self._guard.need_heard(request)
@@ -252,14 +252,15 @@ class SqsDoor:
             ) from None
 
 
-def _older(request: Request, is_query: bool) -> tuple[str, Action, dict[str, object]]:
-    """What names its action in a form, or wrongly."""
+def _older(request: Request, is_query: bool, *, is_proven: bool) -> tuple[str, Action, dict[str, object]]:
+    """What names its action in a form, or wrongly. `is_proven`: its signature was verified."""
     target = request.header(b"x-amz-target")
     name = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
     parameters = _form(request) if is_query else _json(request)
     if is_query:
         name = str(parameters.pop("Action", ""))
-        _need_no_page(request, name)
+        if not (is_proven and request.method == "GET"):
+            _need_no_page(request, name)
     action = ACTIONS.get(name)
     if action is None:
         raise HeadraceError(
