@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable
 from functools import partial
 
 import pytest
+from hanging import PRODUCER, hang
 from raw_client import RawClient
 from raw_transactions import RawProducer, fetch_committed
 from webhook_endpoint import until
@@ -26,8 +26,6 @@ from headrace.wire.messages.write_txn_markers import (
 
 pytestmark = pytest.mark.client
 
-PRODUCER = 987_654
-
 
 def administer(
     raw: RawClient,
@@ -43,27 +41,6 @@ def administer(
     )
     answer = raw.call(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))
     return ErrorKind(answer.markers[0].topics[0].partitions[0].error_code)
-
-
-def hang(broker: BrokerProcess, topic: str, offset: int, producer_id: int = PRODUCER, epoch: int = 3) -> None:
-    """A transaction that no coordinator knows, as an older broker or a lost disk leaves it: its batch lies in the log."""
-    broker.kill()
-    batch = bytearray(
-        build_batch(
-            [Record(None, b"hanging")],
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=0,
-            transactional=True,
-            wall_ms=int(time.time() * 1000),
-        )
-    )
-    struct.pack_into(">q", batch, 0, offset)
-    struct.pack_into(">i", batch, 12, 0)
-    (segment,) = broker.data_dir.rglob(f"*{topic}*/**/*.log")
-    with segment.open("ab") as file:
-        file.write(batch)
-    broker.start()
 
 
 def test_f37_a_hanging_transaction_is_ended(fresh_broker: Callable[..., BrokerProcess], topic: str) -> None:

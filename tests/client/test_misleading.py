@@ -47,7 +47,10 @@ def test_f52_a_view_is_read_only_and_says_so(run: Run, topic: str) -> None:
     assert f"headrace view delete {topic}-eu" in deleted.output, deleted.output
 
 
-@pytest.mark.parametrize("command", [["queue", "describe"], ["queue", "peek"], ["dlq", "redrive"]])
+@pytest.mark.parametrize(
+    "command",
+    [["queue", "describe"], ["queue", "peek"], ["dlq", "redrive"], ["queue", "create", "x", "--dlq"]],
+)
 def test_f52_hints_of_a_command_are_commands(run: Run, topic: str, command: list[str]) -> None:
     refused = run(*command, topic)
     assert refused.exit_code == Exit.NOT_FOUND

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hanging import PRODUCER, hang
 from kafka_jars import HERE, class_path, java
 
 from headrace.testing.broker_process import BrokerProcess
@@ -202,6 +203,34 @@ def test_f37_cluster(type_: Type, broker: BrokerProcess, tmp_path: Path) -> None
     type_(f"kafka-acls --add {rule}", "Adding ACLs")
     type_("kafka-acls --list --topic c", "principal=User:alice")
     type_(f"kafka-acls --remove --force {rule}")
+
+
+@pytest.mark.timeout(1_200)
+def test_f37_a_hanging_transaction_is_found_and_ended() -> None:
+    """As KIP-664 has it: the tool finds it by its age, and aborts it by where it began."""
+    with BrokerProcess() as broker:
+
+        def typed(line: str, text: str | None = None) -> str:
+            name, *arguments = shlex.split(line)
+            command = java(TOOLS[name], "--bootstrap-server", broker.bootstrap, *arguments)
+            done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=240)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        typed("kafka-topics --create --topic stuck")
+        typed("kafka-console-producer --topic stuck", "before\n")
+        hang(broker, "stuck", 1, age_ms=3_600_000)
+        typed("kafka-console-producer --topic stuck", "behind\n")
+        read = "kafka-console-consumer --topic stuck --from-beginning --isolation-level read_committed"
+        assert typed(f"{read} --max-messages 1 --timeout-ms 120000").split() == ["before"]
+        assert re.search(
+            rf"stuck\s+0\s+{PRODUCER}\s+3", typed("kafka-transactions find-hanging --broker-id 1")
+        )
+        described = typed("kafka-transactions describe-producers --topic stuck --partition 0")
+        assert re.search(rf"{PRODUCER}\s+3\s+.*\s1\s*$", described, re.M), described
+        typed("kafka-transactions abort --topic stuck --partition 0 --start-offset 1")
+        assert typed(f"{read} --max-messages 2 --timeout-ms 120000").split() == ["before", "behind"]
+        assert str(PRODUCER) not in typed("kafka-transactions find-hanging --broker-id 1")
 
 
 @pytest.mark.timeout(1_200)

@@ -333,7 +333,11 @@ class AdminQueueDoor(Door):
             given.setdefault("fair", False)
         dead_letter = given.get("dead_letter", "")
         if dead_letter and self._queues.find(dead_letter) is None:
-            raise Unknown(ErrorKind.NOT_FOUND, f'there is no queue called "{dead_letter}" for dead letters')
+            raise Unknown(
+                ErrorKind.NOT_FOUND,
+                f'there is no queue called "{dead_letter}" for dead letters',
+                "POST /api/v1/queues makes one.",
+            )
         return replace(base, filtered=bool(filter_text), **given)
 
     @route(

@@ -314,7 +314,9 @@ class WebhookDoor(Door):
             raise invalid("a subscription needs a name of its own, not the topic's")
         if wanted.dead_letter and self._queues.find(wanted.dead_letter) is None:
             raise Unknown(
-                ErrorKind.NOT_FOUND, f'there is no queue called "{wanted.dead_letter}" for dead letters'
+                ErrorKind.NOT_FOUND,
+                f'there is no queue called "{wanted.dead_letter}" for dead letters',
+                "POST /api/v1/queues makes one.",
             )
         await self._catalog.create(self._subscription(wanted))
 
