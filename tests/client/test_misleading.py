@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from secured import Secured
 
 from headrace.cli.failure import Exit
 from headrace.cli.main import main
@@ -33,6 +34,12 @@ def run_at(monkeypatch: pytest.MonkeyPatch) -> RunAt:
 @pytest.fixture
 def run(broker: BrokerProcess, run_at: RunAt) -> Run:
     return run_at(broker)
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Secured]:
+    with BrokerProcess() as running:
+        yield Secured(running)
 
 
 def test_f52_a_view_is_read_only_and_says_so(run: Run, topic: str) -> None:
@@ -127,3 +134,21 @@ def test_f52_the_remedy_is_one_for_what_was_wanted(run: Run, topic: str) -> None
         refused.stderr
     )
     assert f"headrace topic describe {topic}" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topic", "list"],
+        ["topic", "produce", "t", "x"],
+        ["topic", "consume", "t"],
+        ["cluster", "status"],
+        ["queue", "list"],
+        ["group", "list"],
+    ],
+)
+def test_f52_who_has_to_log_in_is_told_so_at_once(secured: Secured, run_at: RunAt, words: list[str]) -> None:
+    """It was "transport failure", "message timed out", "try again in a moment", and a header for curl, after ten seconds."""
+    refused = run_at(secured.broker)(*words)
+    assert refused.exit_code == Exit.DENIED and "headrace login" in refused.stderr, refused.stderr
+    assert "Authorization:" not in refused.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import struct
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -19,16 +20,20 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from headrace.cli.addresses import split_address
 from headrace.cli.failure import Exit, Failure, did_you_mean, exit_of, failure_of
-from headrace.cli.profile import Profile
+from headrace.cli.profile import LOG_IN, Profile
 from headrace.client.errors import headrace_error
 from headrace.core.errors import ErrorKind
 from headrace.core.ids import is_internal
+from headrace.wire.api import ApiKey
 
 T = TypeVar("T")
 
 log = logging.getLogger("librdkafka")
 
 LOOK_SECONDS = 0.5
+PATIENCE_S = 1.0
+_QUESTION = struct.pack(">ihhih12si", 26, ApiKey.METADATA, 1, 1, 12, b"headrace-cli", 0)
+"""Metadata of no topic."""
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -62,6 +67,13 @@ class BrokerLink:
             try:
                 with socket.create_connection((host, port), timeout=min(self.timeout_s, 5)) as probe:
                     self._family = _family(host, port, probe.family)
+                    if not self._proves_itself and _is_shown_out(probe):
+                        raise Failure(
+                            Exit.DENIED,
+                            f"{address.strip()} lets in only who logs in",
+                            LOG_IN,
+                            code="SASL_AUTHENTICATION_FAILED",
+                        )
                     return
             except OSError as problem:
                 reasons.append(f"{address}: {(problem.strerror or str(problem)).lower()}")
@@ -70,6 +82,10 @@ class BrokerLink:
             f"cannot reach a broker at {'; '.join(reasons)}",
             "start one with:  headrace serve\nor another: --bootstrap HOST:PORT, HEADRACE_BOOTSTRAP or --context NAME",
         )
+
+    @property
+    def _proves_itself(self) -> bool:
+        return bool(self.profile.user or self.profile.token_file or self.profile.tls_ca)
 
     def client_config(self, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
         if not log.handlers:
@@ -195,6 +211,19 @@ class BrokerLink:
         starts = self.offsets(partitions, EARLIEST)
         ends = self.offsets(partitions, LATEST)
         return {key: Span(starts[key], ends[key]) for key in starts}
+
+
+def _is_shown_out(probe: socket.socket) -> bool:
+    """Whether the broker hangs up on who asks before a login, as Kafka's do: librdkafka then tries on until the timeout, and says
+    "transport failure" or "timed out". Nobody waits long here for one that says nothing."""
+    probe.settimeout(PATIENCE_S)
+    try:
+        probe.sendall(_QUESTION)
+        return not probe.recv(1)
+    except ConnectionError:
+        return True
+    except OSError:
+        return False
 
 
 def _family(host: str, port: int, used: int) -> str:

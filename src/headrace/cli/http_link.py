@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from headrace import __version__
 from headrace.cli.failure import Exit, Failure, exit_of
-from headrace.cli.profile import Profile
+from headrace.cli.profile import LOG_IN, Profile
 from headrace.core.errors import ErrorKind
 
 _BY_STATUS = {
@@ -201,6 +201,8 @@ def cli_words(hint: str) -> str:
 
     if "/openapi.json" in hint:
         return ""
+    if hint.startswith("Send Authorization:"):
+        return LOG_IN
 
     def command(match: re.Match[str]) -> str:
         verb = {"GET": "list", "POST": "create", "DELETE": "delete"}[match[1]]

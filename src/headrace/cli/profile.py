@@ -30,6 +30,9 @@ from headrace.node.settings import (
 )
 
 CONTEXT_VARIABLE = "HEADRACE_CONTEXT"
+LOG_IN = (
+    "log in:  headrace login\nor say who you are: HEADRACE_USER and HEADRACE_PASSWORD_FILE, or --context NAME"
+)
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

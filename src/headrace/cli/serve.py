@@ -276,12 +276,12 @@ def banner(row: ServeRow, is_local: bool = False) -> str:
         return _secure_banner(row, data)
     return "\n".join(
         [
-            f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s",
+            f"headrace {row.version}  ready in {row.ready_ms / 1000:.2f}s{'' if row.mode == 'open' else f'   (mode {row.mode})'}",
             f"  Kafka     {row.kafka}",
             f"  HTTP      {row.http}   ({_doors(row)}, /metrics)",
             *([f"  Console   {row.console}"] if row.console else []),
             f"  Data      {data}",
-            f"Try:  headrace topic produce hello{elsewhere}     Stop: Ctrl+C",
+            f"Try:  headrace {'login' if row.mode == 'enforced' else 'topic produce hello'}{elsewhere}     Stop: Ctrl+C",
         ]
     )
 
@@ -306,6 +306,8 @@ def _secure_banner(row: ServeRow, data: str) -> str:
 
 
 def _doors(row: ServeRow) -> str:
+    if row.mode == "enforced":
+        return "SQS and REST for who proves to be somebody"
     return (
         "SQS signed with a key of yours; REST without any"
         if row.sqs_signed

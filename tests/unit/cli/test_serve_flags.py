@@ -147,3 +147,9 @@ def test_config_show_tells_where_each_value_comes_from(run: Run, monkeypatch: py
     assert found["flush"]["origin"] == "default"
     monkeypatch.setenv("HEADRACE_BOOTSTRAP", "env:2")
     assert "env:2" in run("config", "show", "--origin").stdout
+
+
+def test_f52_the_banner_of_a_directory_that_was_secured_before_promises_nothing_to_strangers() -> None:
+    text = banner(row(mode="enforced"))
+    assert "(mode enforced)" in text and "Try:  headrace login" in text
+    assert "any access key" not in text and "topic produce" not in text
