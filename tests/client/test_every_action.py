@@ -58,7 +58,12 @@ def test_every_action_with_the_newest_boto3(broker: BrokerProcess) -> None:
 
 
 def every_action(broker: BrokerProcess, protocol: str, environment: dict[str, str]) -> dict[str, Any]:
-    command = [sys.executable, Path(__file__).with_name("every_action.py"), broker.url, protocol]
+    command: list[str | Path] = [
+        sys.executable,
+        Path(__file__).with_name("every_action.py"),
+        broker.url,
+        protocol,
+    ]
     done = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600
     )
