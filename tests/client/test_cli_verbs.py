@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +132,28 @@ def test_configs_of_the_cluster(local: LocalBroker) -> None:
     assert shown(local, "cluster", "config", "get", "--changed")["items"] == []
     run(local, "cluster", "config", "get", "log.retention.mx", exit_code=3)
     run(local, "cluster", "config", "set", "num.io.threads=3", exit_code=2)
+
+
+def test_open_opens_the_console(local: LocalBroker, tmp_path: Path) -> None:
+    assert run(local, "open", "--print").stdout == f"{local.url}/console\n"
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho $1 > {tmp_path}/visited\n")
+    browser.chmod(0o700)
+    kept = {
+        **os.environ,
+        "BROWSER": str(browser),
+        "HEADRACE_BOOTSTRAP": local.bootstrap,
+        "HEADRACE_TIMEOUT": "60s",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", "open"],
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert (tmp_path / "visited").read_text() == f"{local.url}/console\n" and done.stdout == ""
 
 
 def test_yaml_and_no_input(local: LocalBroker) -> None:
