@@ -13,7 +13,6 @@ import logging
 import signal
 import threading
 import time
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -25,6 +24,7 @@ from headrace.client.payload import Headers, encode_payload
 from headrace.client.publisher import Publisher
 from headrace.client.queue_address import http_address
 from headrace.client.queue_client import QueueClient
+from headrace.client.queue_records import queue_record, size_of
 from headrace.client.reaching import LARGE_MESSAGES, need_broker
 from headrace.client.semantics import CommitOrder, contract
 from headrace.client.subscription import Ack, Subscription
@@ -245,26 +245,83 @@ class Client:
         payload: object,
         *,
         delay: float | None = None,
+        at: datetime | None = None,
         group: str | None = None,
         key: str | None = None,
         tag: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> str:
-        """One message for one worker of a queue, after `delay` seconds; `group` keeps the order of a FIFO queue. Returns its id once it is
-        stored."""
-        value = encode_payload(payload)
-        record: dict[str, Any] = {"value": None if value is None else {"base64": b64encode(value).decode()}}
-        given = {"group": group, "key": key, "tag": tag, "headers": dict(headers) if headers else None}
-        record |= {name: entry for name, entry in given.items() if entry is not None}
-        if delay is not None:
-            record["delay"] = f"{round(delay * 1000)}ms"
+        """One message for one worker of a queue, after `delay` seconds or `at` a time; `group` keeps the order of a FIFO queue. Returns its
+        id once it is stored."""
+        record = queue_record(payload, delay=delay, at=at, group=group, key=key, tag=tag, headers=headers)
         with self._sending:
-            link = self._queues.get(queue)
-            if link is None:
-                link = self._queues[queue] = self._open_queue(queue)
+            return self._send(queue, record)
+
+    def send_many(
+        self,
+        queue: str,
+        payloads: Iterable[object],
+        *,
+        delay: float | None = None,
+        at: datetime | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """All of them in few requests, and their ids. When one is refused, those before it may have been stored. Traced, each has a request
+        and a span of its own."""
+        given: dict[str, Any] = {
+            "delay": delay,
+            "at": at,
+            "group": group,
+            "key": key,
+            "tag": tag,
+            "headers": headers,
+        }
+        records = [queue_record(payload, **given) for payload in payloads]
+        with self._sending:
             if self._spans is not None:
-                return self._spans.send(link, queue, record, len(value or b""))
-            return link.send(record)
+                return [self._send(queue, record) for record in records]
+            return self._link(queue).send_all(records)
+
+    def schedule(
+        self,
+        name: str,
+        cron: str,
+        topic: str,
+        payload: object,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> datetime:
+        """Send this to a topic or a queue whenever the calendar says so (`0 7 * * mon-fri`), until `unschedule`. One of the same name is
+        replaced. Returns when it is sent first."""
+        value = encode_payload(payload) or b""
+        try:
+            wanted: dict[str, Any] = {"name": name, "cron": cron, "topic": topic, "value": value.decode()}
+        except UnicodeDecodeError:
+            problem = "what a schedule sends is text or JSON"
+            raise HeadraceError(ErrorKind.INVALID_PARAMETER, problem) from None
+        wanted |= {"key": key, "headers": dict(headers or {})}
+        with self._sending:
+            return datetime.fromtimestamp(self._link("").schedule(wanted) / 1000, UTC)
+
+    def unschedule(self, name: str) -> None:
+        """End a schedule. HeadraceError when there is none of that name."""
+        with self._sending:
+            self._link("").unschedule(name)
+
+    def _link(self, queue: str) -> QueueClient:
+        link = self._queues.get(queue)
+        if link is None:
+            link = self._queues[queue] = self._open_queue(queue)
+        return link
+
+    def _send(self, queue: str, record: dict[str, Any]) -> str:
+        if self._spans is not None:
+            return self._spans.send(self._link(queue), queue, record, size_of(record))
+        return self._link(queue).send(record)
 
     def worker(
         self, queue: str, *, concurrency: int = 1, visibility: float = 30.0

@@ -14,6 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from headrace.client.queue_records import in_requests
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.ids import TopicPartition
 
@@ -77,6 +78,28 @@ class QueueClient:
         if status >= _OK:
             raise _refusal(status, body)
         return str(body["message_id"])
+
+    def send_all(self, records: Sequence[dict[str, Any]]) -> list[str]:
+        """In order, as many at once as a request takes. Returns their ids."""
+        ids: list[str] = []
+        for some in in_requests(records):
+            status, body = self._ask("POST", f"{self._queue}/batch", {"records": some})
+            if status >= _OK:
+                raise _refusal(status, body)
+            ids += [str(item["message_id"]) for item in body["items"]]
+        return ids
+
+    def schedule(self, wanted: dict[str, Any]) -> int:
+        """Returns when it is sent first."""
+        status, body = self._ask("POST", "/api/v1/schedules", wanted)
+        if status >= _OK:
+            raise _refusal(status, body)
+        return int(body["next_ms"])
+
+    def unschedule(self, name: str) -> None:
+        status, body = self._ask("DELETE", f"/api/v1/schedules/{urllib.parse.quote(name, safe='')}")
+        if status >= _OK:
+            raise _refusal(status, body)
 
     def settle(
         self,
