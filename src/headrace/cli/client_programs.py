@@ -103,6 +103,118 @@ main()
 """
 
 
+def _java(ways: Ways) -> str:
+    config = {"bootstrap.servers": f'"{ways.bootstrap}"'}
+    if ways.user:
+        login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username=\\"{ways.user}\\" password=\\"'
+        config["security.protocol"] = '"SASL_SSL"' if ways.tls_ca else '"SASL_PLAINTEXT"'
+        config["sasl.mechanism"] = '"SCRAM-SHA-512"'
+        config["sasl.jaas.config"] = f'"{login}" + System.getenv("HEADRACE_PASSWORD") + "\\";"'
+    elif ways.tls_ca:
+        config["security.protocol"] = '"SSL"'
+    if ways.tls_ca:
+        config["ssl.truststore.type"] = '"PEM"'
+        config["ssl.truststore.location"] = f'"{ways.tls_ca}"'
+    lines = "".join(f'        config.put("{name}", {value});\n' for name, value in config.items())
+    return f"""\
+// Maven: org.apache.kafka:kafka-clients; then: java -cp 'jars/*' First.java
+import java.time.Duration;
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+public class First {{
+    public static void main(String[] args) throws Exception {{
+        Properties config = new Properties();
+{lines}\
+        config.put("group.id", "first");
+        config.put("auto.offset.reset", "earliest");
+
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {{
+            producer.send(new ProducerRecord<>("{ways.topic}", "hello")).get();
+        }}
+        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer())) {{
+            consumer.subscribe(List.of("{ways.topic}"));
+            ConsumerRecords<String, String> found = ConsumerRecords.empty();
+            while (found.isEmpty()) {{
+                found = consumer.poll(Duration.ofSeconds(1));
+            }}
+            found.forEach(record -> System.out.println(record.value()));
+        }}
+    }}
+}}
+"""
+
+
+def _go(ways: Ways) -> str:
+    seeds = ", ".join(f'"{address.strip()}"' for address in ways.bootstrap.split(","))
+    imports = ['"context"', '"fmt"']
+    theirs = ['"github.com/twmb/franz-go/pkg/kgo"']
+    options = [f"kgo.SeedBrokers({seeds})", f'kgo.ConsumeTopics("{ways.topic}")', 'kgo.ConsumerGroup("first")',
+               "kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())", "kgo.AllowAutoTopicCreation()"]  # fmt: skip
+    trust = ""
+    if ways.user or ways.tls_ca:
+        imports.append('"os"')
+    if ways.user:
+        theirs.append('"github.com/twmb/franz-go/pkg/sasl/scram"')
+        options.append(
+            f'kgo.SASL(scram.Auth{{User: "{ways.user}", Pass: os.Getenv("HEADRACE_PASSWORD")}}.AsSha512Mechanism())'
+        )
+    if ways.tls_ca:
+        imports += ['"crypto/tls"', '"crypto/x509"']
+        options.append("kgo.DialTLSConfig(&tls.Config{RootCAs: roots})")
+        trust = f"""\
+	certificate, err := os.ReadFile("{ways.tls_ca}")
+	check(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+"""
+    listed = "\n".join(f"\t{name}" for name in sorted(imports))
+    listed += "\n\n" + "\n".join(f"\t{name}" for name in theirs)
+    given = "".join(f"\t\t{option},\n" for option in options)
+    return f"""\
+// go mod init first && go get github.com/twmb/franz-go/pkg/kgo && go run first.go
+package main
+
+import (
+{listed}
+)
+
+func check(err error) {{
+	if err != nil {{
+		panic(err)
+	}}
+}}
+
+func main() {{
+	ctx := context.Background()
+{trust}\
+	client, err := kgo.NewClient(
+{given}\
+	)
+	check(err)
+	defer client.Close()
+
+	sent := &kgo.Record{{Topic: "{ways.topic}", Value: []byte("hello")}}
+	check(client.ProduceSync(ctx, sent).FirstErr())
+	for found := 0; found == 0; {{
+		fetches := client.PollFetches(ctx)
+		check(fetches.Err())
+		for _, record := range fetches.Records() {{
+			fmt.Println(string(record.Value))
+			found++
+		}}
+	}}
+	check(client.CommitUncommittedOffsets(ctx))
+}}
+"""
+
+
 def _boto3(ways: Ways) -> str:
     keys = (
         "# Keys are made with: headrace key create; boto3 finds them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.\n"
@@ -144,6 +256,8 @@ PROGRAMS = {
     "sdk": ClientProgram("first.py", _sdk),
     "python": ClientProgram("first.py", _python),
     "javascript": ClientProgram("first.js", _javascript),
+    "java": ClientProgram("First.java", _java),
+    "go": ClientProgram("first.go", _go),
     "boto3": ClientProgram("first.py", _boto3),
     "curl": ClientProgram("first.sh", _curl),
 }

@@ -25,7 +25,7 @@ from headrace.cli.output import Shape
 def command(run: Invocation, language: str, topic: str) -> None:
     """Write a first program that sends and receives, with the addresses of your broker.
 
-    sdk and python (confluent-kafka), javascript (kafkajs), boto3, and curl. No password is written: programs take it from the environment.
+    sdk and python (confluent-kafka), javascript (kafkajs), java (kafka-clients), go (franz-go), boto3, and curl. No password is written: programs take it from the environment.
     """
     profile = addressed(run.profile)
     program = PROGRAMS[language]
