@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from headrace.client.login import login
 from headrace.client.message import Delivery
@@ -24,7 +24,7 @@ from headrace.client.payload import Headers, encode_payload
 from headrace.client.publisher import Publisher
 from headrace.client.queue_address import http_address
 from headrace.client.queue_client import QueueClient
-from headrace.client.queue_records import queue_record, size_of
+from headrace.client.queue_records import SendOptions, queue_record, size_of
 from headrace.client.reaching import LARGE_MESSAGES, need_broker
 from headrace.client.semantics import CommitOrder, contract
 from headrace.client.subscription import Ack, Subscription
@@ -239,47 +239,17 @@ class Client:
 
     # -- queues ------------------------------------------------------------------------------------------------
 
-    def send(
-        self,
-        queue: str,
-        payload: object,
-        *,
-        delay: float | None = None,
-        at: datetime | None = None,
-        group: str | None = None,
-        key: str | None = None,
-        tag: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> str:
+    def send(self, queue: str, payload: object, **options: Unpack[SendOptions]) -> str:
         """One message for one worker of a queue, after `delay` seconds or `at` a time; `group` keeps the order of a FIFO queue. Returns its
         id once it is stored."""
-        record = queue_record(payload, delay=delay, at=at, group=group, key=key, tag=tag, headers=headers)
+        record = queue_record(payload, options)
         with self._sending:
             return self._send(queue, record)
 
-    def send_many(
-        self,
-        queue: str,
-        payloads: Iterable[object],
-        *,
-        delay: float | None = None,
-        at: datetime | None = None,
-        group: str | None = None,
-        key: str | None = None,
-        tag: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> list[str]:
+    def send_many(self, queue: str, payloads: Iterable[object], **options: Unpack[SendOptions]) -> list[str]:
         """All of them in few requests, and their ids. When one is refused, those before it may have been stored. Traced, each has a request
         and a span of its own."""
-        given: dict[str, Any] = {
-            "delay": delay,
-            "at": at,
-            "group": group,
-            "key": key,
-            "tag": tag,
-            "headers": headers,
-        }
-        records = [queue_record(payload, **given) for payload in payloads]
+        records = [queue_record(payload, options) for payload in payloads]
         with self._sending:
             if self._spans is not None:
                 return [self._send(queue, record) for record in records]

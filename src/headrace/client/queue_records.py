@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from headrace.client.payload import encode_payload
 from headrace.core.errors import ErrorKind, HeadraceError
@@ -16,24 +16,33 @@ MOST_CHARACTERS = 1_000_000
 """Of their values, in base64: a request has 2 MiB at most."""
 
 
-def queue_record(
-    payload: object,
-    *,
-    delay: float | None,
-    at: datetime | None,
-    group: str | None,
-    key: str | None,
-    tag: str | None,
-    headers: Mapping[str, str] | None,
-) -> dict[str, Any]:
+class SendOptions(TypedDict, total=False):
+    delay: float | None
+    """Seconds."""
+    at: datetime | None
+    group: str | None
+    key: str | None
+    tag: str | None
+    headers: Mapping[str, str] | None
+
+
+def queue_record(payload: object, options: SendOptions) -> dict[str, Any]:
+    if unknown := options.keys() - SendOptions.__annotations__.keys():
+        raise TypeError(
+            f"there is no option {', '.join(sorted(unknown))}: {', '.join(SendOptions.__annotations__)}"
+        )
+    delay, at = options.get("delay"), options.get("at")
     if delay is not None and at is not None:
         raise HeadraceError(
             ErrorKind.INVALID_PARAMETER, "a message is sent after a delay or at a time, not both"
         )
     value = encode_payload(payload)
     record: dict[str, Any] = {"value": None if value is None else {"base64": b64encode(value).decode()}}
-    given = {"group": group, "key": key, "tag": tag, "headers": dict(headers) if headers else None}
-    record |= {name: entry for name, entry in given.items() if entry is not None}
+    for name in ("group", "key", "tag"):
+        if options.get(name) is not None:
+            record[name] = options.get(name)
+    if headers := options.get("headers"):
+        record["headers"] = dict(headers)
     if delay is not None:
         record["delay"] = f"{round(delay * 1000)}ms"
     if at is not None:
@@ -44,7 +53,7 @@ def queue_record(
 
 def size_of(record: Mapping[str, Any]) -> int:
     """Of its value, in bytes."""
-    text = (record["value"] or {"base64": ""})["base64"]
+    text: str = (record["value"] or {"base64": ""})["base64"]
     return len(text) // 4 * 3 - text[-2:].count("=")
 
 

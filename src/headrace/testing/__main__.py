@@ -2,7 +2,7 @@
 
 The first line on stdout says where everything is. POST with JSON:
     CONTROL/clock/advance          {"hours": 12}
-    CONTROL/faults/lose_answers    {"count": 1, "door": "http"}     also refuse, cut, delay, fill_disk, heal
+    CONTROL/faults/lose_answers    {"count": 1, "door": "http"}     also refuse, cut, delay, repeat_sends, fill_disk, heal
 It ends on SIGTERM, on Ctrl+C, and when whoever started it closes its stdin.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.testing.local_broker import HOST, LocalBroker
 
-FAULTS = ("refuse", "cut", "delay", "lose_answers", "fill_disk", "heal")
+FAULTS = ("refuse", "cut", "delay", "lose_answers", "repeat_sends", "fill_disk", "heal")
 MAX_BODY_BYTES = 64 * 1024
 
 

@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 from headrace.log.memory_fs import MemoryFileSystem
 from headrace.testing.moving_clock import MovingLoop
+from headrace.testing.sends import http_request, kafka_request, without_answer
 
 Door = Literal["kafka", "http"]
 BOTH: tuple[Door, ...] = ("kafka", "http")
@@ -57,6 +58,12 @@ class Faults:
             self._loop.ways[one].to_lose = count
         return Healing(self, door)
 
+    def repeat_sends(self, count: int = 1, door: Door | None = None) -> Healing:
+        """Each of the next `count` requests that send messages arrives twice, as a network or a library may do it; its sender hears once."""
+        for one in _doors(door):
+            self._loop.ways[one].to_repeat = count
+        return Healing(self, door)
+
     def fill_disk(self) -> Healing:
         """No room is left for what clients write, until healed; what there is can be read."""
         self._fill(True)
@@ -66,7 +73,7 @@ class Faults:
         """Everything works again; at one door, or everywhere."""
         for one in _doors(door):
             way = self._loop.ways[one]
-            way.refused, way.delay_s, way.to_lose = False, 0.0, 0
+            way.refused, way.delay_s, way.to_lose, way.to_repeat = False, 0.0, 0, 0
         if door is None:
             self._fill(False)
 
@@ -125,6 +132,7 @@ class Way:
         self.refused = False
         self.delay_s = 0.0
         self.to_lose = 0
+        self.to_repeat = 0
 
     @property
     def is_disturbed(self) -> bool:
@@ -172,10 +180,83 @@ class DisturbedTransport(_SelectorSocketTransport):  # type: ignore[misc]
         self._way = loop.ways[self.door]
         self._late: deque[bytes] = deque()
         self._ends = False
+        self._gathered = bytearray()
+        """What came and was not passed on yet, while sends are to be repeated."""
+        self._again = b""
+        """A send that has been passed on once, and will be again when it has been answered."""
+        self._correlation = 0
         super().__init__(loop, sock, *arguments, **more)
+
+    # -- what comes --------------------------------------------------------------------------------------------
+
+    def _read_ready(self) -> None:
+        if not (self._way.to_repeat or self._gathered or self._again):
+            super()._read_ready()
+            return
+        try:
+            data = self._sock.recv(self.max_size)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as problem:
+            self._fatal_error(problem, "a read failed")
+            return
+        if not data:
+            self._read_ready__on_eof()
+            return
+        self._gathered += data
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        look = http_request if self.door == "http" else kafka_request
+        while self._gathered and not self._again and not self.is_closing():
+            found = look(self._gathered) if self._way.to_repeat else "unknown"
+            if found == "incomplete":
+                return
+            length = len(self._gathered) if found == "unknown" else found.length
+            request = bytes(self._gathered[:length])
+            del self._gathered[:length]
+            self._feed(request)
+            if found != "unknown" and found.sends:
+                self._way.to_repeat -= 1
+                if found.answered:
+                    self._again, self._correlation = request, found.correlation
+                else:
+                    self._feed(request)
+
+    def _feed(self, data: bytes) -> None:
+        if not isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._protocol.data_received(data)
+            return
+        while data:
+            buffer = memoryview(self._protocol.get_buffer(len(data)))
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            self._protocol.buffer_updated(count)
+            data = data[count:]
+
+    def _feed_again(self) -> None:
+        again, self._again = self._again, b""
+        if not self.is_closing():
+            self._feed(again)
+            self._pass_on()
+
+    # -- what leaves -------------------------------------------------------------------------------------------
+
+    def _unheard(self, data: bytes) -> bytes:
+        """Without the answer to a send that is to come again; the second one is heard."""
+        left = b"" if self.door == "http" else without_answer(data, self._correlation)
+        if left is None:
+            return data
+        self._correlation = -1
+        self._loop.call_soon(self._feed_again)
+        return left
 
     def write(self, data: Any) -> None:
         way = self._way
+        if self._again and self._correlation >= 0:
+            data = self._unheard(bytes(data))
+            if not data:
+                return
         if way.to_lose:
             way.to_lose -= 1
             self.abort()
@@ -186,7 +267,7 @@ class DisturbedTransport(_SelectorSocketTransport):  # type: ignore[misc]
             super().write(data)
 
     def writelines(self, list_of_data: Any) -> None:
-        if self._way.is_disturbed or self._late:
+        if self._way.is_disturbed or self._late or self._again:
             self.write(b"".join(list_of_data))
         else:
             super().writelines(list_of_data)
