@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from headrace.cli.main import main
@@ -89,3 +90,50 @@ def test_values_are_shown_as_what_they_say(local: LocalBroker, tmp_path: Path) -
     assert "1 value could not be read" in result.stderr
     only = run(local, "topic", "consume", topic, "--decode", "--where", "value.id > 5", http=False)
     assert only.stdout == '{"id":7}\n'
+
+
+def test_values_go_out_as_a_schema_says(local: LocalBroker, tmp_path: Path) -> None:
+    """And are read back by confluent-kafka's own, and by --decode."""
+    topic = local.create_topic("encoded")
+    shop = 'syntax = "proto3"; package shop; message Order { int64 id = 1; repeated string notes = 2; }'
+    closed = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
+    order = {
+        **ORDER,
+        "fields": [*ORDER["fields"], {"name": "note", "type": ["null", "string"], "default": None}],
+    }
+    for kind, suffix, text in (
+        ("avro", "avsc", json.dumps(order)),
+        ("proto", "proto", shop),
+        ("json", "json", json.dumps(closed)),
+    ):
+        file = tmp_path / f"order.{suffix}"
+        file.write_text(text)
+        shown(run(local, "schema", "register", f"encoded-{kind}", str(file), "--json"))
+    for kind, value in (
+        ("avro", {"id": 7, "note": "red"}),
+        ("proto", {"id": "7", "notes": ["a"]}),
+        ("json", {"id": 7}),
+    ):
+        done = run(
+            local, "topic", "produce", topic, json.dumps(value), "--schema", f"encoded-{kind}", http=False
+        )
+        assert done.exit_code == 0, done.stderr
+    read = run(local, "topic", "consume", topic, "--decode", "--json", http=False)
+    rows = [json.loads(line)["value"] for line in read.stdout.splitlines()]
+    assert rows == [{"id": 7, "note": "red"}, {"id": "7", "notes": ["a"]}, {"id": 7}]
+    registry = SchemaRegistryClient({"url": f"{local.url}/schemas"})
+    with local.client() as client:
+        values = [message.value for message in client.subscribe(topic, follow=False)]
+    where = SerializationContext(topic, MessageField.VALUE)
+    assert AvroDeserializer(registry)(values[0], where) == {"id": 7, "note": "red"}
+    assert JSONDeserializer(json.dumps(closed), schema_registry_client=registry)(values[2], where) == {
+        "id": 7
+    }
+
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"id": 8}\n{"id": "eight"}\n{"id": 9}\n')
+    words = ("topic", "produce", topic, "--file", str(lines), "--schema", "encoded-avro")
+    bad = run(local, *words, http=False)
+    assert bad.exit_code == 2 and "message 2 is not what encoded-avro version 1 says" in bad.stderr
+    nobody = run(local, "topic", "produce", topic, "{}", "--schema", "nothing-value", http=False)
+    assert nobody.exit_code == 3

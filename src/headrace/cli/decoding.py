@@ -17,6 +17,7 @@ from headrace.schemas.framing import PREFIX_BYTES, schema_id
 from headrace.schemas.model import BadSchema, Reference, Schema, resolved
 
 Read = Callable[[bytes], Any]
+Resolve = Callable[[Reference], Schema]
 
 
 class Decoder:
@@ -49,7 +50,7 @@ class Decoder:
             if failure.exit is Exit.NOT_FOUND:
                 return None
             raise
-        schema = _schema(found)
+        schema = schema_of(found)
         try:
             match schema.type:
                 case "JSON":
@@ -62,8 +63,7 @@ class Decoder:
             return None
 
     def _referred(self, reference: Reference) -> Schema:
-        path = f"/schemas/subjects/{part(reference.subject)}/versions/{reference.version}"
-        return _schema(self._http.ask("GET", path, query={"deleted": "true"}))
+        return referred(self._http, reference)
 
 
 class DecodedMessage:
@@ -102,14 +102,20 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _schema(found: dict[str, Any]) -> Schema:
+def referred(http: HttpLink, reference: Reference) -> Schema:
+    path = f"/schemas/subjects/{part(reference.subject)}/versions/{reference.version}"
+    return schema_of(http.ask("GET", path, query={"deleted": "true"}))
+
+
+def schema_of(found: dict[str, Any]) -> Schema:
     references = tuple(
         Reference(entry["name"], entry["subject"], entry["version"]) for entry in found.get("references", ())
     )
     return Schema(found.get("schemaType", "AVRO"), found["schema"], references)
 
 
-def _avro_reader(schema: Schema, resolve: Callable[[Reference], Schema]) -> Read:
+def avro_schema(schema: Schema, resolve: Resolve) -> Any:
+    """As fastavro has it."""
     try:
         import fastavro
     except ImportError:
@@ -119,12 +125,19 @@ def _avro_reader(schema: Schema, resolve: Callable[[Reference], Schema]) -> Read
     named: dict[str, Any] = {}
     for _, other in resolved(schema, resolve):
         fastavro.parse_schema(json.loads(other.text), named_schemas=named)
-    parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+    return fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+
+
+def _avro_reader(schema: Schema, resolve: Resolve) -> Read:
+    parsed = avro_schema(schema, resolve)
+    import fastavro
+
     return lambda payload: fastavro.schemaless_reader(io.BytesIO(payload), parsed, None)
 
 
-def _protobuf_reader(schema: Schema, resolve: Callable[[Reference], Schema]) -> Read:
-    from google.protobuf import descriptor_pool, json_format, message_factory
+def protobuf_pool(schema: Schema, resolve: Resolve) -> tuple[Any, Any]:
+    """The file of this schema, and the pool that has it with what it imports."""
+    from google.protobuf import descriptor_pool
 
     from headrace.schemas import protobuf
 
@@ -138,11 +151,18 @@ def _protobuf_reader(schema: Schema, resolve: Callable[[Reference], Schema]) -> 
             pool.Add(file)
             added.add(file.name)
         waiting = [file for file in waiting if file.name not in added]
+    return parsed.file, pool
+
+
+def _protobuf_reader(schema: Schema, resolve: Resolve) -> Read:
+    from google.protobuf import json_format, message_factory
+
+    file, pool = protobuf_pool(schema, resolve)
 
     def read(payload: bytes) -> Any:
         indexes, position = _message_indexes(payload)
-        kind = parsed.file.message_type[indexes[0]]
-        name = f"{parsed.file.package}.{kind.name}".lstrip(".")
+        kind = file.message_type[indexes[0]]
+        name = f"{file.package}.{kind.name}".lstrip(".")
         for index in indexes[1:]:
             kind = kind.nested_type[index]
             name += f".{kind.name}"

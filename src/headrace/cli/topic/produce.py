@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import click
 
-from headrace.cli.completing import complete_topics
+from headrace.cli.completing import complete_subjects, complete_topics
 from headrace.cli.failure import Exit, Failure
 from headrace.cli.invocation import Invocation
 from headrace.cli.leaf import leaf
@@ -39,6 +39,12 @@ class ProducedRow(Row):
 @click.option("-H", "--header", "headers", type=Header(), multiple=True, help="A header of every message.")
 @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False), help="Read lines from a file.")
 @click.option("--key-field", metavar="NAME", help="Lines are JSON; the key is this field of each.")
+@click.option(
+    "--schema",
+    metavar="SUBJECT",
+    shell_complete=complete_subjects,
+    help="Values are JSON, and go out as the latest schema of this subject says (Avro, Protobuf, JSON Schema).",
+)
 @click.option("--tombstone", is_flag=True, help="One message with the key and no value: deletes the key.")
 @click.option("-p", "--partition", type=Number(0), help="Only to this partition.")
 @click.option("--rate", type=Rate(), help="At most so fast, as in 50/s.")
@@ -58,6 +64,7 @@ def command(
     headers: tuple[tuple[str, bytes], ...],
     path: str | None,
     key_field: str | None,
+    schema: str | None,
     tombstone: bool,
     partition: int | None,
     rate: float | None,
@@ -86,8 +93,13 @@ def command(
         settings["max.in.flight.requests.per.connection"] = 1
     sender = LineSender(run.link, topic, settings, fixed, rate)
     bar = contextlib.nullcontext(lambda count: None) if path is None else _file_progress(run, path)
+    lines = outgoing_messages(values, path, key, key_separator, key_field, tombstone)
+    if schema is not None:
+        from headrace.cli.encoding import Encoder
+
+        lines = Encoder(run.http, schema).encoded(lines)
     with bar as advance:
-        sender.send_all(outgoing_messages(values, path, key, key_separator, key_field, tombstone), advance)
+        sender.send_all(lines, advance)
     return report_produced(run, topic, sender)
 
 
