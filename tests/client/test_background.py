@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from printed import as_promised
 
 from headrace.cli.processes import born
 from headrace.testing import BrokerProcess, eventually
@@ -52,7 +53,7 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 
 def told(done: subprocess.CompletedProcess[str], exit_code: int = 0) -> dict[str, Any]:
     assert done.returncode == exit_code, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = as_promised(done.stdout)
     return found
 
 

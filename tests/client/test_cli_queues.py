@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from printed import as_promised
 
 from headrace.cli.failure import Exit
 from headrace.cli.main import main
@@ -32,7 +33,7 @@ def ask(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         assert result.exit_code == exit, (arguments, result.output, result.stderr)
         if exit is not Exit.OK:
             return json.loads(result.stderr)
-        document = json.loads(result.stdout)
+        document = as_promised(result.stdout)
         return document.get("items", document)
 
     return invoke
@@ -187,7 +188,7 @@ def test_what_every_subscription_has_acknowledged_is_dropped(
     def ask(*arguments: str) -> Any:
         result = CliRunner().invoke(main, [*arguments, "--json"], prog_name="headrace")
         assert result.exit_code == 0, (arguments, result.output, result.stderr)
-        document = json.loads(result.stdout)
+        document = as_promised(result.stdout)
         return document.get("items", document)
 
     ask("topic", "create", "t", "-c", "headrace.retention=delivered")

@@ -13,6 +13,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from printed import as_promised
 
 from headrace.cli.main import main
 from headrace.testing import LocalBroker
@@ -36,7 +37,7 @@ def run(local: LocalBroker, *words: str, http: bool = True) -> Any:
 
 def shown(result: Any) -> Any:
     assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+    return as_promised(result.stdout)
 
 
 def test_register_look_check_and_delete(local: LocalBroker, tmp_path: Path) -> None:

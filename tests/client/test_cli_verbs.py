@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from printed import as_promised
 
 from headrace.cli.debug.bundle import without_secrets
 from headrace.cli.main import main
@@ -36,7 +37,7 @@ def run(local: LocalCluster, *words: str, exit_code: int = 0, stdin: str | None 
 
 
 def shown(local: LocalCluster, *words: str, **options: Any) -> Any:
-    return json.loads(run(local, *words, "--json", **options).stdout)
+    return as_promised(run(local, *words, "--json", **options).stdout)
 
 
 def publish(local: LocalCluster, topic: str, count: int, **options: Any) -> None:

@@ -4,7 +4,6 @@ The commands are those of the tree: one that comes later is looked at here, or t
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 import click
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from printed import as_promised
 from terminal import COLUMNS, look_at
 from webhook_endpoint import ALLOW, Reply, Server, until
 
@@ -89,7 +89,7 @@ class Terminal:
     def ask(self, *commands: list[str]) -> list[Any]:
         """As programs do."""
         shown = look_at([[*words, "--json"] for words in commands], self._environment, self._home)
-        return [json.loads(one.lines[0])["items"] for one in shown]
+        return [as_promised(one.lines[0])["items"] for one in shown]
 
     def type(self, *commands: list[str]) -> None:
         shown = look_at(commands, self._environment, self._home)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
+from printed import as_promised
 
 from headrace.cli.main import main
 from headrace.cli.top import _shares
@@ -52,7 +52,7 @@ def test_every_kind_is_there_with_its_numbers(busy: LocalCluster) -> None:
         done = CliRunner().invoke(main, ["top", "--json", "-b", busy.bootstrap], prog_name="headrace")
         assert done.exit_code == 0, done.output
         found: dict[str, list[dict[str, object]]] = {kind: [] for kind in KINDS}
-        for row in json.loads(done.stdout)["items"]:
+        for row in as_promised(done.stdout)["items"]:
             found.setdefault(row["kind"], []).append(row)
         behind = {str(row["name"]): row["amount"] for row in [*found["group"], *found["queue"]]}
         assert (behind.get("billing"), behind.get("queue-7")) == (100, 1), behind

@@ -43,7 +43,7 @@ NOUNS = {
     "pipeline": "Archive, replay, transform, aggregate, mirror and audit topics with Spark.",
     "sql": "Ask with SQL over whole topics.",
     "bench": "Measure throughput, latency and the broker's CPU.",
-    "top": "Show what flows now, the busiest first.",
+    "top": "Show what flows now: brokers, topics, groups, queues.",
     "open": "Open the web console, logged in.",
     "doctor": "Check this machine and the broker, with a hint for whatever is wrong.",
     "context": "Named ways to a broker: where it is, who you are, whom you trust.",

@@ -74,7 +74,7 @@ SECTIONS = [
 ]  # fmt: skip
 
 
-class Look(NamedTuple):
+class ClusterLook(NamedTuple):
     cluster: dict[str, Any]
     rows: list[TopRow]
 
@@ -129,13 +129,13 @@ def _live(run: Invocation, limit: int) -> None:
         click.echo(BACK, nl=False)
 
 
-def _look(run: Invocation, limit: int) -> Look:
+def _look(run: Invocation, limit: int) -> ClusterLook:
     cluster = run.http.ask("GET", "/api/v1/cluster")
     nodes = run.http.ask("GET", "/api/v1/flow", query={"limit": str(limit)})["nodes"]
     known = ("kind", "name", "per_s", "amount", "members", "paused")
     rows = [TopRow(**{name: node[name] for name in known}) for node in nodes]
     rows.sort(key=lambda row: (-row.per_s, -row.amount, row.name))
-    return Look(cluster, [*map(_broker, cluster["brokers"]), *rows])
+    return ClusterLook(cluster, [*map(_broker, cluster["brokers"]), *rows])
 
 
 def _broker(found: dict[str, Any]) -> TopRow:
@@ -146,7 +146,7 @@ def _broker(found: dict[str, Any]) -> TopRow:
     )  # fmt: skip
 
 
-def _lines(run: Invocation, look: Look, limit: int, height: int | None = None) -> list[str]:
+def _lines(run: Invocation, look: ClusterLook, limit: int, height: int | None = None) -> list[str]:
     """A table for each kind there is; on a screen of so many lines each gets its share, and those with few leave theirs to the others."""
     sections = [
         (section, found)

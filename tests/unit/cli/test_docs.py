@@ -32,3 +32,12 @@ def test_links_between_our_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+    # The manual is a site as well, which has nothing but the pages of docs: make site refuses what leads out of them.
+    manual = ROOT / "docs"
+    outside = [
+        f"{page.name}: {target}"
+        for page in manual.rglob("*.md")
+        for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text())
+        if not (page.parent / target).resolve().is_relative_to(manual)
+    ]
+    assert outside == []
