@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from headrace.cluster.placement import Candidate, keeps_racks, level, rank
+from headrace.cluster.placement import Candidate, keeps_racks, level, rank, widest_gap
 
 Topics = Mapping[bytes, list[list[int]]]
 """Topic id -> for each partition its replicas, the preferred leader first. Changed in place."""
@@ -56,16 +56,8 @@ def _level_between_topics(topics: Topics, brokers: Sequence[Candidate]) -> None:
         )
 
     blocked: set[tuple[int, int]] = set()
-    while True:
-        pairs = [
-            (load[source] - load[target], source, target)
-            for source in racks
-            for target in racks
-            if load[source] - load[target] > 1 and (source, target) not in blocked
-        ]
-        if not pairs:
-            return
-        _, source, target = max(pairs, key=lambda pair: (pair[0], -pair[1], -pair[2]))
+    while (widest := widest_gap(load, blocked)) is not None:
+        source, target = widest
         movable = [place for place in _places(topics) if can_move(place, source, target)]
         if not movable:
             blocked.add((source, target))

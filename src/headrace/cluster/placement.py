@@ -8,7 +8,7 @@ over what it should hold itself: nothing moves between the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -115,16 +115,8 @@ def level(topic_id: bytes, assignment: Sequence[Sequence[int]], brokers: Sequenc
     load.update(broker for replicas in current for broker in replicas if broker in racks)
     moves: list[Move] = []
     blocked: set[tuple[int, int]] = set()
-    while True:
-        pairs = [
-            (load[source] - load[target], source, target)
-            for source in racks
-            for target in racks
-            if load[source] - load[target] > 1 and (source, target) not in blocked
-        ]
-        if not pairs:
-            return moves
-        _, source, target = max(pairs, key=lambda pair: (pair[0], -pair[1], -pair[2]))
+    while (widest := widest_gap(load, blocked)) is not None:
+        source, target = widest
         movable = [
             partition
             for partition, replicas in enumerate(current)
@@ -138,6 +130,21 @@ def level(topic_id: bytes, assignment: Sequence[Sequence[int]], brokers: Sequenc
         load[source] -= 1
         load[target] += 1
         moves.append(Move(partition, source, target))
+    return moves
+
+
+def widest_gap(load: Mapping[int, int], blocked: Container[tuple[int, int]]) -> tuple[int, int] | None:
+    """Who has most more than whom; None when nobody has two more than anybody. Of equal gaps that of the lowest ids."""
+    gaps = [
+        (load[source] - load[target], -source, -target)
+        for source in load
+        for target in load
+        if load[source] - load[target] > 1 and (source, target) not in blocked
+    ]
+    if not gaps:
+        return None
+    _, source, target = max(gaps)
+    return -source, -target
 
 
 def keeps_racks(replicas: Sequence[int], source: int, target: int, racks: Mapping[int, str | None]) -> bool:

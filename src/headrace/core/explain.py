@@ -204,13 +204,17 @@ def catching_up(facts: GroupFacts) -> Iterator[Finding]:
 
 def broker_in_trouble(facts: GroupFacts) -> Iterator[Finding]:
     if facts.lag and facts.troubles:
-        yield Finding(
-            "broker",
-            "The broker itself is not well.",
-            "; ".join(facts.troubles[:SHOWN]),
-            "See to that first.",
-            "headrace doctor",
-        )
+        yield not_well(facts.troubles)
+
+
+def not_well(troubles: tuple[str, ...]) -> Finding:
+    return Finding(
+        "broker",
+        "The broker itself is not well.",
+        "; ".join(troubles[:SHOWN]),
+        "See to that first.",
+        "headrace doctor",
+    )
 
 
 RULES: tuple[Rule, ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from headrace.core.explain import SHOWN, Finding, span_of
+from headrace.core.explain import Finding, not_well, span_of
 
 AGAIN = 3
 """Deliveries from which on a message is one that fails."""
@@ -86,13 +86,7 @@ def explain_queue(facts: QueueFacts) -> list[Finding]:
 
 def broker_in_trouble(facts: QueueFacts) -> Iterator[Finding]:
     if facts.backlog and facts.troubles:
-        yield Finding(
-            "broker",
-            "The broker itself is not well.",
-            "; ".join(facts.troubles[:SHOWN]),
-            "See to that first.",
-            "headrace doctor",
-        )
+        yield not_well(facts.troubles)
 
 
 def paused(facts: QueueFacts) -> Iterator[Finding]:

@@ -57,6 +57,11 @@ class AssignedGroup(Generic[M, A]):
     def is_empty(self) -> bool:
         return not self.members
 
+    @property
+    def can_be_forgotten(self) -> bool:
+        """Once it has no offsets either."""
+        return not self.members
+
     # --- facts -----------------------------------------------------------------------------------------------
 
     def apply(self, fact: Any) -> None:

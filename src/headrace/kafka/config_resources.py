@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from headrace.broker.services import Services
 from headrace.cluster.configs import Alteration
@@ -11,6 +12,7 @@ from headrace.cluster.image import ClusterImage
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.units import is_digits
 from headrace.kafka.group_config_changes import alter_group
+from headrace.security.rights import CLUSTER, GROUP, TOPIC, alter_configs, needs
 
 
 class ResourceType(IntEnum):
@@ -30,7 +32,43 @@ def broker_of(image: ClusterImage, name: str) -> int | ErrorKind | None:
     return int(name)
 
 
-async def alter(
+ALTERING = needs(
+    alter_configs(TOPIC, "resources[].resource_name").when("resource_type", ResourceType.TOPIC),
+    alter_configs(GROUP, "resources[].resource_name").when("resource_type", ResourceType.GROUP),
+    alter_configs(CLUSTER, "resources[].resource_type").when("resource_type", ResourceType.BROKER),
+)
+
+
+class Altered(NamedTuple):
+    """What is answered about a resource."""
+
+    error_code: int
+    message: str | None
+    resource_type: int
+    name: str
+
+
+async def altered(
+    services: Services,
+    resource_type: int,
+    name: str,
+    alterations: Callable[[], Sequence[Alteration]],
+    *,
+    replace: bool,
+    dry_run: bool,
+    since: int,
+) -> Altered:
+    """One resource's alterations are carried out, all or nothing."""
+    kind, message = ErrorKind.NONE, None
+    try:
+        wanted = alterations()
+        await _alter(services, resource_type, name, wanted, replace=replace, dry_run=dry_run, since=since)
+    except HeadraceError as problem:
+        kind, message = problem.kind, problem.detail
+    return Altered(kind.kafka_code, message, resource_type, name)
+
+
+async def _alter(
     services: Services,
     resource_type: int,
     name: str,
@@ -40,7 +78,6 @@ async def alter(
     dry_run: bool,
     since: int,
 ) -> None:
-    """Carry out one resource's alterations, all or nothing. Raises HeadraceError."""
     if resource_type == ResourceType.TOPIC:
         await services.topics.alter_configs(
             name, alterations, replace=replace, validate_only=dry_run, since=since

@@ -138,17 +138,23 @@ class _Reader:
         tokens.take()
         return True
 
+    def _passes_over(self) -> bool:
+        """An option that nothing here asks about, or nothing at all."""
+        if self._tokens.took(";"):
+            return True
+        if not self._tokens.took("option"):
+            return False
+        self._option()
+        self._tokens.expect(";")
+        return True
+
     def _oneof(self, message: DescriptorProto, depth: int) -> None:
         tokens = self._tokens
         index = len(message.oneof_decl)
         message.oneof_decl.add().name = tokens.word()
         tokens.expect("{")
         while not tokens.took("}"):
-            if tokens.took(";"):
-                continue
-            if tokens.took("option"):
-                self._option()
-                tokens.expect(";")
+            if self._passes_over():
                 continue
             self._field(message, message.field, depth, oneof=index)
 
@@ -305,11 +311,7 @@ class _Reader:
         service.name = tokens.word()
         tokens.expect("{")
         while not tokens.took("}"):
-            if tokens.took(";"):
-                continue
-            if tokens.took("option"):
-                self._option()
-                tokens.expect(";")
+            if self._passes_over():
                 continue
             tokens.expect("rpc")
             method = service.method.add(name=tokens.word())

@@ -30,11 +30,6 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
     # --- questions -------------------------------------------------------------------------------------------
 
     @property
-    def can_be_forgotten(self) -> bool:
-        """Once it has no offsets either."""
-        return not self.members
-
-    @property
     def state_name(self) -> str:
         if not self.members:
             return "Empty"

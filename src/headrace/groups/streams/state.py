@@ -63,11 +63,6 @@ class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
     # --- questions -------------------------------------------------------------------------------------------
 
     @property
-    def can_be_forgotten(self) -> bool:
-        """Once it has no offsets either."""
-        return not self.members
-
-    @property
     def state_name(self) -> str:
         if not self.members:
             return "Empty"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from headrace.cluster.configs import Alteration, AlterOp
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.kafka.call import Call
-from headrace.kafka.config_resources import alter
+from headrace.kafka.config_resources import ALTERING, altered
 from headrace.security.guard import Parts
-from headrace.security.rights import CLUSTER, GROUP, TOPIC, alter_configs, needs
 from headrace.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -17,11 +16,7 @@ from headrace.wire.messages.incremental_alter_configs import (
 
 KEY = 44
 VERSIONS = (0, 1)
-RIGHTS = needs(
-    alter_configs(TOPIC, "resources[].resource_name").when("resource_type", 2),
-    alter_configs(GROUP, "resources[].resource_name").when("resource_type", 32),
-    alter_configs(CLUSTER, "resources[].resource_type").when("resource_type", 4),
-)
+RIGHTS = ALTERING
 PARTS = (Parts("resources", "responses"),)
 
 
@@ -38,26 +33,22 @@ async def handle(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlter
 async def _alter(
     call: Call[IncrementalAlterConfigsRequest], resource: AlterConfigsResource, dry_run: bool, since: int
 ) -> AlterConfigsResourceResponse:
-    kind, message = ErrorKind.NONE, None
-    try:
-        alterations = [
+    def wanted() -> list[Alteration]:
+        return [
             Alteration(entry.name, _operation(entry.config_operation), entry.value)
             for entry in resource.configs
         ]
-        await alter(
-            call.services,
-            resource.resource_type,
-            resource.resource_name,
-            alterations,
-            replace=False,
-            dry_run=dry_run,
-            since=since,
-        )
-    except HeadraceError as problem:
-        kind, message = problem.kind, problem.detail
-    return AlterConfigsResourceResponse(
-        kind.kafka_code, message, resource.resource_type, resource.resource_name
+
+    told = await altered(
+        call.services,
+        resource.resource_type,
+        resource.resource_name,
+        wanted,
+        replace=False,
+        dry_run=dry_run,
+        since=since,
     )
+    return AlterConfigsResourceResponse(*told)
 
 
 def _operation(number: int) -> AlterOp:

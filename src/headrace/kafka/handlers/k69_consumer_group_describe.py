@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.limits import MAX_NAMES_DESCRIBED
+from headrace.core.errors import ErrorKind
 from headrace.groups.consumer import commands
 from headrace.kafka.call import Call
+from headrace.kafka.describing import described
 from headrace.kafka.operations import ON_GROUP
 from headrace.security.guard import Parts
 from headrace.security.rights import GROUP, TOPIC, describe, needs
@@ -27,28 +27,11 @@ CLASSIC, CONSUMER = 0, 1
 
 
 async def handle(call: Call[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
-    request = call.request
-    wanted = dict.fromkeys(request.group_ids)
-    if len(wanted) > MAX_NAMES_DESCRIBED:
-        message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
-        code = ErrorKind.INVALID_REQUEST.kafka_code
-        return ConsumerGroupDescribeResponse(
-            groups=[
-                DescribedGroup(error_code=code, error_message=message, group_id=group) for group in wanted
-            ]
-        )
-    return ConsumerGroupDescribeResponse(
-        groups=[await _describe(call, group) async for group in call.pace().over(wanted)]
-    )
+    return ConsumerGroupDescribeResponse(groups=await described(call, DescribedGroup, _describe))
 
 
 async def _describe(call: Call[ConsumerGroupDescribeRequest], group_id: str) -> DescribedGroup:
-    try:
-        (group,) = await call.services.groups.ask(group_id, commands.ConsumerGroupDescribe((group_id,)))
-    except HeadraceError as problem:
-        return DescribedGroup(
-            error_code=problem.kind.kafka_code, error_message=problem.detail, group_id=group_id
-        )
+    (group,) = await call.services.groups.ask(group_id, commands.ConsumerGroupDescribe((group_id,)))
     return DescribedGroup(
         error_code=group.error.kafka_code,
         error_message=None if group.error is ErrorKind.NONE else group.message,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.core.errors import ErrorKind, HeadraceError
-from headrace.core.limits import MAX_NAMES_DESCRIBED
+from headrace.core.errors import ErrorKind
 from headrace.groups.streams import commands
 from headrace.groups.streams import topology as topologies
 from headrace.kafka.call import Call
+from headrace.kafka.describing import described
 from headrace.kafka.handlers.k88_streams_group_heartbeat import task_ids
 from headrace.kafka.operations import ON_GROUP
 from headrace.security.guard import Parts
@@ -31,25 +31,11 @@ PARTS = (Parts("group_ids", "groups"),)
 
 
 async def handle(call: Call[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
-    request = call.request
-    wanted = dict.fromkeys(request.group_ids)
-    if len(wanted) > MAX_NAMES_DESCRIBED:
-        message = f"more than {MAX_NAMES_DESCRIBED} groups are asked for; ask in several requests"
-        code = ErrorKind.INVALID_REQUEST.kafka_code
-        refused = [DescribedGroup(error_code=code, error_message=message, group_id=group) for group in wanted]
-        return StreamsGroupDescribeResponse(groups=refused)
-    return StreamsGroupDescribeResponse(
-        groups=[await _describe(call, group) async for group in call.pace().over(wanted)]
-    )
+    return StreamsGroupDescribeResponse(groups=await described(call, DescribedGroup, _describe))
 
 
 async def _describe(call: Call[StreamsGroupDescribeRequest], group_id: str) -> DescribedGroup:
-    try:
-        (group,) = await call.services.groups.ask(group_id, commands.StreamsGroupDescribe((group_id,)))
-    except HeadraceError as problem:
-        return DescribedGroup(
-            error_code=problem.kind.kafka_code, error_message=problem.detail, group_id=group_id
-        )
+    (group,) = await call.services.groups.ask(group_id, commands.StreamsGroupDescribe((group_id,)))
     if group.error is not ErrorKind.NONE:
         return DescribedGroup(
             error_code=group.error.kafka_code,
