@@ -249,7 +249,7 @@ def pried_open() -> list[str]:
 # -- what is written twice ---------------------------------------------------------------------------------------------
 
 REPEAT_LINES = 6
-MAX_REPEATED = 351
+MAX_REPEATED = 339
 """Lines that stand somewhere else already. It may only shrink: what comes new is written once."""
 KAFKAS_WORDS = ("wire/messages/",)
 """The answer of one API looks like another's, and each is its own form."""

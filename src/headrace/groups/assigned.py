@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-M = TypeVar("M")
+from headrace.core.errors import ErrorKind
+
+
+class HasEpoch(Protocol):
+    """A member of any kind."""
+
+    @property
+    def epoch(self) -> int: ...
+
+
+M = TypeVar("M", bound=HasEpoch)
 A = TypeVar("A")
 
 JOIN_EPOCH = 0
@@ -61,6 +71,15 @@ class AssignedGroup(Generic[M, A]):
     def can_be_forgotten(self) -> bool:
         """Once it has no offsets either."""
         return not self.members
+
+    def fetch_refusal(self, member_id: str | None, epoch: int) -> ErrorKind:
+        """Why this member may not fetch offsets (R54: member epochs); administrators have neither a name nor an epoch."""
+        if member_id is None and epoch < 0:
+            return ErrorKind.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorKind.UNKNOWN_MEMBER_ID
+        return ErrorKind.NONE if epoch == member.epoch else ErrorKind.STALE_MEMBER_EPOCH
 
     # --- facts -----------------------------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from headrace.core.errors import ErrorKind
 from headrace.groups.commands import Protocol
 
 
@@ -35,3 +37,13 @@ class Member(NamedTuple):
 def metadata_size(protocols: tuple[Protocol, ...]) -> int:
     """What a member makes us keep (A4)."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+def static_refusal(statics: Mapping[str, str], member_id: str, instance_id: str | None) -> ErrorKind:
+    """Who has this instance id now (R54): a member that was replaced is fenced. NONE for members without one."""
+    if instance_id is None:
+        return ErrorKind.NONE
+    owner = statics.get(instance_id)
+    if owner is None:
+        return ErrorKind.UNKNOWN_MEMBER_ID
+    return ErrorKind.NONE if owner == member_id else ErrorKind.FENCED_INSTANCE_ID

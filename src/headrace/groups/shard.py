@@ -266,10 +266,8 @@ def _marker(table: GroupTable, command: TxnMarker, now_ms: int) -> GroupPlan:
 
 def _fetch(table: GroupTable, command: FetchOffsets, now_ms: int) -> GroupPlan:
     group, refusal = table.groups.get(command.group_id), ErrorKind.NONE
-    if isinstance(group, ConsumerGroup):
-        refusal = consumer_offsets.fetch_refusal(group, command.member_id, command.member_epoch)
-    elif isinstance(group, StreamsGroup):
-        refusal = streams_offsets.fetch_refusal(group, command.member_id, command.member_epoch)
+    if isinstance(group, ConsumerGroup | StreamsGroup):
+        refusal = group.fetch_refusal(command.member_id, command.member_epoch)
     return offsets.fetch(table.offsets, command, refusal)
 
 

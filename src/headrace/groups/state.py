@@ -13,7 +13,7 @@ from typing import Any
 from headrace.core.errors import ErrorKind
 from headrace.groups import facts
 from headrace.groups.commands import JoinedMember, Protocol
-from headrace.groups.members import Member, metadata_size
+from headrace.groups.members import Member, metadata_size, static_refusal
 from headrace.groups.subscription import subscribed_topics
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -100,12 +100,9 @@ class ClassicGroup:
 
     def refusal(self, member_id: str, instance_id: str | None) -> ErrorKind:
         """Why a request of this member can't be served (R54); NONE when it can."""
-        if instance_id is not None:
-            owner = self.statics.get(instance_id)
-            if owner is None:
-                return ErrorKind.UNKNOWN_MEMBER_ID
-            if owner != member_id:
-                return ErrorKind.FENCED_INSTANCE_ID
+        fenced = static_refusal(self.statics, member_id, instance_id)
+        if fenced is not ErrorKind.NONE:
+            return fenced
         return ErrorKind.NONE if member_id in self.members else ErrorKind.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Machine: who may commit and fetch offsets of a consumer group (R54: member epochs)."""
+"""Machine: who may commit offsets of a consumer group (R54: member epochs)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,3 @@ def commit_refusal(
     # The producer's API has no word for a stale member epoch.
     stale = not member.is_classic and not transactional
     return ErrorKind.STALE_MEMBER_EPOCH if stale else ErrorKind.ILLEGAL_GENERATION
-
-
-def fetch_refusal(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorKind:
-    if member_id is None and epoch < 0:
-        return ErrorKind.NONE
-    member = group.members.get(member_id or "")
-    if member is None:
-        return ErrorKind.UNKNOWN_MEMBER_ID
-    return ErrorKind.NONE if epoch == member.epoch else ErrorKind.STALE_MEMBER_EPOCH

@@ -10,6 +10,7 @@ from headrace.groups.assigned import AssignedGroup, MemberState
 from headrace.groups.consumer import facts
 from headrace.groups.consumer.members import NOTHING, Assignment, ConsumerMember, TopicIdPartition
 from headrace.groups.facts import ProgressAwaited, SessionExtended
+from headrace.groups.members import static_refusal
 from headrace.groups.topics import TopicIndex
 
 
@@ -69,12 +70,9 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
 
     def find(self, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorKind:
         """The member a request of the classic protocol comes from, or why it is none (R54)."""
-        if instance_id is not None:
-            owner = self.statics.get(instance_id)
-            if owner is None:
-                return ErrorKind.UNKNOWN_MEMBER_ID
-            if owner != member_id:
-                return ErrorKind.FENCED_INSTANCE_ID
+        fenced = static_refusal(self.statics, member_id, instance_id)
+        if fenced is not ErrorKind.NONE:
+            return fenced
         return self.members.get(member_id, ErrorKind.UNKNOWN_MEMBER_ID)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:

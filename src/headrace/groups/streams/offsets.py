@@ -1,4 +1,4 @@
-"""Machine: who may commit and fetch offsets of a streams group (R54: member epochs)."""
+"""Machine: who may commit offsets of a streams group (R54: member epochs)."""
 
 from __future__ import annotations
 
@@ -44,12 +44,3 @@ def _had_them(
         if epoch < member.since.get(task, epoch + 1):
             return False
     return True
-
-
-def fetch_refusal(group: StreamsGroup, member_id: str | None, epoch: int) -> ErrorKind:
-    if member_id is None and epoch < 0:
-        return ErrorKind.NONE
-    member = group.members.get(member_id or "")
-    if member is None:
-        return ErrorKind.UNKNOWN_MEMBER_ID
-    return ErrorKind.NONE if epoch == member.epoch else ErrorKind.STALE_MEMBER_EPOCH
