@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from headrace.core.errors import HeadraceError
 from headrace.core.principals import USER, Principal
 from headrace.http.admission import BudgetTicket
+from headrace.http.listening import Listener
 from headrace.http.messages import (
     CONTINUE,
     LAST_CHUNK,
@@ -33,9 +34,6 @@ from headrace.http.problem import problem, problem_of
 from headrace.http.reader import SLICE_BYTES, RequestReader
 from headrace.net.tls import certified_broker, shown_certificate
 from headrace.security.logins import LoginFailed
-
-if TYPE_CHECKING:
-    from headrace.http.server import HttpServer
 
 _log = logging.getLogger("headrace.http")
 
@@ -72,7 +70,7 @@ class _Running:
 
 
 class HttpConnection(asyncio.Protocol):
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: Listener[HttpConnection]) -> None:
         self._server = server
         self._loop = server.loop
         self._transport: asyncio.Transport | None = None

@@ -9,52 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from email.utils import formatdate
-from typing import Any
 
-from headrace.core import limits
 from headrace.core.measures import Family, Histogram, Sample, counter, gauge
 from headrace.core.ports import Clock
-from headrace.core.principals import Principal
 from headrace.http.admission import BodyBudget, ConnectionGate
 from headrace.http.browsers import BrowserPolicy
 from headrace.http.connection import HttpConnection
+from headrace.http.listening import HttpSettings, Recognize
 from headrace.http.messages import Peer, Request, Response
 from headrace.http.reader import ReadLimits
 from headrace.http.router import Router
 from headrace.net.doorway import Doorway, Factory
-
-Recognize = Callable[[Mapping[str, Any], str], Principal | None]
 
 _log = logging.getLogger("headrace.http")
 
 _SWEEP_MS = 1_000
 _MAX_LOG_LINES_PER_SWEEP = 10
 _UNEMBEDDED = b"x-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n"
-
-
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
-    max_header_bytes: int = 32 * limits.KIB
-    max_header_count: int = 100
-    max_target_bytes: int = 8 * limits.KIB
-    max_body_bytes: int = 2 * limits.MIB
-    """SQS takes 1 MiB of payload; JSON around it needs room (X20). A route may set its own."""
-    max_inflight_body_bytes: int = limits.MAX_INFLIGHT_REQUEST_BYTES
-    max_pipelined: int = 64
-    max_requests_per_connection: int = 1_000_000
-    max_connections: int = limits.MAX_CONNECTIONS
-    max_connections_per_host: int = limits.MAX_CONNECTIONS_PER_IP
-    connections_reserved_for_loopback: int = 8
-    idle_connection_ms: int = limits.IDLE_CONNECTION_MS
-    partial_request_ms: int = limits.PARTIAL_FRAME_MS
-    write_stall_ms: int = limits.WRITE_STALL_MS
-    request_timeout_ms: int = 65_000
-    """A long poll may last 20 s (SQS) and a commit 30 s; after this the handler is cancelled."""
-    linger_ms: int = 2_000
-    tls_handshake_s: float = 10.0
 
 
 class HttpServer:

@@ -14,9 +14,10 @@ import pytest
 
 from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.http.connection import HttpConnection
+from headrace.http.listening import HttpSettings
 from headrace.http.messages import TEXT, Request, Response, StreamingResponse
 from headrace.http.router import Router
-from headrace.http.server import HttpServer, HttpSettings
+from headrace.http.server import HttpServer
 from headrace.http.sse import encode_event, event_stream
 from headrace.security.rights import OWN
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.http.connection import HttpConnection
+from headrace.http.listening import HttpSettings
 from headrace.http.messages import TEXT, Request, Response, StreamingResponse
 from headrace.http.router import Router
-from headrace.http.server import HttpServer, HttpSettings
+from headrace.http.server import HttpServer
 from headrace.security.rights import OWN
 from headrace.testing.sim_node import SimNode, SimRuntime
 from headrace.testing.simulation import Simulation
