@@ -21,7 +21,7 @@ from headrace.core.units import parse_duration_ms, parse_size
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 T = TypeVar("T", bound=msgspec.Struct)
 
-_BOUND = re.compile(r"Expected `int` ([<>]=) (-?[0-9]+)")
+_BOUND = re.compile(r"Expected `int` ([<>]=) (-?[0-9]{1,20})")
 _BEYOND = {">=": "less than", "<=": "more than"}
 
 CLIENT_TABLE = "client"
