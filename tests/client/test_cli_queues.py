@@ -120,6 +120,14 @@ def test_schedules(ask: Ask, name: str) -> None:
     ask("schedule", "add", name, "nonsense", name, "tick", exit=Exit.USAGE)
     ask("schedule", "add", name, "* * * * * *", name, "tick")
     assert [m["value"] for m in ask("queue", "receive", name, "--wait", "10s", "--ack")] == ["tick"]
+    ask("schedule", "pause", name)
+    while ask("queue", "receive", name, "--wait", "2s", "--ack"):
+        pass  # what was sent before
+    ask("schedule", "run", name)
+    assert [m["value"] for m in ask("queue", "receive", name, "--wait", "10s", "--ack")] == ["tick"]
+    assert ask("queue", "receive", name, "--wait", "3s", "--ack") == [], "its ticks pass"
+    ask("schedule", "resume", name)
+    assert [m["value"] for m in ask("queue", "receive", name, "--wait", "10s", "--ack")] == ["tick"]
     ask("schedule", "cancel", name)
     assert name not in [row["name"] for row in ask("schedule", "list")]
 

@@ -171,3 +171,28 @@ def test_acceptance_2_little_is_fetched_before_home_is_drawn(
     )
     assert 0 < sum(size for _, size in files) <= 60 * 1024
     assert len(files) <= 10, files
+
+
+def test_a_schedule_is_run_now_and_its_ticks_are_let_pass(chromium: Chromium, broker: BrokerProcess) -> None:
+    name = "nightly-report-of-everything"
+
+    def sent() -> int:
+        rows = ask(broker, "GET", "/topics/orders/search?contains=now&limit=10")["items"]
+        return sum(row["value"] == "now" for row in rows)
+
+    assert sent() == 0
+    chromium.go(f"{site(broker)}/console/schedules")
+    chromium.until_text(name, "Run now")
+    chromium.run(click("Run now"))
+    chromium.until_text("The calendar goes on as it is", f"headrace schedule run {name}")
+    chromium.run(click("Send 1 message now"))
+    settled(lambda: sent() == 1)
+    chromium.run(click("Pause"))
+    chromium.until_text("What was missed is not made up for")
+    chromium.run(click("Pause the schedule"))
+    chromium.until_text("paused", "when it is resumed")
+    chromium.run(click("Resume"))
+    chromium.until_text("Resume the schedule")
+    chromium.run(click("Resume the schedule"))
+    settled(lambda: not ask(broker, "GET", "/api/v1/schedules")["items"][0]["paused"])
+    assert_clean(chromium, broker)

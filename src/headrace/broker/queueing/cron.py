@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.broker.hosts import QueueHost
+from headrace.broker.metadata import Decision
 from headrace.broker.queueing import names
 from headrace.broker.queueing.catalog import QueueCatalog
 from headrace.broker.queueing.placement.placement import Placement
@@ -46,6 +47,10 @@ class CronSchedule(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     """Who set it: it sends in their name. Empty: it was set while nobody was asked."""
     owner_life: str = ""
+    paused: bool = False
+    """Its ticks pass, and are not made up for."""
+    asked_ms: int = 0
+    """When somebody asked for one message now; 0: nobody did, or it is sent."""
 
 
 class CronSchedules:
@@ -90,6 +95,27 @@ class CronSchedules:
         key = keys.opaque("schedules", name)
         await self._host.metadata.commit(Change((), (DeleteKey(key),), f"schedule {name} ends"))
 
+    async def pause(self, name: str) -> CronSchedule:
+        return await self._change(name, paused=True)
+
+    async def resume(self, name: str) -> CronSchedule:
+        """It goes on with its next tick."""
+        return await self._change(name, paused=False, last_ms=self._host.runtime.clock.wall_ms())
+
+    async def send_now(self, name: str) -> CronSchedule:
+        """Whoever leads its target sends one message, paused or not; its next tick stays."""
+        return await self._change(name, asked_ms=self._host.runtime.clock.wall_ms())
+
+    async def _change(self, name: str, **changes: int) -> CronSchedule:
+        async def decide() -> Decision[CronSchedule]:
+            found = self.find(name)
+            if found is None:
+                raise Unknown(ErrorKind.SCHEDULE_NOT_FOUND, f'there is no schedule called "{name}"')
+            fresh = msgspec.structs.replace(found, **changes)
+            return Decision((self._replaced(fresh),), fresh)
+
+        return await self._host.metadata.compare_and_swap(decide, "this schedule")
+
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
@@ -112,26 +138,34 @@ class CronSchedules:
             # Made again: it begins with the next tick, and has missed none.
             await self._ticked(msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic_id))
             return
-        if due_ms > wall_ms:
+        is_due = due_ms <= wall_ms and not schedule.paused
+        if not is_due and not schedule.asked_ms:
             return
         refusal = self.refusal(schedule)
         if refusal:
             log.warning("schedule %s does not send: %s", schedule.name, refusal)
-            await self._ticked(msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic_id))
+            passed = msgspec.structs.replace(schedule, last_ms=wall_ms, asked_ms=0, topic_id=topic_id)
+            await self._ticked(passed)
             return
         headers = tuple((name, value.encode()) for name, value in schedule.headers.items())
-        mark = (SCHEDULE_HEADER, f"{schedule.name}/{due_ms}".encode())
+        mark = (SCHEDULE_HEADER, f"{schedule.name}/{schedule.asked_ms or due_ms}".encode())
         key = None if schedule.key is None else schedule.key.encode()
         record = Record(key, schedule.value.encode(), (*headers, mark), wall_ms)
         await self._send(schedule.topic, record)
-        sent = msgspec.structs.replace(schedule, last_ms=wall_ms, sent_ms=wall_ms, topic_id=topic_id)
+        held = self.find(schedule.name)
+        if held is None:
+            return  # ended meanwhile: what is written now would bring it back
+        last_ms = wall_ms if is_due else held.last_ms
+        sent = msgspec.structs.replace(held, last_ms=last_ms, sent_ms=wall_ms, asked_ms=0, topic_id=topic_id)
         await self._ticked(sent)
 
     async def _ticked(self, fresh: CronSchedule) -> None:
+        await self._host.metadata.commit(self._replaced(fresh))
+
+    def _replaced(self, fresh: CronSchedule) -> Change:
         place = keys.opaque("schedules", fresh.name)
         compare = Expect(place, "mod", self._image.mod_revision(place))
-        change = Change((compare,), (PutKey(place, msgspec.json.encode(fresh)),), f"tick of {fresh.name}")
-        await self._host.metadata.commit(change)
+        return Change((compare,), (PutKey(place, msgspec.json.encode(fresh)),), f"tick of {fresh.name}")
 
     async def _send(self, topic: str, record: Record) -> None:
         """To a FIFO queue as a message of its group, where the others of it are (R59)."""

@@ -4,11 +4,13 @@ GET    /api/v1/queues/{queue}/scheduled?limit=100&cursor=        what waits, in 
 PATCH  /api/v1/queues/{queue}/scheduled/{message id}             {"deliver_at": "..."}: move
 DELETE /api/v1/queues/{queue}/scheduled/{message id}             cancel
 GET|POST /api/v1/schedules          DELETE /api/v1/schedules/{name}          cron
+POST   /api/v1/schedules/{name}/run|pause|resume
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -156,7 +158,13 @@ class ScheduleDoor(Door):
     )
     async def _add(self, request: Request) -> Answer:
         try:
-            ours = {"last_ms": 0, "sent_ms": 0, "topic_id": "", **self._standing.of(request.access)._asdict()}
+            ours = {
+                "last_ms": 0,
+                "sent_ms": 0,
+                "topic_id": "",
+                "asked_ms": 0,
+                **self._standing.of(request.access)._asdict(),
+            }
             schedule = msgspec.convert({**json_object(request), **ours}, CronSchedule)
         except msgspec.ValidationError as problem:
             raise invalid(str(problem)) from None
@@ -171,6 +179,39 @@ class ScheduleDoor(Door):
         if not request.sees(TOPIC, held.topic):
             raise Unknown(ErrorKind.SCHEDULE_NOT_FOUND, f'there is no schedule called "{name}"')
         raise HeadraceError(ErrorKind.ACCESS_DENIED, "needs Alter on cluster, for what is somebody else's")
+
+    @route(
+        "POST",
+        "/api/v1/schedules/{name}/run",
+        OWN,
+        Contract("Send the message of a cron schedule now", "schedules", {202: ShownSchedule}),
+    )
+    async def _send_now(self, request: Request) -> Answer:
+        return await self._changed(request, self._cron.send_now, 202)
+
+    @route(
+        "POST",
+        "/api/v1/schedules/{name}/pause",
+        OWN,
+        Contract("Let the ticks of a cron schedule pass", "schedules", {200: ShownSchedule}),
+    )
+    async def _pause(self, request: Request) -> Answer:
+        return await self._changed(request, self._cron.pause, 200)
+
+    @route(
+        "POST",
+        "/api/v1/schedules/{name}/resume",
+        OWN,
+        Contract("Go on with a cron schedule", "schedules", {200: ShownSchedule}),
+    )
+    async def _resume(self, request: Request) -> Answer:
+        return await self._changed(request, self._cron.resume, 200)
+
+    async def _changed(
+        self, request: Request, change: Callable[[str], Awaitable[CronSchedule]], status: int
+    ) -> Answer:
+        self._need_own(request, request.params["name"])
+        return answer(_shown(await change(request.params["name"])), status)
 
     @route(
         "DELETE",
