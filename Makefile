@@ -135,7 +135,7 @@ bench: env  ## what one broker costs: rates, latency, CPU per GB and per request
 SECURITY_TESTS = tests/unit/security tests/unit/house/test_rights.py tests/unit/core/test_peer_proof.py tests/contract/test_coordinator_etcd.py \
   tests/client/test_logins.py tests/client/test_tls.py tests/client/test_access_keys.py tests/client/test_security_rules.py tests/client/test_oauth.py \
   tests/client/test_audit.py tests/client/test_open_doors.py tests/client/test_browsers.py tests/client/test_chromium.py tests/client/test_bounds.py \
-  tests/client/test_connection_limits.py tests/client/test_securing.py tests/client/test_secured_under_load.py tests/client/test_security_doors.py tests/client/test_narrower_tokens.py \
+  tests/client/test_connection_limits.py tests/client/test_securing.py tests/client/test_names_of_others.py tests/client/test_secured_under_load.py tests/client/test_security_doors.py tests/client/test_narrower_tokens.py \
   tests/client/test_standing_orders.py tests/client/test_delegation_tokens.py tests/client/test_tenants.py tests/client/test_user_quotas.py tests/client/test_certified_users.py tests/client/test_withdrawn.py \
   tests/client/test_login_limits.py tests/client/test_rights_matrix.py tests/client/test_before_login.py tests/client/test_resealing.py tests/client/test_last_use.py tests/client/test_old_rights.py tests/client/test_canaries.py tests/client/test_sealed_secrets.py tests/spark/test_secured.py
 

@@ -159,6 +159,7 @@ class Doors:
         standing = self.security.standing
         mount_rest(self._router, services, forwarder, whole, receipt_key, __version__, standing, observer)
         services.cron.refusal = self._cron_refusal
+        services.queue_rooms.moves.refusal = self._move_refusal
         self._open_schemas(services)
         self._open_about(services, metadata)
         self._open_webhooks(services, metadata, forwarder)
@@ -171,6 +172,10 @@ class Doors:
     def _cron_refusal(self, schedule: CronSchedule) -> str:
         needed = [(Operation.WRITE, Resource.TOPIC, schedule.topic)]
         return self.security.standing.problem(schedule.owner, schedule.owner_life, needed)
+
+    def _move_refusal(self, owner: str, owner_life: str, topic: str) -> str:
+        needed = [(Operation.WRITE, Resource.TOPIC, topic)]
+        return self.security.standing.problem(owner, owner_life, needed)
 
     def _open_kafka(self, services: Services, metadata: Metadata) -> None:
         broker, registry, gatekeeper = services.broker, self._registry, self._gatekeeper
@@ -239,6 +244,7 @@ class Doors:
             rooms.catalog,
             rooms.moves,
             services.writers,
+            self.security.standing,
         )
         guard, keys = self._gatekeeper.http, self._gatekeeper.keys
         door = SqsDoor(host, sqs, forwarder, self._console.front, guard, keys)

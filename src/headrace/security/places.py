@@ -98,6 +98,9 @@ def http_names(
 def _http_values(
     place: str, params: Mapping[str, str], body: Mapping[str, object], lookups: Lookups
 ) -> Sequence[str]:
+    if " or " in place:
+        either = (_http_values(each, params, body, lookups) for each in place.split(" or "))
+        return next((given for given in either if any(given)), ())
     words, _, last = place.rpartition(" ")
     if last.startswith("{"):
         names: list[str] = [params[last[1:-1]]]

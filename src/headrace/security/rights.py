@@ -6,7 +6,8 @@ who adds an API says what it needs and opens nothing else.
 
 Places in a Kafka request are its fields (`topics[].name`: of each entry; a field that is null or empty names nothing, and then
 nothing is needed). Places in an HTTP request are `{queue}` of its path and `body.topic` of its body, and `topics of {queue}`: a queue
-over topics T is Group Q over Topics T; and `topic of {subject}`, whose schemas they are. The cluster has no name and no place.
+over topics T is Group Q over Topics T; and `topic of {subject}`, whose schemas they are; and `body.topics[] or body.name`, where the second counts
+when there is nothing at the first. The cluster has no name and no place.
 """
 
 from __future__ import annotations

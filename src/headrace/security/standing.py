@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headrace.core.errors import ErrorKind, HeadraceError
 from headrace.core.principals import ANONYMOUS, USER, Principal
 from headrace.security.access import Access
 from headrace.security.denials import Denials
@@ -36,6 +37,18 @@ class StandingOrders:
         if access is None or access.is_nameless or access.principal.kind != USER:
             return Standing()
         return Standing(str(access.principal), self._life(access.principal.name))
+
+    def need_named(self, access: Access | None) -> None:
+        """What goes on in somebody's name goes on with all that they may: with a token that may less it is said where. Raises ACCESS_DENIED."""
+        if (
+            access is not None
+            and self._image.rights_of(access.credential) is not None
+            and self._image.enforces
+        ):
+            raise HeadraceError(
+                ErrorKind.ACCESS_DENIED,
+                "with a token that may less a move says where to, and needs Write there",
+            )
 
     def problem(self, owner: str, owner_life: str, needed: Iterable[Needed]) -> str:
         """Why it may not go on; empty: it may, or nobody is refused anything."""

@@ -65,10 +65,11 @@ from headrace.security.rights import (
 _CONFIG_FIELDS = {field.name for field in fields(QueueConfig)} & set(QueueChange.__struct_fields__)
 
 
+_TOPICS = "body.topics[] or body.name"
 MAKE_QUEUE = needs(
     alter_configs(GROUP, "body.name"),
-    either(create(CLUSTER), create(TOPIC, "body.topics[]"), read(TOPIC, "body.topics[]")),
-    write(TOPIC, "body.dead_letter"),
+    either(create(CLUSTER), create(TOPIC, _TOPICS), read(TOPIC, _TOPICS)),
+    write(TOPIC, "topics of body.dead_letter"),
 )
 """Its topic is made when it is new; whoever names a dead-letter queue writes to it."""
 
@@ -300,7 +301,7 @@ class AdminQueueDoor(Door):
     @route(
         "PATCH",
         "/api/v1/queues/{queue}",
-        needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
+        needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "topics of body.dead_letter")),
         Contract(
             "Change a queue", "queues", {200: ShownQueue}, body=(QueueChange,), problems=CHANGE_PROBLEMS
         ),
@@ -308,7 +309,7 @@ class AdminQueueDoor(Door):
     @route(
         "PATCH",
         "/api/v1/subscriptions/{queue}",
-        needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "body.dead_letter")),
+        needs(alter_configs(GROUP, "{queue}"), write(TOPIC, "topics of body.dead_letter")),
         Contract(
             "Change a subscription",
             "subscriptions",

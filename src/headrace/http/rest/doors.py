@@ -80,7 +80,7 @@ def mount_rest(
     SettleDoor(queues, receipt_key).mount(forwarding)
     QueueStreamDoor(clock, queues, receipt_key).mount(router)
     AdminQueueDoor(clock, image, broker.new_uuid, queues, rooms.catalog, whole).mount(forwarding)
-    MoveDoor(rooms.catalog, rooms.moves).mount(forwarding)
+    MoveDoor(rooms.catalog, rooms.moves, standing).mount(forwarding)
     AdminTopicDoor(image, topics, peers, reader, whole, lambda name: queues.find(name) is not None).mount(
         forwarding
     )

@@ -18,14 +18,16 @@ from headrace.http.rest.forms.moves import MovePage, MoveSample, NewMove, ShownM
 from headrace.http.rest.reading import answer, body_of, queue_of
 from headrace.records.shown import shown_record
 from headrace.security.rights import GROUP, TOPIC, Operation, delete, describe, needs, read, write
+from headrace.security.standing import StandingOrders
 
 CONSOLE = "console@localhost"
 """Who changes something in the console of a broker without users (W22)."""
 
 
 class MoveDoor(Door):
-    def __init__(self, catalog: QueueCatalog, moves: MoveTasks) -> None:
+    def __init__(self, catalog: QueueCatalog, moves: MoveTasks, standing: StandingOrders) -> None:
         self._catalog = catalog
+        self._standing = standing
         self._tasks = moves
 
     def _spec(self, request: Request) -> QueueSpec:
@@ -73,7 +75,10 @@ class MoveDoor(Door):
             act=body.act,
             edits=body.set,
             by=caller(request),
+            **self._standing.of(request.access)._asdict(),
         )
+        if task.act == "redrive" and not task.destination:
+            self._standing.need_named(request.access)
         if task.act == "edit":
             _may_write(request, spec)
         if body.dry_run:

@@ -248,7 +248,7 @@ class WebhookDoor(Door):
             alter_configs(GROUP, "body.queue"),
             read(GROUP, "body.queue"),
             read(TOPIC, "topics of body.queue", "body.topics[]"),
-            write(TOPIC, "body.dead_letter"),
+            write(TOPIC, "topics of body.dead_letter"),
         ),
         Contract("Add a webhook", TAG, {201: AddedWebhook}, body=(NewWebhook,), problems=PROBLEMS),
     )

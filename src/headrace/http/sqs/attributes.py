@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from headrace.core.units import is_digits
 from headrace.http.sqs.call import SqsCall
 from headrace.queues.commands import Counts
 from headrace.queues.config import SQS_MAX_LEASE_MS, QueueConfig, fifo_queue, standard_queue
+from headrace.security.rights import TOPIC, Operation, write
 
 DEFAULTS = {
     "VisibilityTimeout": "30",
@@ -151,6 +152,7 @@ def _checked_redrive_policy(call: SqsCall, queue: str, text: str) -> str:
             f"Invalid value for maxReceiveCount: {count}, valid values are from 1 to {MAX_RECEIVES} both inclusive."
         )
     target = call.queues.find(name)
+    _need_may_write(call, name, (name,) if target is None else target.topics)
     if target is None:
         raise refused("Dead letter target does not exist.", Unknown)
     if name.endswith(".fifo") != queue.endswith(".fifo"):
@@ -160,6 +162,13 @@ def _checked_redrive_policy(call: SqsCall, queue: str, text: str) -> str:
         raise refused("The dead-letter queue's RedriveAllowPolicy does not allow this source queue.")
     kept = {"deadLetterTargetArn": _document(text)["deadLetterTargetArn"], "maxReceiveCount": count}
     return json.dumps(kept, separators=(",", ":"))
+
+
+def _need_may_write(call: SqsCall, name: str, topics: Sequence[str]) -> None:
+    """Whoever names a dead-letter queue writes to it, with whatever its messages are. The same words whether it is there or not (A44)."""
+    access = call.request.access
+    if access is not None and any(access.refuses(Operation.WRITE, TOPIC, topic) for topic in topics):
+        raise HeadraceError(ErrorKind.ACCESS_DENIED, f"needs {write(TOPIC)} {name}")
 
 
 def _allowed_sources(call: SqsCall, text: str) -> set[str | None] | None:

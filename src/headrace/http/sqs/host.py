@@ -11,6 +11,7 @@ from headrace.broker.queueing.moves.move_tasks import MoveTasks
 from headrace.broker.queueing.queues import Queues
 from headrace.broker.runtime import Runtime
 from headrace.core.writers import Writers
+from headrace.security.standing import StandingOrders
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,4 @@ class SqsHost:
     catalog: QueueCatalog
     moves: MoveTasks
     writers: Writers
+    standing: StandingOrders

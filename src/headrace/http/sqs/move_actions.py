@@ -23,7 +23,12 @@ async def start_message_move_task(call: SqsCall) -> dict[str, object]:
         raise invalid("Source queue must be configured as a Dead Letter Queue.")
     if target == source.name:
         raise invalid("Source queue and destination queue must be different.")
-    task = await call.broker.moves.start(MoveTask(id="", source=source.name, destination=target, rate=rate))
+    if not target:
+        call.broker.standing.need_named(call.request.access)
+    owner = call.broker.standing.of(call.request.access)._asdict()
+    task = await call.broker.moves.start(
+        MoveTask(id="", source=source.name, destination=target, rate=rate, **owner)
+    )
     return {"TaskHandle": _handle(call, task)}
 
 

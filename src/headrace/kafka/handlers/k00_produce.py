@@ -32,6 +32,7 @@ from headrace.kafka.txn_verification import (
     unverified_partitions,
     verify,
 )
+from headrace.records.batch import TRANSACTIONAL_BIT
 from headrace.security.access import Access
 from headrace.security.rights import TOPIC, TRANSACTIONAL_ID, Operation, needs, write
 from headrace.transactions.versions import error_for_version
@@ -57,6 +58,8 @@ _OpenedBatches = dict[int, OpenedBatch]
 
 _UNCONFIRMED = "the transaction coordinator did not confirm it"
 _NONE_DENIED: Verdicts = {}
+_ATTRIBUTES = 22
+"""Where the lower byte of a batch's attributes is."""
 _DENIALS = (
     ErrorKind.TOPIC_AUTHORIZATION_FAILED,
     ErrorKind.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -82,7 +85,7 @@ def handle_frame(
     access = connection.session.access
     denied = _NONE_DENIED if access is None else _denied(access, request, header.api_version)
     unverified: list[Unverified] = []
-    if request.transactional_id is not None and request.acks == -1:
+    if request.transactional_id is not None and request.acks == -1 and not _is_all(denied, request):
         if spoken_over(services, request, header.api_version, connection.id):
             connection.close()
             return False
@@ -110,6 +113,9 @@ def _denied(access: Access, request: ProduceRequest, version: int) -> Verdicts:
         Operation.WRITE, TRANSACTIONAL_ID, request.transactional_id
     ):
         kind = ErrorKind.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.transactional_id is None and _is_of_transaction(request):
+        # As in Kafka: who writes to a transaction says under which id, and has a right to it.
+        kind = ErrorKind.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     found: Verdicts = {}
     for topic in request.topics:
         name, error = topic.name, kind
@@ -119,6 +125,21 @@ def _denied(access: Access, request: ProduceRequest, version: int) -> Verdicts:
         if error is not ErrorKind.NONE:
             found.update({(name, entry[0]): TxnVerdict(error) for entry in topic.partitions})
     return found or _NONE_DENIED
+
+
+def _is_all(denied: Verdicts, request: ProduceRequest) -> bool:
+    """Who may write none of it speaks for no producer either: another's connection would be taken for an older one (R47)."""
+    return bool(denied) and len(denied) >= sum(len(topic.partitions) for topic in request.topics)
+
+
+def _is_of_transaction(request: ProduceRequest) -> bool:
+    return any(
+        isinstance(records, memoryview)
+        and len(records) > _ATTRIBUTES
+        and records[_ATTRIBUTES] & TRANSACTIONAL_BIT
+        for topic in request.topics
+        for _, records in topic.partitions
+    )
 
 
 def _with_names(services: Services, request: ProduceRequest) -> ProduceRequest:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -75,6 +76,9 @@ class MoveTask(msgspec.Struct, kw_only=True):
     edits: list[str] = []
     by: str = ""
     """Who asked for it."""
+    owner: str = ""
+    """In whose name it writes; empty: nobody's."""
+    owner_life: str = ""
     skipped: int = 0
     """Left alone because the edits do not fit them."""
 
@@ -135,6 +139,8 @@ class MoveTasks:
         self._shares: dict[str, _Share] = {}
         """By task, also for tasks that other brokers run."""
         self.moved_total = 0
+        self.refusal: Callable[[str, str, str], str] = lambda owner, life, topic: ""
+        """Why a user, in one of their lives, may not write to a topic; empty: they may."""
 
     # -- what the doors ask ------------------------------------------------------------------------------------------
 
@@ -335,6 +341,8 @@ class MoveTasks:
             act=task.act,
             edits=tuple(task.edits),
             by=task.by,
+            owner=task.owner,
+            owner_life=task.owner_life,
         )
         if place == self._host.node_id:
             return await self.move_for_another(spec, ask)
@@ -374,7 +382,7 @@ class MoveTasks:
             if share.act.name == "discard":
                 moved = await self._discard(wanted)
             else:
-                moved = await self._move(share.act, ask.destination, wanted)
+                moved = await self._move(share.act, ask, wanted)
         except NotMoved:
             await self._release([_Held(one.source, one.handle) for one in wanted])
             raise
@@ -393,7 +401,7 @@ class MoveTasks:
             done += sum(one is None for one in refused)
         return done
 
-    async def _move(self, act: MoveAct, destination: str, deliveries: list[DeliveredMessage]) -> int:
+    async def _move(self, act: MoveAct, ask: AskMove, deliveries: list[DeliveredMessage]) -> int:
         wall_ms = self._host.runtime.clock.wall_ms()
         for source, batch in _by_source(deliveries).items():
             letters: dict[TopicPartition, list[Record]] = {}
@@ -402,8 +410,9 @@ class MoveTasks:
                 target = (
                     TopicPartition(source.topic, source.partition)
                     if act.name == "edit"
-                    else self._target(destination, one.record)
+                    else self._target(ask.destination, one.record)
                 )
+                self._need_may_write(ask, target.topic)
                 letters.setdefault(target, []).append(act.written(source, one.record, wall_ms))
             handles = tuple(one.handle for one in batch)
             await self._transfers.transfer(
@@ -413,6 +422,12 @@ class MoveTasks:
             )
             self.moved_total += len(batch)
         return len(deliveries)
+
+    def _need_may_write(self, ask: AskMove, topic: str) -> None:
+        """Where a message came from stands in a header, and whoever writes to a queue may have written that."""
+        lacking = self.refusal(ask.owner, ask.owner_life, topic)
+        if lacking:
+            raise NotMoved(ErrorKind.ACCESS_DENIED, lacking)
 
     def _target(self, destination: str, record: Record) -> TopicPartition:
         raw = names.header(record.headers, names.DEAD_SOURCE)

@@ -166,6 +166,8 @@ class AskMove(PeerQuestion[MovedSome], frozen=True, kw_only=True):
     act: Literal["redrive", "edit", "discard"] = "redrive"
     edits: tuple[str, ...] = ()
     by: str = ""
+    owner: str = ""
+    owner_life: str = ""
 
 
 AnyQuestion = (
