@@ -3,6 +3,7 @@ opened again. Clients write and read all the time; not one of them loses anythin
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import socket
@@ -27,7 +28,11 @@ from headrace.testing.etcd_server import free_ports
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.metadata import MetadataRequest
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.client,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(not os.environ.get("HEADRACE_SECURITY"), reason="long: make security"),
+]
 
 NUMBERS = (1, 2, 3)
 PARTITIONS = 3
