@@ -46,17 +46,18 @@ class Ailments:
         self._note(LEADERS, bool(self._leaderless))
         self._note(IN_SYNC, bool(self._lacking))
 
-    def tick(self) -> None:
-        """Once a second."""
-        for name, text in self._look().items():
+    def tick(self) -> Mapping[str, str | None]:
+        """Once a second; what was seen."""
+        looked = self._look()
+        for name, text in looked.items():
             self._note(name, text is not None)
         self.heard([])
+        return looked
 
     def found(self) -> dict[str, tuple[str, int]]:
         """Each check that finds something that lasts: what, and since when by the wall clock."""
-        self.tick()
         troubles = {
-            **self._look(),
+            **self.tick(),
             LEADERS: _told(self._leaderless, "without a leader", "held by"),
             IN_SYNC: _told(self._lacking, "with a replica that is not in sync", "it is at"),
         }
