@@ -53,7 +53,7 @@ SWITCH_OFFS = [
     SwitchOff("A52", "http/rest/security.py", "await self._denials.need_ready()", "pass", "client/test_standing_orders.py::test_a52_"),
     SwitchOff("A52", "http/rest/denials.py", "if broker.id != self._image.broker_id]", "if False]", "client/test_securing.py::test_p11_"),
     SwitchOff("A55", "node/securing.py", 'return "open" if self._settings.is_loopback else "open-to-network"', 'return ""', "client/test_login_limits.py::test_a55_"),
-    SwitchOff("A61", "security/login_limits.py", "if record.count >= FAILURES:", "if False:", "unit/security/test_rules.py::test_a61_who"),
+    SwitchOff("A61", "security/login_limits.py", "if sum(record.tried.values()) >= FAILURES:", "if False:", "unit/security/test_rules.py::test_a61_who"),
     SwitchOff("A61", "kafka/server.py", "if self._logins.is_shut_out(connection.host):", "if False:", "client/test_login_limits.py::test_a61_who_guesses_at_the_kafka"),
     SwitchOff("A62", "broker/connections.py", "if len(held) <= most:", "if True:", "client/test_login_limits.py::test_a62_"),
     SwitchOff("A62", "http/metering.py", "self._take(request, REQUESTS, stepped.spent_ms)", "pass", "client/test_tenants.py::test_a62_"),

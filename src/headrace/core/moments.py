@@ -8,6 +8,7 @@ from typing import Any
 
 MOMENTS = frozenset(
     {
+        "asked_ms",
         "at_ms",
         "checked_ms",
         "confirmed_ms",

@@ -46,8 +46,11 @@ class Ailments:
         self._note(LEADERS, bool(self._leaderless))
         self._note(IN_SYNC, bool(self._lacking))
 
-    def tick(self) -> Mapping[str, str | None]:
-        """Once a second; what was seen."""
+    def tick(self) -> None:
+        """Once a second."""
+        self._noted()
+
+    def _noted(self) -> Mapping[str, str | None]:
         looked = self._look()
         for name, text in looked.items():
             self._note(name, text is not None)
@@ -57,7 +60,7 @@ class Ailments:
     def found(self) -> dict[str, tuple[str, int]]:
         """Each check that finds something that lasts: what, and since when by the wall clock."""
         troubles = {
-            **self.tick(),
+            **self._noted(),
             LEADERS: _told(self._leaderless, "without a leader", "held by"),
             IN_SYNC: _told(self._lacking, "with a replica that is not in sync", "it is at"),
         }
