@@ -86,6 +86,11 @@ async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     )
 
 
+_ENDED_MEANWHILE = CommitResult(ErrorKind.COORDINATOR_LOAD_IN_PROGRESS)
+"""What was found out about the transaction counts no more, its time was up perhaps. Who asks again hears how it stands now, and no client
+takes its producer for broken (F84)."""
+
+
 async def _commit(
     call: Call[TxnOffsetCommitRequest], request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> CommitResult:
@@ -114,7 +119,7 @@ async def _commit(
         ):
             return _hang_up(call)
         if not partition.verifications.holds(pid, epoch, ticket):
-            return CommitResult(ErrorKind.INVALID_TXN_STATE)
+            return _ENDED_MEANWHILE
         partition.verifications.hearings.spoke(pid)
     outcomes: list[PartitionOutcome] = []
     for first in range(0, len(offsets), MAX_OFFSETS_AT_ONCE):
@@ -125,7 +130,7 @@ async def _commit(
             ):
                 return _hang_up(call)
             if not partition.log.producers.has_open_transaction(pid, epoch):
-                return CommitResult(ErrorKind.INVALID_TXN_STATE)
+                return _ENDED_MEANWHILE
         # R25, R45: nothing is awaited between the check above and the append inside `ask`.
         result = await _ask(call, request, offsets[first : first + MAX_OFFSETS_AT_ONCE])
         if result.error is not ErrorKind.NONE:
