@@ -63,7 +63,9 @@ class Load:
             client.close()  # librdkafka 2.x sometimes waits for ever here when coordinators have moved; nobody waits for it
 
     def _complain(self, problem: KafkaError) -> None:
-        if problem.code() not in PASSING:
+        # A connection that ends while it says which mechanism it wants is told as a login that failed.
+        ended = problem.code() == KafkaError._AUTHENTICATION and "transport failure" in problem.str()
+        if problem.code() not in PASSING and not ended:
             self.errors.append(f"{self.name}: {problem}")
 
     def _write(self) -> None:
