@@ -59,7 +59,9 @@ def forgive(simulation: Simulation) -> int:
 
 
 def alone(
-    scenario: Callable[[Simulation, Node, SimClient], Coroutine[Any, Any, None]], seed: int = 1
+    scenario: Callable[[Simulation, Node, SimClient], Coroutine[Any, Any, None]],
+    seed: int = 1,
+    limit_s: float = 600.0,
 ) -> None:
     """One broker, one topic `t`, one client."""
     simulation = Simulation(seed)
@@ -82,7 +84,7 @@ def alone(
         await client.create_topic("t")
         await scenario(simulation, nodes[0], client)
 
-    simulation.run(run, limit_s=600.0)
+    simulation.run(run, limit_s=limit_s)
 
 
 def test_f16_a_commit_listener_that_raises_hurts_itself_only() -> None:

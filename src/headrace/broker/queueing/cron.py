@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -136,7 +136,7 @@ class CronSchedules:
         topic_id = partition.topic_id.hex()
         if schedule.topic_id not in ("", topic_id):
             # Made again: it begins with the next tick, and has missed none.
-            await self._ticked(msgspec.structs.replace(schedule, last_ms=wall_ms, topic_id=topic_id))
+            await self._ticked(schedule, {"last_ms": wall_ms, "topic_id": topic_id}, answered=False)
             return
         is_due = due_ms <= wall_ms and not schedule.paused
         if not is_due and not schedule.asked_ms:
@@ -144,23 +144,32 @@ class CronSchedules:
         refusal = self.refusal(schedule)
         if refusal:
             log.warning("schedule %s does not send: %s", schedule.name, refusal)
-            passed = msgspec.structs.replace(schedule, last_ms=wall_ms, asked_ms=0, topic_id=topic_id)
-            await self._ticked(passed)
+            await self._ticked(schedule, {"last_ms": wall_ms, "topic_id": topic_id})
             return
         headers = tuple((name, value.encode()) for name, value in schedule.headers.items())
         mark = (SCHEDULE_HEADER, f"{schedule.name}/{schedule.asked_ms or due_ms}".encode())
         key = None if schedule.key is None else schedule.key.encode()
         record = Record(key, schedule.value.encode(), (*headers, mark), wall_ms)
         await self._send(schedule.topic, record)
-        held = self.find(schedule.name)
-        if held is None:
-            return  # ended meanwhile: what is written now would bring it back
-        last_ms = wall_ms if is_due else held.last_ms
-        sent = msgspec.structs.replace(held, last_ms=last_ms, sent_ms=wall_ms, asked_ms=0, topic_id=topic_id)
-        await self._ticked(sent)
+        noted: dict[str, int | str] = {"sent_ms": wall_ms, "topic_id": topic_id}
+        await self._ticked(schedule, noted | {"last_ms": wall_ms} if is_due else noted)
 
-    async def _ticked(self, fresh: CronSchedule) -> None:
-        await self._host.metadata.commit(self._replaced(fresh))
+    async def _ticked(
+        self, seen: CronSchedule, changes: Mapping[str, int | str], *, answered: bool = True
+    ) -> None:
+        """Noted with whatever others have changed meanwhile: a note that is lost sends twice. An end stays an end, and who asks for a
+        message while one is sent gets another."""
+
+        async def decide() -> Decision[None]:
+            held = self.find(seen.name)
+            if held is None:
+                return Decision((), None)
+            asked_ms = 0 if answered and held.asked_ms == seen.asked_ms else held.asked_ms
+            return Decision(
+                (self._replaced(msgspec.structs.replace(held, asked_ms=asked_ms, **changes)),), None
+            )
+
+        await self._host.metadata.compare_and_swap(decide, "this schedule")
 
     def _replaced(self, fresh: CronSchedule) -> Change:
         place = keys.opaque("schedules", fresh.name)
